@@ -1,0 +1,33 @@
+# One image for every part: Airflow, the Spark master and its workers agree on Python, Java, jars and code by being it.
+FROM debian:bookworm-slim
+
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends \
+      ca-certificates make openjdk-17-jre-headless procps python3.11 python3.11-venv tini util-linux \
+ && rm -rf /var/lib/apt/lists/*
+
+RUN useradd --create-home --uid 10001 hindcast \
+ && mkdir -p /opt/hindcast /opt/airflow/logs /opt/spark-conf /lake \
+ && chown -R hindcast: /opt/hindcast /opt/airflow /opt/spark-conf /lake
+USER hindcast
+WORKDIR /opt/hindcast
+
+# What the set-up reads, before the rest: a change of code does not install everything again.
+COPY --chown=hindcast Makefile pyproject.toml README.md requirements*.in requirements*.txt requirements*.lock ./
+COPY --chown=hindcast setup setup
+COPY --chown=hindcast jobs/__init__.py jobs/jars.py jobs/java.py jobs/
+COPY --chown=hindcast windowlib/__init__.py windowlib/errors.py windowlib/
+RUN make setup && rm -rf "$HOME/.cache"
+
+COPY --chown=hindcast . .
+
+ENV PATH=/opt/hindcast/.venv/bin:$PATH \
+    PYTHONPATH=/opt/hindcast \
+    PYTHONUNBUFFERED=1 \
+    PYSPARK_PYTHON=/opt/hindcast/.venv/bin/python \
+    PYSPARK_DRIVER_PYTHON=/opt/hindcast/.venv/bin/python \
+    SPARK_CONF_DIR=/opt/spark-conf \
+    AIRFLOW_HOME=/opt/airflow \
+    HINDCAST_LAKE=/lake
+# tini passes signals on and collects what a killed Spark driver leaves behind.
+ENTRYPOINT ["tini", "-g", "--", "python", "/opt/hindcast/deploy/container.py"]

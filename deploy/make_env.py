@@ -1,0 +1,86 @@
+"""Makes the settings of docker-compose.yml: `.env` with fresh secrets, or `.env.example`, which shows what they are.
+
+python3 deploy/make_env.py             write .env (mode 0600); refused where one is there
+python3 deploy/make_env.py --example   write .env.example
+"""
+
+import base64
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One line of `.env`. A secret has no value until it is made; all values are safe inside a URL."""
+
+    name: str
+    about: str
+    default: str = ""
+    secret: Callable[[], str] | None = None
+
+
+def _token(size: int) -> Callable[[], str]:
+    return lambda: secrets.token_urlsafe(size)
+
+
+def _fernet_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode("ascii")
+
+
+SETTINGS = (
+    Setting(name="HINDCAST_ADMIN_PASSWORD", about="user admin of Airflow's web page", secret=_token(12)),
+    Setting(
+        name="POSTGRES_PASSWORD", about="user airflow of the database; only characters safe in a URL", secret=_token(24)
+    ),
+    Setting(
+        name="AIRFLOW_FERNET_KEY",
+        about="encrypts connections in the database: 32 bytes, URL-safe base64",
+        secret=_fernet_key,
+    ),
+    Setting(
+        name="AIRFLOW_JWT_SECRET", about="signs the tokens of tasks and users: 64 bytes or more", secret=_token(64)
+    ),
+    Setting(
+        name="AIRFLOW_API_SECRET_KEY", about="signs sessions and log requests, the same in all parts", secret=_token(32)
+    ),
+    Setting(name="SPARK_SECRET", about="who may talk to the Spark master and workers", secret=_token(32)),
+    Setting(name="AIRFLOW_PORT", about="Airflow's web page, on 127.0.0.1", default="8080"),
+    Setting(name="SPARK_PORT", about="the Spark master's web page, on 127.0.0.1", default="8081"),
+    Setting(name="SPARK_WORKER_CORES", about="cores of each Spark worker", default="2"),
+    Setting(name="SPARK_WORKER_MEMORY", about="memory of each Spark worker", default="3g"),
+)
+
+
+def render(*, with_secrets: bool) -> str:
+    """Return the text of the file; secrets are left empty unless asked for."""
+    lines = ["# Settings of docker-compose.yml. Made by deploy/make_env.py; `.env` holds secrets and stays out of git."]
+    for setting in SETTINGS:
+        value = setting.secret() if setting.secret is not None and with_secrets else setting.default
+        lines += [f"# {setting.about}", f"{setting.name}={value}"]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Write one of the two files. Exit status 1 where `.env` is there: its secrets open the database that exists."""
+    if arguments == ["--example"]:
+        (root / ".env.example").write_text(render(with_secrets=False), encoding="utf-8")
+        return 0
+    path = root / ".env"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        sys.stderr.write(f"{path} is there already, and its secrets open the database that exists; remove it first\n")
+        return 1
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(render(with_secrets=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,177 @@
+"""What an argument of an expectation may be.
+
+A judge looks at a value as JSON gives it and answers with the problem, in words that follow the value, or None.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+EXACT_LIMIT = 2**53
+"""Great Expectations compares on Spark as doubles: bounds below this one are exact for every 64-bit integer."""
+
+Problem = str | None
+Judge = Callable[[Any], Problem]
+
+_INEXACT = (
+    f"is not below 2^53 = {EXACT_LIMIT:,}; Great Expectations compares as doubles there, so neighbours look equal: "
+    "compare a difference or a share instead"
+)
+_OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
+_PRINTABLE_FROM = ord(" ")
+
+
+def number(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """An integer that a double holds exactly, or a double."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "is not a number"
+    return _INEXACT if isinstance(value, int) and abs(value) >= EXACT_LIMIT else None
+
+
+def bound(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """A number, or a UTC time in ISO form for a TIMESTAMP column."""
+    if not isinstance(value, str):
+        return number(value)
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return "is neither a number nor an ISO time such as 2013-02-08T05:00:00"
+    if at.tzinfo:
+        return "has an offset; times in suites are UTC, so write it without"
+    return None if "T" in value or " " in value else "is a date; write the time too, such as 2013-02-08T00:00:00"
+
+
+def count(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """A whole number, 0 or more; 3.0 too, for Great Expectations writes the numbers of a suite as floats."""
+    problem = number(value)
+    if problem is None and (value < 0 or value != int(value)):
+        return "is not a count: a whole number, 0 or more"
+    return problem
+
+
+def share(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """A number from 0 to 1."""
+    return None if number(value) is None and 0 <= value <= 1 else "is not a share: a number from 0 to 1"
+
+
+def flag(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """A boolean; 0 and 1 are none."""
+    return None if isinstance(value, bool) else "is neither true nor false"
+
+
+def name(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """A column's name."""
+    if not isinstance(value, str) or not value:
+        return "is not the name of a column"
+    if "`" in value or any(ord(character) < _PRINTABLE_FROM for character in value):
+        return "holds a backtick or a control character, with which Great Expectations cannot address a column"
+    return None
+
+
+def names(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """One or more columns, none twice."""
+    if not isinstance(value, list) or not value:
+        return "is not a list of column names"
+    if len({str(item) for item in value}) != len(value):
+        return "names a column twice"
+    return next((f"holds {item!r}, which {problem}" for item in value if (problem := name(item))), None)
+
+
+def several_names(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """Two or more columns, none twice."""
+    return "names only one column; two are needed" if isinstance(value, list) and len(value) == 1 else names(value)
+
+
+def values(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """One or more values of one kind: the engines compare a text with a number differently."""
+    if not isinstance(value, list) or not value:
+        return "is not a list of values"
+    if any(not isinstance(item, str | int | float) for item in value):
+        return "holds something else than texts, numbers and booleans"
+    if len({float if number(item) is None else type(item) for item in value}) > 1:
+        return "mixes texts, numbers and booleans, which the two engines compare differently"
+    numbers = (item for item in value if not isinstance(item, str | bool))
+    return next((f"holds {item}, which {problem}" for item in numbers if (problem := number(item))), None)
+
+
+def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """A regular expression that Python can compile; Spark reads it as Java does, alike for all common syntax."""
+    if not isinstance(value, str):
+        return "is not a regular expression"
+    try:
+        re.compile(value)
+    except re.error as error:
+        return f"is not a regular expression: {error}"
+    return None
+
+
+def regexes(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """One or more regular expressions."""
+    if not isinstance(value, list) or not value:
+        return "is not a list of regular expressions"
+    return next((f"holds {item!r}, which {problem}" for item in value if (problem := regex(item))), None)
+
+
+def one_of(*allowed: str) -> Judge:
+    """One of a few words."""
+    return lambda value: None if value in allowed else f"is none of {', '.join(allowed)}"
+
+
+def condition(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
+    """Which rows a check looks at, as data. Text conditions are code (SQL on Spark, Python on pandas): refused."""
+    if isinstance(value, str):
+        return (
+            "is code for one engine (SQL for Spark, Python for pandas), which a suite may not hold; write it as data: "
+            '{"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "result"}'
+        )
+    if not isinstance(value, dict):
+        return "is not a condition object"
+    match value.get("type"):
+        case "comparison":
+            return _keys(value, "type", "column", "operator", "parameter") or _column(value) or _comparison(value)
+        case "nullity":
+            return _keys(value, "type", "column", "is_null") or _column(value) or _nullity(value)
+        case "and" | "or" as kind:
+            return _keys(value, "type", "conditions") or _group(value["conditions"], kind)
+        case other:
+            return f"has the type {other!r}; allowed are comparison, nullity, and, or"
+
+
+def _keys(value: Mapping[str, Any], *wanted: str) -> Problem:
+    return None if set(value) == set(wanted) else f"has the keys {sorted(value)}; exactly {sorted(wanted)} are allowed"
+
+
+def _column(value: Mapping[str, Any]) -> Problem:
+    column = value["column"]
+    if not isinstance(column, dict) or set(column) != {"name"}:
+        return 'needs a column, written {"name": "..."}'
+    problem = name(column["name"])
+    return f"names the column {column['name']!r}, which {problem}" if problem else None
+
+
+def _nullity(value: Mapping[str, Any]) -> Problem:
+    problem = flag(value["is_null"])
+    return f"has is_null {value['is_null']!r}, which {problem}" if problem else None
+
+
+def _comparison(value: Mapping[str, Any]) -> Problem:
+    operator, parameter = value["operator"], value["parameter"]
+    if operator not in _OPERATORS:
+        return f"has the operator {operator!r}; allowed are {', '.join(_OPERATORS)}"
+    if operator in {"IN", "NOT_IN"}:
+        problem = values(parameter)
+    elif isinstance(parameter, str) and bound(parameter) is None:
+        problem = "is a time, which the two engines read in different zones; compare a column of milliseconds"
+    else:
+        problem = None if isinstance(parameter, str | bool) else number(parameter)
+    return f"compares with {parameter!r}, which {problem}" if problem else None
+
+
+def _group(parts: object, kind: str) -> Problem:
+    if not isinstance(parts, list) or not parts:
+        return "has no list of conditions"
+    # Great Expectations allows alternatives of conjunctions, nothing deeper.
+    if any(isinstance(part, dict) and part.get("type") == "or" for part in parts):
+        return f"holds an or inside an {kind}; write alternatives (or) of conjunctions (and)"
+    return next((f"holds a part that {problem}" for part in parts if (problem := condition(part))), None)

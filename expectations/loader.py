@@ -1,0 +1,213 @@
+"""From a suite file to a `SuiteFile`, without Great Expectations: milliseconds, so a plan can afford it.
+
+Great Expectations drops a misspelt expectation with a log line and calls the suite a success; here every slip is a
+`SpecError` that names the file, the suite, the index, what was found and what is close to it.
+"""
+
+import difflib
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from expectations.catalogue import ADMITTED, REFUSED, Shape
+from expectations.strict_json import MAX_SHOWN, read_json
+from expectations.suites import RUN, RUN_COLUMNS, SEVERITIES, TABLES, Check, Suite, SuiteFile
+from windowlib.errors import SpecError
+
+EXPECTATIONS_DIR = Path(__file__).resolve().parent
+
+_SUITE_KEYS = frozenset({"name", "expectations", "meta", "notes"})
+_CHECK_KEYS = frozenset({"type", "kwargs", "severity", "description", "meta", "notes"})
+
+
+def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
+    """Find the suite file that a pipeline names, inside `root` and nowhere else.
+
+    Args:
+        text: `expectations/flights.json` or `flights.json`, or an absolute path inside `root`.
+        root: the directory of suites; symbolic links are followed before the comparison.
+
+    Raises:
+        SpecError: the path leaves `root`, is no `.json` file, or does not exist; with the files that do.
+    """
+    home = root.resolve()
+    given = Path(text)
+    if "\0" in text or given.suffix != ".json":
+        raise SpecError(f"suite {text!r} is not a .json file; {_available(home)}")
+    inside = given if given.is_absolute() or given.parts[0] != home.name else Path(*given.parts[1:])
+    path = (home / inside).resolve()
+    if not path.is_relative_to(home):
+        raise SpecError(f"suite {text!r} lies outside of {home}, where suites are reviewed; {_available(home)}")
+    if not path.is_file():
+        raise SpecError(f"suite {text!r} does not exist in {home}; {_available(home)}")
+    return path
+
+
+def _available(home: Path) -> str:
+    found = sorted(path.name for path in home.glob("*.json"))
+    return f"name one of: {', '.join(found)}" if found else f"there is no .json file in {home}"
+
+
+def load_suite_file(path: Path) -> SuiteFile:
+    """Read a suite file and check all of it.
+
+    The file is one object with at least one of `window_outputs`, `late_records` and `run`, each a suite in Great
+    Expectations' format without ids: `{"name": ..., "expectations": [{"type", "kwargs", "severity"?, "description"?,
+    "meta"?}], "meta"?}`.
+
+    Raises:
+        SpecError: anything that Great Expectations would reject, drop, or decide differently on its two engines.
+    """
+    document = read_json(path)
+    reader = _Reader(path)
+    if not isinstance(document, dict) or not document:
+        reader.fail("holds no suite", "one JSON object with at least one of the keys " + ", ".join(TABLES))
+    reader.keys(document, TABLES, what="table")
+    suites = {table: reader.suite(table, raw) for table, raw in document.items()}
+    content = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return SuiteFile(path=path, suites=suites, content=content)
+
+
+def check_suite_file(path: Path, *, columns: Mapping[str, Collection[str]] | None = None) -> SuiteFile:
+    """`load_suite_file`, and that every column a check reads exists.
+
+    Args:
+        path: the suite file.
+        columns: the columns of each table, as far as known; those of `run` are always known.
+    """
+    loaded = load_suite_file(path)
+    known: dict[str, Collection[str]] = {RUN: tuple(RUN_COLUMNS), **(columns or {})}
+    for suite in loaded:
+        if suite.table not in known:
+            continue
+        for name in sorted((suite.columns or frozenset()) - set(known[suite.table])):
+            raise SpecError(
+                f"{path}: suite {suite.table}: a check reads the column {name!r}, which {suite.table} does not have; "
+                f"{_suggest(name, known[suite.table])}"
+            )
+    return loaded
+
+
+class _Reader:
+    """Turns raw JSON into suites; knows the file and the place for its messages."""
+
+    __slots__ = ("_path", "_place")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place = ""
+
+    def fail(self, found: str, wanted: str) -> NoReturn:
+        """Raise with the place, what was found and what is wanted."""
+        raise SpecError(f"{self._path}:{self._place} {found}; {wanted}")
+
+    def keys(self, raw: Mapping[str, Any], allowed: Collection[str], *, what: str) -> None:
+        """Refuse a key that is not allowed, with the closest that is."""
+        for key in raw:
+            if key not in allowed:
+                self.fail(f"unknown {what} {key!r}", _suggest(key, allowed))
+
+    def suite(self, table: str, raw: object) -> Suite:
+        """Read the suite of one table."""
+        self._place = f" suite {table}:"
+        if not isinstance(raw, dict):
+            self.fail(f"is {_kind(raw)}", "write an object with name and expectations")
+        self.keys(raw, _SUITE_KEYS, what="key")
+        name, expectations = raw.get("name"), raw.get("expectations")
+        if not isinstance(name, str) or not name:
+            self.fail(f"has the name {name!r}", 'give it a name, such as "flights.run"')
+        if not isinstance(expectations, list) or not expectations:
+            self.fail("has no expectations", "a suite that checks nothing always passes: add one, or remove the suite")
+        checks = tuple(
+            self.check(f"{table}: expectation {index}", index, item) for index, item in enumerate(expectations)
+        )
+        self._place = f" suite {table}:"
+        return Suite(name=name, table=table, checks=checks)
+
+    def check(self, place: str, index: int, raw: object) -> Check:
+        """Read one expectation."""
+        self._place = f" suite {place}:"
+        if not isinstance(raw, dict):
+            self.fail(f"is {_kind(raw)}", "write an object with type and kwargs")
+        self.keys(raw, _CHECK_KEYS, what="key")
+        kind, kwargs = raw.get("type"), raw.get("kwargs", {})
+        shape = self._shape(kind)
+        if not isinstance(kwargs, dict):
+            self.fail(f"({kind}) has kwargs that are {_kind(kwargs)}", "write an object")
+        self._arguments(str(kind), shape, kwargs)
+        return Check(
+            index=index,
+            type=str(kind),
+            kwargs=kwargs,
+            severity=self._severity(str(kind), raw.get("severity", "critical")),
+            description=self._text(raw, "description"),
+            meta=self._meta(raw),
+        )
+
+    def _shape(self, kind: object) -> Shape:
+        if not isinstance(kind, str):
+            self.fail(f"has the type {kind!r}", "name an expectation, such as expect_column_values_to_not_be_null")
+        if kind in REFUSED:
+            self.fail(f"{kind} is refused", REFUSED[kind])
+        if kind not in ADMITTED:
+            self.fail(f"there is no expectation {kind!r}", _suggest(kind, ADMITTED))
+        return ADMITTED[kind]
+
+    def _arguments(self, kind: str, shape: Shape, kwargs: Mapping[str, Any]) -> None:
+        self._place += f" {kind}:"
+        self.keys(kwargs, sorted(shape.arguments), what="argument")
+        missing = sorted(set(shape.required) - set(kwargs))
+        if missing:
+            self.fail(f"lacks {', '.join(missing)}", f"found {', '.join(sorted(kwargs)) or 'no argument'}")
+        if shape.at_least_one and all(kwargs.get(name) is None for name in shape.at_least_one):
+            self.fail(f"has neither of {', '.join(shape.at_least_one)}", "it would accept everything: give one")
+        for name, value in kwargs.items():
+            if value is None and name in shape.optional:
+                continue
+            problem = {**shape.required, **shape.optional}[name](value)
+            if problem:
+                self.fail(f"{name} = {_shown(value)} {problem}", "change it")
+        self._ordered(kwargs.get("min_value"), kwargs.get("max_value"))
+
+    def _ordered(self, least: object, most: object) -> None:
+        if least is None or most is None:
+            return
+        if isinstance(least, str) != isinstance(most, str):
+            self.fail(f"min_value = {least!r} and max_value = {most!r} are of different kinds", "use numbers or times")
+        if least > most:  # type: ignore[operator]  # two texts or two numbers, checked above
+            self.fail(f"min_value = {least!r} is greater than max_value = {most!r}", "nothing could pass: swap them")
+
+    def _severity(self, kind: str, value: object) -> str:
+        if value not in SEVERITIES:
+            self.fail(f"has the severity {value!r}", f"allowed are {', '.join(reversed(SEVERITIES))} ({kind})")
+        return str(value)
+
+    def _text(self, raw: Mapping[str, Any], key: str) -> str:
+        value = raw.get(key) or ""
+        if not isinstance(value, str):
+            self.fail(f"has a {key} that is {_kind(value)}", "write a text")
+        return value
+
+    def _meta(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        value = raw.get("meta") or {}
+        if not isinstance(value, dict):
+            self.fail(f"has a meta that is {_kind(value)}", "write an object")
+        return value
+
+
+def _suggest(found: str, allowed: Collection[str]) -> str:
+    close = difflib.get_close_matches(str(found), list(allowed), n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"allowed are {', '.join(sorted(allowed))}"
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

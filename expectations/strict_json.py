@@ -1,0 +1,89 @@
+"""JSON files that people write: read with the strictness that turns a slip into a message."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from windowlib.errors import SpecError
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 32
+MAX_DIGITS = 40
+MAX_SHOWN = 60
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 -- JSON is what it is; the caller narrows it
+    """Read one JSON document.
+
+    Raises:
+        SpecError: the file is missing, larger than 1 MB, not UTF-8, not JSON, nested deeper than 32, or holds a key
+            twice, NaN, an infinity or an endless number.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror or error}; give the path of a JSON file") from error
+    if len(raw) > MAX_BYTES:
+        raise SpecError(f"{path}: is larger than {MAX_BYTES:,} bytes, the most that is read; split it")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+    _check_depth(text, path)
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=lambda pairs: _no_duplicates(pairs, path),
+            parse_constant=lambda name: _refuse_constant(name, path),
+            parse_int=lambda digits: _bounded_int(digits, path),
+            parse_float=lambda digits: _finite_float(digits, path),
+        )
+    except json.JSONDecodeError as error:
+        raise SpecError(f"{path}:{error.lineno}:{error.colno}: is not JSON: {error.msg}") from error
+
+
+def _check_depth(text: str, path: Path) -> None:
+    """Bound the nesting before the parser recurses into it; brackets inside strings do not count."""
+    depth = 0
+    for character in _STRING.sub("", text):
+        depth += (character in "[{") - (character in "]}")
+        if depth > MAX_DEPTH:
+            raise SpecError(f"{path}: is nested deeper than {MAX_DEPTH} levels, the most that is read; flatten it")
+
+
+def _no_duplicates(pairs: Sequence[tuple[str, Any]], path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise SpecError(
+                f"{path}: the key {key!r} stands twice in one object, with {_short(found[key])} and {_short(value)}; "
+                "JSON readers silently drop one of them, so keep only the one you mean"
+            )
+        found[key] = value
+    return found
+
+
+def _refuse_constant(name: str, path: Path) -> Any:  # noqa: ANN401 -- the hook's type
+    raise SpecError(f"{path}: {name} is not a number that a check can be held to; write a finite number")
+
+
+def _bounded_int(digits: str, path: Path) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise SpecError(f"{path}: a number of {len(digits)} digits ({digits[:12]}...); at most {MAX_DIGITS} are read")
+    return int(digits)
+
+
+def _finite_float(digits: str, path: Path) -> float:
+    number = float(digits)
+    if number in {float("inf"), float("-inf")}:
+        raise SpecError(f"{path}: {digits[:40]} is beyond what a double can hold; write a number below 1.8e308")
+    return number
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -1,0 +1,123 @@
+"""A suite as plain data: which checks a table gets, in order. Values that check nothing; the loader makes them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+WINDOW_OUTPUTS = "window_outputs"
+LATE_RECORDS = "late_records"
+RUN = "run"
+TABLES = (WINDOW_OUTPUTS, LATE_RECORDS, RUN)
+
+RUN_COLUMNS: Mapping[str, str] = {
+    "slice_id": "string",
+    "records_read": "bigint",
+    "assigned": "bigint",
+    "late": "bigint",
+    "unassigned": "bigint",
+    "invalid": "bigint",
+    "panes": "bigint",
+    "late_share": "double",
+    "unassigned_share": "double",
+    "invalid_share": "double",
+    "watermark_ms": "bigint",
+}
+"""The one row that stands for a whole run. Shares are of the records read, 0.0 where nothing was read."""
+
+SEVERITIES = ("info", "warning", "critical")
+"""From the least to the most severe, as Great Expectations names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One expectation of a suite.
+
+    `index` is its place in the file, counted from 0; `kwargs` are Great Expectations' own arguments.
+    """
+
+    index: int
+    type: str
+    kwargs: Mapping[str, Any]
+    severity: str = "critical"
+    description: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the check reads, in the order of its arguments; empty for a check of the table itself."""
+        single = (self.kwargs.get(name) for name in ("column", "column_A", "column_B"))
+        several = self.kwargs.get("column_list", ()) if self.type not in SHAPE_CHECKS else ()
+        return tuple(dict.fromkeys([*(name for name in single if name is not None), *several]))
+
+    @property
+    def arguments(self) -> str:
+        """What the check demands, as canonical JSON: the arguments without the columns."""
+        demanded = {key: value for key, value in self.kwargs.items() if key not in COLUMN_ARGUMENTS}
+        if self.type in SHAPE_CHECKS:
+            demanded = dict(self.kwargs)
+        return json.dumps(demanded, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+COLUMN_ARGUMENTS = frozenset({"column", "column_A", "column_B", "column_list"})
+
+SHAPE_CHECKS = frozenset(
+    {
+        "expect_column_to_exist",
+        "expect_table_column_count_to_be_between",
+        "expect_table_column_count_to_equal",
+        "expect_table_columns_to_match_ordered_list",
+        "expect_table_columns_to_match_set",
+    }
+)
+"""Checks of which columns there are. For these a table may not be cut down to the columns that are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """The checks of one table, never empty."""
+
+    name: str
+    table: str
+    checks: tuple[Check, ...]
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """The columns that the suite reads; None where it judges which columns there are, so needs them all."""
+        if any(check.type in SHAPE_CHECKS for check in self.checks):
+            return None
+        conditions = (check.kwargs.get("row_condition") for check in self.checks)
+        read = {name for check in self.checks for name in check.columns}
+        return frozenset(read.union(*(condition_columns(condition) for condition in conditions)))
+
+
+def condition_columns(condition: object) -> frozenset[str]:
+    """Every column named in a structured row condition, at any depth."""
+    if not isinstance(condition, dict):
+        return frozenset()
+    parts = condition.get("conditions")
+    if parts is not None:
+        return frozenset().union(*(condition_columns(part) for part in parts))
+    return frozenset({condition["column"]["name"]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteFile:
+    """All suites of one file, by table.
+
+    `content` is the canonical JSON of the file: two files that differ in white space or key order are the same checks.
+    """
+
+    path: Path
+    suites: Mapping[str, Suite]
+    content: str
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The file as plain data; the checks' fingerprint is made of it."""
+        return dict(json.loads(self.content))
+
+    def __iter__(self) -> Iterator[Suite]:
+        """The suites in the order in which the tables are checked."""
+        return iter(self.suites[table] for table in TABLES if table in self.suites)

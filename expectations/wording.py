@@ -1,0 +1,189 @@
+"""A check in words: what it demands and what it found. Pure; serves messages, the report and the command line.
+
+Everything here takes the plain values that `quality_results` stores, and never raises on values of another version: an
+unknown check is named by its type.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from expectations.units import percent, spell
+
+MAX_LISTED = 8
+_PREFIX = "expect_"
+
+
+def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
+    """What a check demands, such as `invalid_share at most 25 %` or `origin one of EWR, JFK, LGA`.
+
+    Args:
+        check: the type of an expectation.
+        column: its columns, joined by `, `; None for a check of the table.
+        arguments: its arguments without the columns.
+    """
+    template = _TEMPLATES.get(check)
+    first, _, rest = (column or "").partition(", ")
+    if template is None:
+        plain = check.removeprefix(_PREFIX).replace("_", " ")
+        return f"{column}: {plain}" if column else plain
+    words = {
+        "column": column or "",
+        "a": first,
+        "b": rest,
+        "range": _range(arguments, column),
+        "set": _listed(arguments.get("value_set") or arguments.get("column_set") or arguments.get("column_list")),
+        "regex": str(arguments.get("regex", "")),
+        "regexes": _listed(arguments.get("regex_list")),
+        "value": spell(arguments.get("value", arguments.get("sum_total"))),
+        "or_equal": "≥" if arguments.get("or_equal") else ">",
+    }
+    return template.format_map(words) + _mostly(arguments) + _where(arguments.get("row_condition"))
+
+
+def finding(column: str | None, observed: Mapping[str, Any]) -> str:
+    """What a check observed, such as `78.2 %` or `3 of 5,000 rows (0.06 %), among them LGA`; `nothing` if nothing."""
+    if "note" in observed:
+        return str(observed["note"])
+    if "value" in observed:
+        return spell(observed["value"], column)
+    if "rows" in observed:
+        return _rows(observed)
+    shown = observed.get("values") or observed.get("sample")
+    return _listed(shown) if shown else "nothing"
+
+
+def limits(check: str, arguments: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """The least and the greatest number that pass, for the lines of a chart; None where there is no such number."""
+    if check.endswith("_to_be_between"):
+        return _limit(arguments.get("min_value")), _limit(arguments.get("max_value"))
+    if check.endswith(("_to_equal", "_count_to_equal")):
+        return _limit(arguments.get("value")), _limit(arguments.get("value"))
+    return None, None
+
+
+def measured(observed: Mapping[str, Any]) -> float | None:
+    """The one number that a check's history is drawn from: its value, else the share of unexpected rows."""
+    return _limit(observed["value"]) if "value" in observed else _limit(observed.get("share"))
+
+
+def is_share_of_rows(observed: Mapping[str, Any]) -> bool:
+    """Whether `measured` is the share of unexpected rows, not a value that the check's own limits apply to."""
+    return "value" not in observed and "share" in observed
+
+
+_TEMPLATES: Mapping[str, str] = {
+    "expect_column_distinct_values_to_be_in_set": "{column} takes only {set}",
+    "expect_column_distinct_values_to_contain_set": "{column} takes at least {set}",
+    "expect_column_distinct_values_to_equal_set": "{column} takes exactly {set}",
+    "expect_column_max_to_be_between": "greatest {column} {range}",
+    "expect_column_mean_to_be_between": "mean {column} {range}",
+    "expect_column_median_to_be_between": "median {column} {range}",
+    "expect_column_min_to_be_between": "least {column} {range}",
+    "expect_column_pair_values_a_to_be_greater_than_b": "{a} {or_equal} {b}",
+    "expect_column_pair_values_to_be_equal": "{a} = {b}",
+    "expect_column_proportion_of_non_null_values_to_be_between": "share of {column} not null {range}",
+    "expect_column_proportion_of_unique_values_to_be_between": "share of unique {column} {range}",
+    "expect_column_stdev_to_be_between": "standard deviation of {column} {range}",
+    "expect_column_sum_to_be_between": "sum of {column} {range}",
+    "expect_column_to_exist": "{column} exists",
+    "expect_column_unique_value_count_to_be_between": "number of different {column} {range}",
+    "expect_column_value_lengths_to_be_between": "length of {column} {range}",
+    "expect_column_value_lengths_to_equal": "length of {column} = {value}",
+    "expect_column_values_to_be_between": "{column} {range}",
+    "expect_column_values_to_be_in_set": "{column} one of {set}",
+    "expect_column_values_to_be_null": "{column} null",
+    "expect_column_values_to_be_unique": "{column} unique",
+    "expect_column_values_to_match_regex": "{column} matches {regex}",
+    "expect_column_values_to_match_regex_list": "{column} matches {regexes}",
+    "expect_column_values_to_not_be_in_set": "{column} none of {set}",
+    "expect_column_values_to_not_be_null": "{column} not null",
+    "expect_column_values_to_not_match_regex": "{column} does not match {regex}",
+    "expect_column_values_to_not_match_regex_list": "{column} matches none of {regexes}",
+    "expect_compound_columns_to_be_unique": "{column} unique together",
+    "expect_multicolumn_sum_to_equal": "{column} add up to {value}",
+    "expect_multicolumn_values_to_be_equal": "{column} equal",
+    "expect_select_column_values_to_be_unique_within_record": "{column} different from each other",
+    "expect_table_column_count_to_be_between": "number of columns {range}",
+    "expect_table_column_count_to_equal": "number of columns = {value}",
+    "expect_table_columns_to_match_ordered_list": "columns are {set}, in this order",
+    "expect_table_columns_to_match_set": "columns are {set}",
+    "expect_table_row_count_to_be_between": "number of rows {range}",
+    "expect_table_row_count_to_equal": "number of rows = {value}",
+    "conservation": "read = assigned + late + unassigned + invalid",
+    "audit_fates": "records read = fates given, id by id",
+    "audit_edges": "windows entered = windows left or still open, id by id",
+    "audit_rows": "rows emitted = rows committed, id by id",
+}
+
+
+def _range(arguments: Mapping[str, Any], column: str | None) -> str:
+    least, most = arguments.get("min_value"), arguments.get("max_value")
+    above = "above" if arguments.get("strict_min") else "at least"
+    below = "below" if arguments.get("strict_max") else "at most"
+    if least is None:
+        return f"{below} {spell(most, column)}"
+    if most is None:
+        return f"{above} {spell(least, column)}"
+    if arguments.get("strict_min") or arguments.get("strict_max"):
+        return f"{above} {spell(least, column)} and {below} {spell(most, column)}"
+    return f"from {spell(least, column)} to {spell(most, column)}"
+
+
+def _mostly(arguments: Mapping[str, Any]) -> str:
+    mostly = _limit(arguments.get("mostly"))
+    return "" if mostly is None or mostly >= 1 else f", in at least {percent(mostly)} of the rows"
+
+
+def _where(condition: object) -> str:
+    text = _condition(condition)
+    return f", where {text}" if text else ""
+
+
+def _condition(condition: object) -> str:
+    if not isinstance(condition, Mapping):
+        return ""
+    column = condition.get("column")
+    name = column.get("name", "") if isinstance(column, Mapping) else ""
+    match condition.get("type"):
+        case "comparison":
+            operator = {"==": "=", "IN": "in", "NOT_IN": "not in"}.get(
+                str(condition.get("operator")), condition.get("operator")
+            )
+            parameter = condition.get("parameter")
+            return f"{name} {operator} {_listed(parameter) if isinstance(parameter, list) else spell(parameter)}"
+        case "nullity":
+            return f"{name} is {'null' if condition.get('is_null') else 'not null'}"
+        case "and" | "or" as kind:
+            parts = condition.get("conditions")
+            return f" {kind} ".join(_condition(part) for part in parts) if isinstance(parts, list) else ""
+        case _:
+            return "a condition holds"
+
+
+def _rows(observed: Mapping[str, Any]) -> str:
+    unexpected, rows, share = (_limit(observed.get(name)) or 0.0 for name in ("unexpected", "rows", "share"))
+    if not rows:
+        return "no rows, so nothing to check"
+    if not unexpected:
+        return f"all {spell(rows)} rows" if rows > 1 else "the one row"
+    found = f"{spell(unexpected)} of {spell(rows)} rows unexpected ({percent(share)})"
+    sample = observed.get("sample")
+    return f"{found}, among them {_listed(sample)}" if sample else found
+
+
+def _listed(values: object) -> str:
+    if not isinstance(values, list):
+        return spell(values)
+    shown = ", ".join(spell(value) for value in values[:MAX_LISTED])
+    return f"{shown} and {len(values) - MAX_LISTED} more" if len(values) > MAX_LISTED else shown
+
+
+def _limit(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        limit = float(value)
+    except OverflowError:
+        return None
+    return limit if math.isfinite(limit) else None

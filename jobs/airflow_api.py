@@ -1,0 +1,150 @@
+"""The few things that Hindcast asks a running Airflow for, over its REST interface."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from windowlib.errors import HindcastError
+
+FINISHED_STATES = frozenset({"success", "failed"})
+_TIMEOUT_S = 60  # two cores that start Spark answer late
+
+
+class AirflowRefused(HindcastError):  # noqa: N818
+    """Airflow answered with an error; the message shows what was asked and the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """One task of one DAG run: `state` is Airflow's word, None before it is scheduled."""
+
+    task_id: str
+    state: str | None
+    try_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagRunState:
+    """One DAG run."""
+
+    run_id: str
+    state: str
+    run_type: str
+    interval_start: datetime | None
+    interval_end: datetime | None
+
+
+@dataclass(slots=True)
+class AirflowApi:
+    """A session with one Airflow. Use it as a context manager.
+
+    Example:
+        with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
+            api.unpause("backfill_flights")
+    """
+
+    url: str
+    user: str
+    password: str
+    _client: httpx.Client = field(init=False)
+
+    def __enter__(self) -> Self:
+        """Log in.
+
+        Raises:
+            AirflowRefused: nobody answers there, or the account is not known.
+        """
+        # No proxy and no .netrc of the machine: this talks to the loopback interface.
+        self._client = httpx.Client(base_url=self.url, timeout=_TIMEOUT_S, trust_env=False)
+        answer = self._ask("POST", "/auth/token", {"username": self.user, "password": self.password})
+        self._client.headers["Authorization"] = f"Bearer {answer['access_token']}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def has_dag(self, dag_id: str) -> bool:
+        """Whether the DAG processor has seen this DAG."""
+        return any(dag["dag_id"] == dag_id for dag in self._ask("GET", "/api/v2/dags?limit=500")["dags"])
+
+    def import_errors(self) -> Mapping[str, str]:
+        """DAG file -> traceback, for the files that could not be imported."""
+        errors = self._ask("GET", "/api/v2/importErrors?limit=100")["import_errors"]
+        return {error["filename"]: error["stack_trace"] for error in errors}
+
+    def unpause(self, dag_id: str) -> None:
+        """Let the runs of a DAG start: a paused DAG's backfill waits for ever, without a word."""
+        self._ask("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+        """Start a DAG by hand, with its params; the id of the run."""
+        run_id: str = self._ask("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})["dag_run_id"]
+        return run_id
+
+    def create_backfill(self, dag_id: str, first: datetime, last: datetime) -> int:
+        """Airflow's own backfill: one DAG run for each logical date in `[first, last]`, both included, one at a time."""
+        body = {
+            "dag_id": dag_id,
+            "from_date": first.isoformat(),
+            "to_date": last.isoformat(),
+            "max_active_runs": 1,
+            "reprocess_behavior": "none",
+        }
+        backfill_id: int = self._ask("POST", "/api/v2/backfills", body)["id"]
+        return backfill_id
+
+    def dag_run(self, dag_id: str, run_id: str) -> DagRunState:
+        """One run of a DAG."""
+        return _dag_run(self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
+
+    def dag_runs(self, dag_id: str) -> Sequence[DagRunState]:
+        """The runs of a DAG, the oldest interval first (at most 500)."""
+        answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=500&order_by=run_after")
+        return [_dag_run(run) for run in answer["dag_runs"]]
+
+    def tasks(self, dag_id: str, run_id: str) -> Sequence[TaskState]:
+        """The tasks of one run."""
+        answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
+        return [
+            TaskState(task_id=one["task_id"], state=one["state"], try_number=one["try_number"])
+            for one in answer["task_instances"]
+        ]
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:  # noqa: ANN401  (whatever the task returned)
+        """What a task returned, or None."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries?limit=50"
+        if all(entry["key"] != "return_value" for entry in self._ask("GET", path)["xcom_entries"]):
+            return None
+        path = path.partition("?")[0]
+        return self._ask("GET", f"{path}/return_value?deserialize=false&stringify=false")["value"]
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
+        quoted = path.replace("+", "%2B")  # run ids hold a time zone
+        try:
+            answer = self._client.request(method, quoted, json=body)
+        except httpx.HTTPError as error:
+            raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
+        if answer.is_error:
+            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {answer.status_code} {answer.text[:2000]}")
+        return answer.json()
+
+
+def _dag_run(fields: Mapping[str, Any]) -> DagRunState:
+    return DagRunState(
+        run_id=fields["dag_run_id"],
+        state=fields["state"],
+        run_type=fields["run_type"],
+        interval_start=_instant(fields["data_interval_start"]),
+        interval_end=_instant(fields["data_interval_end"]),
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,76 @@
+"""`make up` and `make down`: the embedded Airflow, started to stay, and stopped cleanly. Exit status 0 or 1."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from jobs import airflow_service
+from jobs.airflow_env import ROOT, Home
+from windowlib.errors import HindcastError
+
+console = Console(highlight=False)
+
+
+def default_home() -> Home:
+    """The Airflow of this clone: state below .hindcast/airflow, the lake of HINDCAST_LAKE, the clone's pipelines."""
+    return Home(
+        root=ROOT / ".hindcast" / "airflow",
+        lake=os.environ.get("HINDCAST_LAKE") or str(ROOT / ".hindcast" / "lake"),
+        pipelines=Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines"),
+    )
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    """Dispatch to the two commands."""
+
+
+@main.command()
+def up() -> None:
+    """Start Airflow and its database, wait until they are healthy, print where they are, and leave them running."""
+    home = default_home()
+    service = airflow_service.find(home)
+    if service is not None and service.supervisor.is_alive() and service.phase == "running":
+        login = airflow_service.login(service)
+        lake = service.lake
+    else:
+        login = airflow_service.start(home, lambda phase: console.print(f"[dim]{phase} …[/dim]"))
+        lake = home.lake
+    console.print(f"Airflow   [bold]{login.url}[/bold]   (only from this machine)")
+    console.print(f"user      [bold]{login.user}[/bold]")
+    console.print(f"password  [bold]{login.password}[/bold]")
+    console.print(f"lake      {lake}\nlogs      {home.logs}\n`make down` stops it.", style="dim")
+
+
+@main.command()
+@click.option("--remove", is_flag=True, help="Also remove Airflow's files and database: its history, users, logs.")
+def down(*, remove: bool) -> None:
+    """Stop what `up` started: running tasks, Airflow, the database."""
+    home = default_home()
+    stopped = airflow_service.stop(home)
+    if remove:
+        airflow_service.remove(home)
+    console.print("Airflow and its database are stopped." if stopped else "Airflow was not running.")
+
+
+def run() -> int:
+    """The command line, with our own errors as one paragraph."""
+    try:
+        main(standalone_mode=False)
+    except (click.Abort, KeyboardInterrupt):
+        console.print("stopped; nothing is left running")
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except HindcastError as error:
+        Console(stderr=True, highlight=False).print(f"[red]error[/red] {error}", soft_wrap=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

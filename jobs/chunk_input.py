@@ -1,0 +1,174 @@
+"""The input of a chunk, fixed and in order: what is read, in which order, with which watermark, and its fingerprint."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+
+from jobs.event_log import PinnedLog, pin_log
+from jobs.lake import Lake
+from jobs.pipeline_models import Pipeline
+from jobs.pipeline_models import TimeColumn as TimeGrammar
+from jobs.pipeline_schema import validate_against_schema
+from jobs.runs import Slice
+from windowlib.errors import LogError
+from windowlib.row_ids import IdSum
+from windowlib.spark.bucket import SliceRange
+from windowlib.spark.columns import TimeColumn
+from windowlib.spark.log_order import Ranks, Steps, block_slices, find_steps, number_records, refuse_ties
+from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
+from windowlib.tables import INVALID_RECORDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAST_SEQUENCE = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceInput:
+    """What one slice puts in: its fingerprint, and the ids of all its records and of the invalid rows it makes."""
+
+    fingerprint: str
+    records: IdSum
+    invalid: IdSum
+    invalid_rows: IdSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkInput:
+    """A chunk's records in log order: `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, problem`.
+
+    They are computed once (a local checkpoint of Spark's); `slices` has one entry per slice of the chunk, in order.
+    """
+
+    reading: LogReading
+    ordered: "DataFrame"
+    ranges: tuple[SliceRange, ...]
+    steps: Steps
+    slices: tuple[SliceInput, ...]
+
+
+def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> PinnedLog:
+    """Fix the log's version and check the pipeline against its columns.
+
+    Raises:
+        LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
+        SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
+    """
+    grammar = pipeline.log.slice
+    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices)
+    validate_against_schema(pipeline, pinned.columns)
+    if pipeline.log.order == "commits" and not pinned.row_tracking:
+        raise LogError(
+            f"event log {pinned.uri} has no row tracking, so `order: commits` cannot be read from it: create the table with "
+            "delta.enableRowTracking = true from the beginning, or name in `log.order` the columns that order the records of a slice"
+        )
+    return pinned
+
+
+def log_reading(pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice]) -> LogReading:
+    """Return how the log is read for these slices, numbered 0, 1 .. in the chunk."""
+    numbers = {one.slice_id: number for number, one in enumerate(slices)}
+    log = pipeline.log
+    return LogReading(
+        uri=pinned.uri,
+        version=pinned.version,
+        slice_column=log.slice.by,
+        slices={value: numbers[slice_id] for value, slice_id in pinned.partitions().items()},
+        key=log.key_columns,
+        event_time=_time_column(log.event_time),
+        record_id=log.record_id,
+        order=None if log.order == "commits" else tuple(log.order),
+    )
+
+
+def read_chunk(spark: "SparkSession", pinned: PinnedLog, reading: LogReading, *, slices: Sequence[Slice], max_before_ms: int | None) -> ChunkInput:
+    """Read the records, bring them into log order, find the watermark's steps, and fingerprint each slice.
+
+    Args:
+        spark: the session.
+        pinned: the log.
+        reading: how to read it.
+        slices: of the chunk, in order.
+        max_before_ms: the greatest event time before the chunk; None at the beginning of a chain.
+    """
+    order = order_columns(reading)
+    count = sum(file.records for file in pinned.files)
+    numbered = number_records(read_slices(spark, reading), order, count=count).localCheckpoint()
+    if reading.order is not None:
+        refuse_ties(numbered, order, pinned.uri)
+    ranks = Ranks(tuple(block_slices(numbered)))
+    ordered = numbered.withColumn("rank", ranks.column())
+    return ChunkInput(
+        reading=reading,
+        ordered=ordered,
+        ranges=_ranges(slices, ranks),
+        steps=find_steps(numbered, ranks, max_before_ms=max_before_ms),
+        slices=_slice_inputs(ordered, len(slices)),
+    )
+
+
+def scan_log(spark: "SparkSession", chunk: ChunkInput) -> Mapping[int, IdSum]:
+    """Count the log once more by itself, for the audit: slice number -> ids of its records."""
+    found: dict[int, IdSum] = {}
+    for row in scan_ids(spark, chunk.reading).collect():
+        number = chunk.reading.slices.get(row["slice_value"])
+        if number is not None:
+            found.setdefault(number, IdSum()).merge(IdSum(row["records"], row["id_xor"], int(row["id_sum"])))
+    return found
+
+
+def invalid_row_id() -> "F.Column":
+    """Return the row id of `invalid_records`, as an expression over `ordered`."""
+    return F.xxhash64(F.lit(INVALID_RECORDS), F.col("record_hash"), F.col("problem"))
+
+
+def _time_column(grammar: TimeGrammar) -> TimeColumn:
+    return TimeColumn(name=grammar.column, unit=grammar.unit.value if grammar.unit else None)
+
+
+def _ranges(slices: Sequence[Slice], ranks: Ranks) -> tuple[SliceRange, ...]:
+    firsts: dict[int, int] = {}
+    for part in ranks.parts:
+        firsts.setdefault(part.slice_no, part.first)
+    ranges: list[SliceRange] = []
+    end = LAST_SEQUENCE
+    for number, one in reversed(list(enumerate(slices))):
+        ranges.append(SliceRange(slice_no=number, start_ms=one.start_ms, end_sequence=end))
+        end = firsts.get(number, end)
+    return tuple(reversed(ranges))
+
+
+def _slice_inputs(ordered: "DataFrame", slices: int) -> tuple[SliceInput, ...]:
+    invalid = F.col("problem").isNotNull()
+    parts = {
+        "content": ordered.select("slice_no", F.xxhash64("rank", "record_hash").alias("id")),
+        "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
+        "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
+        "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),
+    }
+    whole = None
+    for name, part in parts.items():
+        named = part.withColumn("part", F.lit(name))
+        whole = named if whole is None else whole.unionByName(named)
+    assert whole is not None, "there are four parts"
+    sums: dict[tuple[int, str], IdSum] = {}
+    for row in sum_ids(whole.groupBy("slice_no", "part"), F.col("id")).collect():
+        sums[row["slice_no"], row["part"]] = IdSum(row["records"], row["id_xor"], int(row["id_sum"]))
+    return tuple(
+        SliceInput(
+            fingerprint=_fingerprint(sums.get((number, "content"), IdSum())),
+            records=sums.get((number, "records"), IdSum()),
+            invalid=sums.get((number, "invalid"), IdSum()),
+            invalid_rows=sums.get((number, "invalid_rows"), IdSum()),
+        )
+        for number in range(slices)
+    )
+
+
+def _fingerprint(content: IdSum) -> str:
+    count, xor, total = content.as_row()
+    return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()

@@ -1,0 +1,106 @@
+"""From the tagged result of a chunk to its committed tables: run ids, digests, and one append per table.
+
+Small tables that the driver makes (watermarks, tallies, quality results) are appended through deltalake in
+milliseconds; the others by Spark, at most one file per table and slice.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+
+from jobs.runs import Slice
+from jobs.store import append_rows, ensure_table
+from windowlib import tables
+from windowlib.row_ids import IdSum, row_id
+from windowlib.spark.arrow import arrow_type
+from windowlib.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATE_FORMAT = 1
+WRITERS = 3
+Tallies = Mapping[tuple[int, str, str], IdSum]
+"""(slice number, equation, term) -> ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One run of a chunk: its slice, its number in the chunk, its ids, and the states that it leads from and to."""
+
+    slice_no: int
+    slice: Slice
+    run_id: str
+    attempt_id: str
+    state_before: str
+    state_after: str
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns that place a row in this run."""
+        return {"slice_id": self.slice.slice_id, "attempt_id": self.attempt_id, "run_id": self.run_id}
+
+
+def collect_tallies(tagged: "DataFrame") -> dict[tuple[int, str, str], IdSum]:
+    """Add up what the tasks tallied, over all buckets."""
+    found: dict[tuple[int, str, str], IdSum] = {}
+    rows = tagged.where(F.col("tag") == tables.TALLIES).select("slice_no", f"{tables.TALLIES}.*").collect()
+    for row in rows:
+        key = (row["slice_no"], row["equation"], row["term"])
+        found.setdefault(key, IdSum()).merge(IdSum(row["record_count"], row["id_xor"], row["id_sum"]))
+    return found
+
+
+def watermark_row(watermark_ms: int | None, max_event_time_ms: int | None) -> dict[str, Any]:
+    """Return the row of `watermarks` for a log that is one source; null before the first valid record."""
+    content = ("*", watermark_ms, max_event_time_ms, False, True)
+    table = tables.watermarks()
+    identity = row_id(table.name, tuple(table.content), content)
+    return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: identity}
+
+
+def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
+    """Return the fingerprint of a checkpoint: of the content of its tables, whatever the order of their rows."""
+    text = ";".join(f"{name}={parts[name].digest()}" for name in tables.CHECKPOINT_TABLES)
+    return hashlib.sha256(f"state:{STATE_FORMAT};{text}".encode("ascii")).hexdigest()
+
+
+def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":
+    """Return the rows of one table, with `slice_no`; side tables get their records back from the ordered log."""
+    if name == tables.INVALID_RECORDS:
+        from jobs.chunk_input import invalid_row_id
+
+        detail = F.lit(None).cast("string").alias("detail")
+        plain = ("slice_no", "record", "record_id", "record_hash", "rank")
+        return ordered.where("problem is not null").select(*plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id"))
+    rows = tagged.where(F.col("tag") == name).select("slice_no", f"{name}.*")
+    if name in (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS):
+        return rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"])
+    return rows
+
+
+def write_tables(frames: Mapping[str, "DataFrame"], uris: Mapping[str, str], slices: Sequence[Written]) -> None:
+    """Append every frame to its table, a few at a time; one commit per table for all slices of the chunk."""
+    with ThreadPoolExecutor(max_workers=WRITERS) as writers:
+        done = [writers.submit(_append, frame, uris[name], slices) for name, frame in frames.items()]
+    for one in done:
+        one.result()
+
+
+def _append(frame: "DataFrame", uri: str, slices: Sequence[Written]) -> None:
+    names = [(one.slice_no, one.slice.slice_id, one.run_id, one.attempt_id) for one in slices]
+    spark = frame.sparkSession
+    numbered = F.broadcast(spark.createDataFrame(names, "slice_no int, slice_id string, run_id string, attempt_id string"))
+    placed = frame.join(numbered, "slice_no").drop("slice_no")
+    placed.repartition(min(len(slices), 4), "slice_id").write.format("delta").mode("append").save(uri)
+
+
+def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows that the driver made; each maps the table's stored columns to plain values."""
+    ensure_table(uri, table)
+    schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
+    append_rows(uri, pa.Table.from_pylist([dict(row) for row in rows], schema=schema))

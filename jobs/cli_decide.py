@@ -1,0 +1,79 @@
+"""Commands by which a person decides: publish, waive, rollback."""
+
+import click
+
+from jobs import cli_common as common
+from jobs.publishing import Publication, publish, rollback, waive
+
+
+@click.command("publish", epilog="Example: hindcast publish flights")
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--request",
+    "request_id",
+    default=None,
+    metavar="ID",
+    help="This request.  [default: the newest open one that may be published]",
+)
+@common.json_option
+@common.place_options
+def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: common.Places) -> int:
+    """Let readers see what was staged: all slices of a request at once, in one ledger commit, or nothing.
+
+    Refused, with exit status 1 and the names of the slices, while a check holds one of them, or when slices that
+    readers see were computed from a state that would change.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    return _tell(publish(places.workspace(pipeline), who=common.who(), request_id=request_id), as_json=as_json)
+
+
+@click.command(
+    "waive", epilog='Example: hindcast waive flights 2013-02-08 --reason "a blizzard; the cancellations are real"'
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.argument("slice_id", metavar="SLICE")
+@click.option("--reason", required=True, help="Why this failed slice may be seen; kept in the ledger with your name.")
+@common.json_option
+@common.place_options
+def waive_command(*, pipeline_name: str, slice_id: str, reason: str, as_json: bool, places: common.Places) -> int:
+    """Let one failed slice pass, for a reason. SLICE is its id, such as 2013-02-08. Publish afterwards.
+
+    The waiver is for the run as it is: other records or another spec make another run, which is judged anew. A check
+    that broke (verdict error) cannot be waived.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    run = waive(places.workspace(pipeline), slice_id, reason=reason, who=common.who())
+    one = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
+    if as_json:
+        common.print_json(one | {"who": common.who(), "reason": reason.strip()})
+    else:
+        common.out().print(
+            f"waived: slice {one['slice_id']} of {pipeline.name} (run {one['run_id'][:12]}), by {common.who()}: "
+            f"{reason.strip()}\n"
+            f"next: hindcast publish {pipeline.name}",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+    return common.OK
+
+
+@click.command("rollback", epilog='Example: hindcast rollback flights --reason "published too early"')
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option("--reason", required=True, help="Why; kept in the ledger with your name.")
+@common.json_option
+@common.place_options
+def rollback_command(*, pipeline_name: str, reason: str, as_json: bool, places: common.Places) -> int:
+    """Let readers see again what they saw before the newest publication. Nothing is deleted."""
+    pipeline = places.pipeline(pipeline_name)
+    return _tell(rollback(places.workspace(pipeline), reason=reason, who=common.who()), as_json=as_json)
+
+
+def _tell(publication: Publication, *, as_json: bool) -> int:
+    if as_json:
+        common.print_json(publication.to_json())
+    elif publication.is_published:
+        common.out().print(
+            f"published: {publication.why} (ledger version {publication.ledger_version})", markup=False, soft_wrap=True
+        )
+    else:
+        common.err().print(f"not published: {publication.why}", markup=False, soft_wrap=True)
+    return common.OK if publication.is_published else common.REFUSED

@@ -1,0 +1,201 @@
+"""Commands that look: status, show, explain, report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobs import cli_common as common
+from jobs.explain import explain, plain
+from jobs.ledger_view import LedgerView, Request
+from jobs.pipeline import load_all
+from jobs.published import read_published
+from jobs.publishing import judge_publication
+from jobs.slices import show_instant, show_ms, slice_grid
+from jobs.workspace import Workspace, is_live, on_published_spec
+
+
+@click.command("status", epilog="Examples: hindcast status; hindcast status flights --json")
+@click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
+@common.json_option
+@common.place_options
+def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
+    """Say where pipelines stand: what readers see, which requests are open, and what holds them.
+
+    Without PIPELINE, all of the pipelines directory; a file that is broken is shown with its error.
+    """
+    files = load_all(places.pipelines) if pipeline_name is None else None
+    pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
+    states = [_state(places.workspace(pipeline)) for pipeline in pipelines]
+    broken = [{"pipeline": one.name, "error": one.error} for one in (files.broken if files else ())]
+    if as_json:
+        common.print_json({"pipelines": states, "broken": broken})
+        return common.OK
+    for state in states:
+        _show_state(state)
+    for one in broken:
+        common.out().print(f"{one['pipeline']}: broken: {one['error']}", markup=False, soft_wrap=True)
+    return common.OK
+
+
+@click.command(
+    "show", epilog="Examples: hindcast show flights --limit 5; hindcast show flights --slice 2013-02-08 --json"
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--slice",
+    "slice_ids",
+    multiple=True,
+    metavar="SLICE",
+    help="Only rows that these slices made; may be given several times.",
+)
+@click.option("--all-panes", is_flag=True, help="Every firing of every window, not only what it came to in the end.")
+@click.option(
+    "--at",
+    "at_version",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="VERSION",
+    help="As readers saw it at this ledger version.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=None,
+    help="At most so many rows.  [default: 20 on a screen, all with --json]",
+)
+@common.json_option
+@common.place_options
+def show_command(
+    *, pipeline_name: str, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
+    as_json: bool, places: common.Places,
+) -> int:  # fmt: skip
+    """Show the published windows of a pipeline, by window and key. With --json, one object per line and window row."""
+    work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
+    pipeline, view = work.pipeline, work.ledger.view(at_version)
+    rows = read_published(places.lake, pipeline.name, view, keys=pipeline.log.key_columns, all_panes=all_panes)
+    chosen = [row for row in rows.to_pylist() if not slice_ids or row["slice_id"] in slice_ids] if rows.num_rows else []
+    if as_json:
+        for row in chosen[:limit]:
+            common.print_json(plain(row))
+        return common.OK
+    shown = chosen[: 20 if limit is None else limit]
+    if not shown:
+        common.out().print(
+            f"readers see no window of {pipeline.name}; `hindcast status {pipeline.name}` says why", markup=False
+        )
+        return common.OK
+    names = [
+        *pipeline.log.key_columns,
+        "window_start",
+        "window_end",
+        *pipeline.aggregates,
+        "record_count",
+        "timing",
+        "pane_index",
+        "slice_id",
+    ]
+    names = [name for name in names if name in rows.column_names]
+    title = f"{pipeline.name}: {len(shown):,} of {len(chosen):,} rows, windows are [start, end), times are UTC"
+    cells = ([_cell(row[name]) for name in names] for row in shown)
+    common.print_table(title, names, cells, right=[*pipeline.aggregates, "record_count", "pane_index"])
+    return common.OK
+
+
+@click.command("explain", epilog="Example: hindcast explain flights RECORD_ID")
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.argument("record_id", metavar="RECORD_ID")
+@common.json_option
+@common.place_options
+def explain_command(*, pipeline_name: str, record_id: str, as_json: bool, places: common.Places) -> int:
+    """Say what became of one record and why: in which windows it is, or why it is late, unassigned or invalid.
+
+    RECORD_ID is a value of the column that the pipeline file names as log.record_id.
+    """
+    work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
+    explanation = explain(places.lake, work.pipeline, record_id, view=work.ledger.view())
+    if as_json:
+        common.print_json(explanation.to_json())
+    else:
+        common.out().print(explanation.sentence, markup=False, soft_wrap=True)
+    return common.OK
+
+
+@click.command("report", epilog="Example: hindcast report flights --output flights.html")
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="The file to write.  [default: PIPELINE.html]",
+)
+@common.place_options
+def report_command(*, pipeline_name: str, output: Path | None, places: common.Places) -> int:
+    """Write one self-contained HTML page: calendar of slices, checks with their history, counts, how to reproduce."""
+    from jobs.report import write_report
+
+    work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
+    path = output or Path(f"{work.pipeline.name}.html")
+    write_report(places.lake, work.pipeline, path)
+    common.out().print(f"report: {path.resolve()}", markup=False, soft_wrap=True)
+    return common.OK
+
+
+def _state(work: Workspace) -> dict[str, Any]:
+    view = work.ledger.view()
+    published = list(view.published)
+    return {
+        "pipeline": work.pipeline.name,
+        "ledger_version": view.version,
+        "published": {
+            "slices": len(published),
+            "first": published[0] if published else None,
+            "last": published[-1] if published else None,
+        },
+        "requests": [_request(work, view, request) for request in view.open_requests()],
+    }
+
+
+def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, Any]:
+    grid = slice_grid(work.pipeline)
+    return {
+        "request_id": request.request_id,
+        "kind": request.kind,
+        "who": request.who,
+        "reason": request.reason,
+        "opened": show_instant(request.opened_at_ms),
+        "from": None if request.from_ms is None else show_ms(grid, request.from_ms),
+        "to": None if request.to_ms is None else show_ms(grid, request.to_ms),
+        "staged": len(request.runs),
+        "working": is_live(work, request),
+        "failure": request.failure,
+        "publication": judge_publication(work, view, request).why if request.runs else "nothing staged yet",
+    }
+
+
+def _show_state(state: dict[str, Any]) -> None:
+    console, published = common.out(), state["published"]
+    seen = (
+        f"{published['slices']} slices, {published['first']} … {published['last']}"
+        if published["slices"]
+        else "nothing"
+    )
+    console.print(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})", markup=False)
+    for request in state["requests"]:
+        span = f" [{request['from']}, {request['to']})" if request["from"] else ""
+        work = "being worked on" if request["working"] else request["failure"] or request["publication"]
+        console.print(
+            f"  request {request['request_id'][:12]}{span} {request['kind']} by {request['who']} at "
+            f"{request['opened']}: "
+            f"{request['staged']} slices staged; {work}",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if hasattr(value, "strftime"):
+        return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)

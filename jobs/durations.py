@@ -1,0 +1,90 @@
+"""Durations as people write them (`15m`) and as the code holds them (milliseconds)."""
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+UNITS = ", ".join(UNIT_MS)
+MAX_DURATION_MS = 9_999 * 366 * UNIT_MS["d"]  # event times lie in the years 1 to 9999: nothing longer can matter
+
+_DURATION = re.compile(r"([0-9]{1,15})\s*([^\s0-9]+)", re.ASCII)
+
+
+def parse_duration(value: object) -> int:
+    """The milliseconds of `200ms`, `30s`, `15m`, `1h` or `1d`.
+
+    Raises:
+        ValueError: no unit, a wrong unit, a negative or a fractional number, or something longer than 9,999 years.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(  # noqa: TRY004  (pydantic takes ValueError)
+            f"expected a duration such as 15m (a whole number and one of {UNITS}), found {value!r}"
+        )
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} has no unit; write a whole number and one of {UNITS}, such as 15m")  # noqa: TRY004
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(
+            f"{value!r} is no duration; write a whole number and one of {UNITS}, such as 15m (90m, not 1.5h)"
+        )
+    number, unit = match.groups()
+    if unit not in UNIT_MS:
+        raise ValueError(f"unknown unit {unit!r} in {value!r}; allowed: {UNITS}")
+    milliseconds = int(number) * UNIT_MS[unit]
+    if milliseconds > MAX_DURATION_MS:
+        raise ValueError(f"{value!r} is longer than 9,999 years")
+    return milliseconds
+
+
+def format_duration(milliseconds: int) -> str:
+    """The shortest exact text of a duration: `format_duration(3_600_000) == "1h"`; reads back to the same number."""
+    for unit, unit_ms in reversed(UNIT_MS.items()):
+        if milliseconds % unit_ms == 0 and (milliseconds or unit == "s"):
+            return f"{milliseconds // unit_ms}{unit}"
+    return f"{milliseconds}ms"
+
+
+def _positive(value: object) -> int:
+    milliseconds = parse_duration(value)
+    if milliseconds == 0:
+        raise ValueError(f"must be longer than nothing, found {value!r}; write a duration such as 15m")
+    return milliseconds
+
+
+def _is_bare_zero(value: object) -> bool:
+    return type(value) is int and value == 0
+
+
+def _duration_or_zero(value: object) -> int:
+    return 0 if _is_bare_zero(value) else parse_duration(value)
+
+
+def _positive_or_bare_zero(value: object) -> int:
+    if _is_bare_zero(value):
+        raise ValueError("must be longer than nothing, found 0; write a duration such as 15m")
+    return _positive(value)
+
+
+_AS_TEXT = PlainSerializer(format_duration, return_type=str)
+
+# Model fields: milliseconds in Python, text in YAML and JSON. A bare 0 needs no unit.
+Duration = Annotated[int, BeforeValidator(_duration_or_zero), _AS_TEXT]
+PositiveDuration = Annotated[int, BeforeValidator(_positive_or_bare_zero), _AS_TEXT]
+
+
+def human_duration(milliseconds: float) -> str:
+    """About how long, for a person: `2 h 5 min`, `3.2 s`, `12 d 4 h`."""
+    seconds = abs(milliseconds) / 1_000
+    minute, hour, two_days = 60, 60, 48
+    if seconds < minute:
+        return f"{seconds:.1f} s" if seconds % 1 else f"{int(seconds)} s"
+    minutes = round(seconds / minute)
+    if minutes < hour:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, hour)
+    if hours < two_days:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"

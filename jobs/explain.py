@@ -1,0 +1,312 @@
+"""What became of one record, in a sentence that a person understands and as data. No Spark.
+
+Late, unassigned and invalid records are rows with their reason. By the law of conservation (L3) every other record of
+a replayed slice is in windows: those that fired are in window_outputs, those still open in window_state.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from jobs.durations import format_duration, human_duration
+from jobs.event_log import open_log
+from jobs.lake import Lake
+from jobs.ledger_view import LedgerView, StagedRun
+from jobs.pipeline_models import Pipeline, TimeColumn, Unit
+from jobs.slices import parse_bound, show_instant, slice_at, slice_grid
+from jobs.store import read_attempts
+from windowlib.errors import RequestError
+from windowlib.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS, WINDOW_OUTPUTS, WINDOW_STATE
+
+MAX_WINDOWS = 4
+_UNITS_PER_MS = {Unit.S: 0.001, Unit.MS: 1, Unit.US: 1_000, Unit.NS: 1_000_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A record's fate: `late`, `late for some windows`, `unassigned`, `invalid`, `assigned` or `not replayed`."""
+
+    record_id: str
+    fate: str
+    sentence: str
+    slice_id: str | None
+    is_published: bool
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as plain data; times are ISO texts in UTC."""
+        return {
+            "record_id": self.record_id,
+            "fate": self.fate,
+            "slice_id": self.slice_id,
+            "published": self.is_published,
+            "sentence": self.sentence,
+            "details": plain(self.details),
+        }
+
+
+def explain(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView) -> Explanation:
+    """Say what became of the record with this id; of published runs, else of those that an open request staged.
+
+    Args:
+        lake: where.
+        pipeline: the spec that the chain was made with.
+        record_id: the value of `log.record_id`, or without such a column the record's hash as in the side tables.
+        view: one ledger version.
+
+    Raises:
+        RequestError: the log has no such record.
+        LogError: the log cannot be read.
+    """
+    runs = _runs(view)
+    pairs = [(run.result.slice.slice_id, run.result.attempt_id) for run in runs.values()]
+    for table, tell in ((LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid)):
+        for row in _side_rows(lake, pipeline, table, pairs=pairs, record_id=record_id):
+            explanation: Explanation = tell(pipeline, record_id, row, is_published=_is_published(view, row))
+            return explanation
+    return _from_log(lake, pipeline, record_id, view=view)
+
+
+def _runs(view: LedgerView) -> dict[str, StagedRun]:
+    """The run of each slice: the published one, else the newest open request's."""
+    chosen = {slice_id: run_id for request in view.open_requests() for slice_id, run_id in request.runs.items()}
+    return {slice_id: view.run(run_id) for slice_id, run_id in {**chosen, **view.published}.items()}
+
+
+def _is_published(view: LedgerView, row: Mapping[str, Any]) -> bool:
+    run = view.published_run(row["slice_id"])
+    return run is not None and run.result.attempt_id == row["attempt_id"]
+
+
+def _side_rows(
+    lake: Lake, pipeline: Pipeline, table: str, *, pairs: Sequence[tuple[str, str]], record_id: str
+) -> list[dict[str, Any]]:
+    import pyarrow.compute as pc
+
+    rows = read_attempts(lake.table(pipeline.name, table), pairs)
+    if not rows.num_rows:
+        return []
+    column = "record_id" if pipeline.log.record_id else "record_hash"
+    found: list[dict[str, Any]] = rows.filter(pc.equal(pc.cast(rows[column], "string"), record_id)).to_pylist()
+    return found
+
+
+def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+    windows = [_interval(one["window_start"], one["window_end"]) for one in row["missed_windows"] or ()]
+    which = "its only window" if len(windows) == 1 else f"all its {len(windows)} windows"
+    if not row["missed_all"]:
+        which = f"{len(windows)} of its windows"
+    windows_grammar = pipeline.windows
+    bound = pipeline.watermark.out_of_orderness_ms or 0
+    sentence = (
+        f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}, but when it arrived "
+        f"(slice {row['slice_id']}, "
+        f"place {row['rank'] + 1:,}) the watermark stood at {show_instant(row['watermark_ms'])}, "
+        f"{human_duration(row['late_by_ms'])} too late "
+        f"for {which}: {_some(windows)}. Records may be {format_duration(bound)} out of order here "
+        "(watermark.out_of_orderness), and windows "
+        f"accept them {format_duration(windows_grammar.allowed_lateness_ms)} longer (windows.allowed_lateness). It "
+        "is kept, with every "
+        "column, in late_records."
+    )
+    fate = "late" if row["missed_all"] else "late for some windows"
+    return _explanation(record_id, fate, sentence, row=row, is_published=is_published)
+
+
+def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+    sliding = pipeline.windows.sliding
+    gaps = (
+        f" (windows of {format_duration(sliding.size_ms)} every {format_duration(sliding.slide_ms)} leave gaps)"
+        if sliding
+        else ""
+    )
+    sentence = (
+        f"Record {record_id} is unassigned: it happened at {show_instant(row['event_time_ms'])}, between two "
+        f"windows{gaps}. It arrived in slice "
+        f"{row['slice_id']} (place {row['rank'] + 1:,}) and is kept, with every column, in unassigned_records."
+    )
+    return _explanation(record_id, "unassigned", sentence, row=row, is_published=is_published)
+
+
+def _invalid(_pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+    detail = f" ({row['detail']})" if row.get("detail") else ""
+    sentence = (
+        f"Record {record_id} is invalid: {row['reason']}{detail}. It arrived in slice {row['slice_id']} (place "
+        f"{row['rank'] + 1:,}), moved no "
+        "watermark, and is kept, with every column, in invalid_records."
+    )
+    return _explanation(record_id, "invalid", sentence, row=row, is_published=is_published)
+
+
+def _explanation(
+    record_id: str, fate: str, sentence: str, *, row: Mapping[str, Any], is_published: bool
+) -> Explanation:
+    if not is_published:
+        sentence += " Readers do not see this yet: the run is staged, not published."
+    return Explanation(
+        record_id=record_id,
+        fate=fate,
+        sentence=sentence,
+        slice_id=row["slice_id"],
+        is_published=is_published,
+        details={name: value for name, value in row.items() if name != "row_id"},
+    )
+
+
+def _from_log(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView) -> Explanation:
+    """A record of no side table: in windows, or not replayed yet, or not there."""
+    record = _record(lake, pipeline, record_id)
+    slice_id = slice_at(slice_grid(pipeline), parse_bound(pipeline, str(record[pipeline.log.slice.by]))).slice_id
+    run = _runs(view).get(slice_id)
+    if run is None:
+        sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
+        return Explanation(
+            record_id=record_id,
+            fate="not replayed",
+            sentence=sentence,
+            slice_id=slice_id,
+            is_published=False,
+            details={"record": record},
+        )
+    event_time_ms = time_ms(pipeline.log.event_time, record[pipeline.log.event_time.column])
+    fired, still_open = _windows_of(lake, pipeline, record, event_time_ms=event_time_ms, view=view)
+    key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
+    told = [f"{len(fired)} that fired: {_some(fired)}"] if fired else []
+    told += [f"{len(still_open)} still open after the last replayed slice: {_some(still_open)}"] if still_open else []
+    sentence = (
+        f"Record {record_id} is assigned: it happened at {show_instant(event_time_ms)} and arrived in slice "
+        f"{slice_id}, in time for its windows "
+        f"of {key}; {' and '.join(told) or 'they were merged into others or have closed empty'}."
+    )
+    details = {
+        "record": record,
+        "event_time_ms": event_time_ms,
+        "fired": fired,
+        "open": still_open,
+        "run_id": run.result.run_id,
+    }
+    is_published = view.published.get(slice_id) == run.result.run_id
+    if not is_published:
+        sentence += " Readers do not see this yet: the run is staged, not published."
+    return Explanation(
+        record_id=record_id,
+        fate="assigned",
+        sentence=sentence,
+        slice_id=slice_id,
+        is_published=is_published,
+        details=details,
+    )
+
+
+def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
+    import pyarrow.dataset as ds
+
+    column = pipeline.log.record_id
+    if column is None:
+        raise RequestError(
+            f"no late, unassigned or invalid record of pipeline {pipeline.name} has the hash {record_id}; without "
+            "`log.record_id` in "
+            f"{pipeline.source} the log itself cannot be searched: name a column there that identifies a record"
+        )
+    dataset = open_log(lake.event_log(pipeline)).to_pyarrow_dataset()
+    kind = dataset.schema.field(column).type
+    wanted = (
+        ds.field(column) == record_id
+        if str(kind) in {"string", "large_string", "string_view"}
+        else ds.field(column).cast("string") == record_id
+    )
+    found: list[dict[str, Any]] = dataset.to_table(filter=wanted).to_pylist()
+    if not found:
+        raise RequestError(
+            f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; `hindcast show "
+            f"{pipeline.name}` and late_records "
+            "name some that it has"
+        )
+    return found[0]
+
+
+def _windows_of(
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, event_time_ms: int, view: LedgerView
+) -> tuple[list[str], list[str]]:
+    """The windows of the record's key that hold its time: those that fired, and those still open at the head."""
+    import pyarrow.compute as pc
+
+    runs = _runs(view)
+    pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
+    keys = pipeline.log.key_columns
+    at, columns = _instant(event_time_ms), [*keys, "window_start", "window_end", "kind"]
+    panes = read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, columns)
+    if panes.num_rows:
+        panes = panes.filter(
+            (pc.field("window_start") <= at) & (pc.field("window_end") > at) & (pc.field("kind") == "result")
+        )
+    fired = {
+        (row["window_start"], row["window_end"])
+        for row in panes.to_pylist()
+        if all(row[key] == record[key] for key in keys)
+    }
+    state = read_attempts(lake.table(pipeline.name, WINDOW_STATE), pairs[-1:]).to_pylist()
+    still_open = {
+        (_instant(row["window_start_ms"]), _instant(row["window_end_ms"]))
+        for row in state
+        if all(row[key] == record[key] for key in keys)
+        and row["window_start_ms"] <= event_time_ms < row["window_end_ms"]
+    }
+    return [_interval(*one) for one in sorted(fired)], [_interval(*one) for one in sorted(still_open - fired)]
+
+
+def time_ms(time: TimeColumn, value: object) -> int:
+    """Epoch ms of a value of a time column, floored."""
+    if isinstance(value, datetime):
+        return _instant_ms(value)
+    per_ms = _UNITS_PER_MS[time.unit or Unit.MS]
+    number = int(str(value)) if isinstance(value, int) else float(str(value))
+    return int(number * 1_000) if per_ms < 1 else int(number // per_ms)
+
+
+def _instant(at_ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+
+
+def _instant_ms(at: datetime) -> int:
+    aware = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _interval(start: datetime, end: datetime) -> str:
+    """`[2013-02-08 05:00, 06:00)`; the day is not said twice."""
+    same_day = start.date() == end.date()
+    return f"[{start:%Y-%m-%d %H:%M}, {end:%H:%M})" if same_day else f"[{start:%Y-%m-%d %H:%M}, {end:%Y-%m-%d %H:%M})"
+
+
+def _some(windows: Sequence[str]) -> str:
+    more = len(windows) - MAX_WINDOWS
+    return ", ".join(windows[:MAX_WINDOWS]) + (f" and {more} more" if more > 0 else "")
+
+
+def plain(value: object) -> Any:  # noqa: ANN401  (JSON)
+    """A value as JSON takes it: times as ISO text in UTC, bytes as hex, NaN as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: object) -> str | float | bool | None:
+    match value:
+        case datetime():
+            at = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None | str() | int() | float():
+            return value
+        case _:
+            return str(value)

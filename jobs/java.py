@@ -1,0 +1,63 @@
+"""Finding a Java 17, which Spark 4.2 runs on. Standard library only: the set-up calls this before anything is installed."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+JAVA_VERSION = 17
+_JVM_DIRECTORIES = (Path("/usr/lib/jvm"), Path("/usr/java"), Path("/opt"), Path.home() / ".sdkman/candidates/java")
+
+
+class JavaNotFound(Exception):  # noqa: N818  (says what happened; HindcastError cannot be imported this early)
+    """No Java 17 on this machine; the message says what was found and what to install."""
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Path:
+    """The home directory of a Java 17: JAVA_HOME, else the `java` on the PATH, else the usual places.
+
+    Raises:
+        JavaNotFound: none of them is a Java 17.
+    """
+    seen: list[str] = []
+    for home in _candidates(environ):
+        version = _major_version(home / "bin" / "java")
+        if version == JAVA_VERSION:
+            return home
+        if version is not None:
+            seen.append(f"{home} is Java {version}")
+    found = f" (found: {'; '.join(seen)})" if seen else ""
+    raise JavaNotFound(
+        f"Spark 4.2 needs Java {JAVA_VERSION}, and there is none on this machine{found}. Install the package "
+        f"openjdk-{JAVA_VERSION}-jre-headless (Debian and Ubuntu: apt-get install openjdk-{JAVA_VERSION}-jre-headless; "
+        f"Fedora: java-{JAVA_VERSION}-openjdk-headless), or set JAVA_HOME to a Java {JAVA_VERSION}."
+    )
+
+
+def export_java_home() -> Path:
+    """Set JAVA_HOME of this process to `find_java()`, so that Spark starts that one, and return it."""
+    home = find_java()
+    os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    if configured := environ.get("JAVA_HOME"):
+        yield Path(configured)
+    if on_path := shutil.which("java", path=environ.get("PATH")):
+        yield Path(on_path).resolve().parent.parent
+    for directory in _JVM_DIRECTORIES:
+        if directory.is_dir():
+            yield from (path for path in sorted(directory.iterdir()) if (path / "bin" / "java").is_file())
+
+
+def _major_version(java: Path) -> int | None:
+    """17 for `openjdk version "17.0.15" …`; None if it cannot be run or says something else."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match[1]) if match else None

@@ -1,0 +1,243 @@
+"""Replaying a chunk: pin, order, windows by key group, write, audit, check. The ledger is written by who ordered it."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+
+from jobs.audit import Audit
+from jobs.checks import PANDAS_ROWS, CheckedTable, conservation, load_checks, prepare_checks, quality_rows, run_checks, run_row, verdict
+from jobs.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk, scan_log
+from jobs.chunk_plan import ChunkTables, chunk_tables, plan_buckets, watermark_rows
+from jobs.chunk_tables import Tallies, Written, append_driver_rows, collect_tallies, state_fingerprint, table_rows, write_tables
+from jobs.fingerprints import checks_fingerprint, run_id, spec_fingerprint
+from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult
+from jobs.session import spark_session
+from jobs.store import ensure_table, read_attempts
+from windowlib import tables
+from windowlib.errors import CheckpointError
+from windowlib.row_ids import IdSum, row_id
+from windowlib.spark.feed import CheckpointRows, replay_windows
+from windowlib.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from jobs.requests import Replayer, ReplayOrder
+
+log = logging.getLogger(__name__)
+SPARK_TABLES = (
+    tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS, tables.WINDOW_STATE, tables.TIMERS,
+)  # fmt: skip
+DIGESTED = (*SPARK_TABLES, tables.WATERMARKS)
+
+
+@contextmanager
+def spark_replayer(master: str | None = None) -> "Iterator[Replayer]":
+    """Give a replayer that runs on one Spark session; the session ends with the context."""
+    spark = spark_session("hindcast replay", master)
+    try:
+        yield lambda order: replay_chunk(spark, order)
+    finally:
+        spark.stop()
+
+
+def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]:
+    """Replay the slices of an order in one Spark job, all that a run does but the ledger.
+
+    Returns:
+        One result per slice, in order, with the verdict of its checks. Its rows are committed, and nobody sees them
+        before the ledger says so.
+    Raises:
+        LogError, SpecError, CheckpointError: before anything is written.
+        AuditError: an equation does not close; the attempt is void.
+    """
+    chunk = ChunkReplay(spark, order)
+    chunk.compute()
+    chunk.write()
+    audited = chunk.audit()
+    return chunk.results(audited)
+
+
+class ChunkReplay:
+    """One attempt at one chunk, as steps that a test can take apart: compute, write, audit, results."""
+
+    def __init__(self, spark: "SparkSession", order: "ReplayOrder") -> None:
+        """Pin the input; nothing is read or written yet."""
+        self._spark = spark
+        self._order = order
+        self._started = time.monotonic()
+        self._pinned = pin_chunk(order.pipeline, order.lake, order.slices)
+        self._spec = spec_fingerprint(order.pipeline)
+        self._tables: ChunkTables = chunk_tables(order.pipeline, self._pinned)
+        self._suites = load_checks(order.pipeline)
+        self._checks_fingerprint = checks_fingerprint(order.pipeline, self._suites.document if self._suites else None)
+        self._max_before_ms = self._max_event_time_before()
+
+    def compute(self) -> None:
+        """Read, order, and run the windows; one Spark job computes every table of every slice."""
+        order = self._order
+        reading = log_reading(order.pipeline, self._pinned, order.slices)
+        self._input: ChunkInput = read_chunk(
+            self._spark, self._pinned, reading, slices=order.slices, max_before_ms=self._max_before_ms
+        )
+        plan = plan_buckets(order.pipeline, self._tables, self._input, max_before_ms=self._max_before_ms)
+        valid = self._input.ordered.where("problem is null")
+        # Not persist(): appending to a checkpoint table that the plan has read would make Spark compute all of it again.
+        self._tagged: DataFrame = replay_windows(valid, self._checkpoint_rows(), plan).localCheckpoint()
+        self._scan = scan_log(self._spark, self._input)
+        self._tallies: Tallies = self._complete(collect_tallies(self._tagged))
+        self._written = self._number_runs()
+
+    def write(self) -> None:
+        """Commit the rows of all tables under the attempt; readers do not see attempts that the ledger does not name."""
+        for table in self._tables.stored:
+            ensure_table(self._uri(table.name), table)
+        emitted = {term for (_, equation, term), ids in self._tallies.items() if equation == "rows" and ids.count}
+        frames = {name: table_rows(name, self._tagged, self._input.ordered) for name in SPARK_TABLES if name in emitted}
+        write_tables(frames, {name: self._uri(name) for name in frames}, self._written)
+        self._append(tables.watermarks(), [(number, row) for number, row in enumerate(self._watermark_rows)])
+        tallied = [(number, _tally_row(equation, term, ids)) for (number, equation, term), ids in self._tallies.items()]
+        self._append(tables.tallies(), tallied)
+
+    def audit(self) -> tuple[CheckResult, ...]:
+        """Check that the equations close over what was committed.
+
+        Raises:
+            AuditError: they do not.
+        """
+        order = self._order
+        slice_ids = tuple(one.slice_id for one in order.slices)
+        return Audit(table_uri=self._uri, slice_ids=slice_ids, attempt_id=order.attempt_id, before=order.before).close()
+
+    def results(self, audited: Sequence[CheckResult]) -> list[RunResult]:
+        """Run the checks on what was committed, keep their results, and say what each run left behind."""
+        seconds = (time.monotonic() - self._started) / len(self._order.slices)
+        checked = [self._check(one, audited) for one in self._written]
+        rows = [row for one, checks in zip(self._written, checked, strict=True) for row in self._quality_rows(one, checks)]
+        append_driver_rows(self._uri(tables.QUALITY_RESULTS), tables.quality_results(), rows)
+        return [self._result(one, checks, seconds) for one, checks in zip(self._written, checked, strict=True)]
+
+    def _max_event_time_before(self) -> int | None:
+        before = self._order.before
+        if before is None:
+            return None
+        rows = read_attempts(self._uri(tables.WATERMARKS), [(before.slice_id, before.attempt_id)], ("max_event_time_ms",))
+        if rows.num_rows != 1:
+            raise CheckpointError(
+                f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has {rows.num_rows} rows in table "
+                "watermarks instead of one: it is damaged or was removed; run that slice again, or start with --fresh"
+            )
+        found: int | None = rows["max_event_time_ms"][0].as_py()
+        return found
+
+    def _checkpoint_rows(self) -> CheckpointRows | None:
+        before = self._order.before
+        if before is None:
+            return None
+        state, waiting = (
+            self._spark.read.format("delta")
+            .load(self._uri(name))
+            .where((F.col("slice_id") == before.slice_id) & (F.col("attempt_id") == before.attempt_id))
+            for name in (tables.WINDOW_STATE, tables.TIMERS)
+        )
+        return CheckpointRows(window_state=state, timers=waiting)
+
+    def _complete(self, tallies: Tallies) -> dict[tuple[int, str, str], IdSum]:
+        """Add to what the tasks tallied what the driver makes: the log's own count, invalid records, watermarks."""
+        found = dict(tallies)
+        self._watermark_rows = watermark_rows(self._input, self._order.pipeline, max_before_ms=self._max_before_ms)
+        for number, (one, row) in enumerate(zip(self._input.slices, self._watermark_rows, strict=True)):
+            found[number, "fates", "read"] = self._scan.get(number, IdSum())
+            found[number, "fates", "invalid"] = one.invalid
+            found[number, "rows", tables.INVALID_RECORDS] = one.invalid_rows
+            marked = IdSum()
+            marked.add(row[tables.ROW_ID])
+            found[number, "rows", tables.WATERMARKS] = marked
+        return found
+
+    def _number_runs(self) -> list[Written]:
+        """Give each slice its run id; each starts from the state that the one before left."""
+        order = self._order
+        state = order.before.fingerprint if order.before else EMPTY_STATE
+        written = []
+        for number, (one, read) in enumerate(zip(order.slices, self._input.slices, strict=True)):
+            name = run_id(pipeline=order.pipeline.name, one=one, spec=self._spec, input=read.fingerprint, state_before=state)
+            after = state_fingerprint({table: self._emitted(number, table) for table in tables.CHECKPOINT_TABLES})
+            written.append(Written(slice_no=number, slice=one, run_id=name, attempt_id=order.attempt_id, state_before=state, state_after=after))
+            state = after
+        return written
+
+    def _emitted(self, number: int, table: str) -> IdSum:
+        return self._tallies.get((number, "rows", table), IdSum())
+
+    def _check(self, one: Written, audited: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
+        pipeline, slice_id = self._order.pipeline, one.slice.slice_id
+        counts = self._counts(one.slice_no)
+        laws = (*(check for check in audited if check.slice_id == slice_id), conservation(slice_id, counts))
+        if self._suites is None:
+            return laws
+        watermark_ms = self._watermark_rows[one.slice_no]["watermark_ms"]
+        checked: dict[str, CheckedTable] = {"run": run_row(slice_id, counts, watermark_ms)}
+        for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS):
+            checked[name] = self._own_rows(name, one)
+        return (*laws, *run_checks(pipeline.quality, slice_id, checked, suites=self._suites))
+
+    def _own_rows(self, table: str, one: Written) -> "CheckedTable":
+        """The run's rows of a table, as they were committed: from Arrow, or from Spark where they are many."""
+        slice_id = one.slice.slice_id
+        if self._emitted(one.slice_no, table).count <= PANDAS_ROWS:
+            return read_attempts(self._uri(table), [(slice_id, one.attempt_id)])
+        committed = self._spark.read.format("delta").load(self._uri(table))
+        return committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == one.attempt_id))
+
+    def _counts(self, number: int) -> Counts:
+        fates = {term: self._tallies.get((number, "fates", term), IdSum()).count for term in ("read", "assigned", "late", "unassigned", "invalid")}
+        return Counts(**fates, panes=self._emitted(number, tables.WINDOW_OUTPUTS).count)
+
+    def _result(self, one: Written, checks: tuple[CheckResult, ...], seconds: float) -> RunResult:
+        quality = self._order.pipeline.quality
+        digests = {table: self._emitted(one.slice_no, table).digest() for table in DIGESTED}
+        counts = self._counts(one.slice_no)
+        log.info(
+            "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d",
+            one.slice.slice_id, one.run_id, counts.read, counts.panes, counts.late, counts.unassigned, counts.invalid,
+        )  # fmt: skip
+        return RunResult(
+            slice=one.slice,
+            run_id=one.run_id,
+            attempt_id=one.attempt_id,
+            spec_fingerprint=self._spec,
+            input_fingerprint=self._input.slices[one.slice_no].fingerprint,
+            state_before=one.state_before,
+            state_after=one.state_after,
+            digests=digests,
+            counts=counts,
+            watermark_ms=self._watermark_rows[one.slice_no]["watermark_ms"],
+            log=self._pinned.coordinates(one.slice.slice_id),
+            seconds=seconds,
+            verdict=verdict(checks, quality.fail_on if quality else "critical"),
+            checks=checks,
+            extras={"checks_fingerprint": self._checks_fingerprint},
+        )
+
+    def _quality_rows(self, one: Written, checks: Sequence[CheckResult]) -> list[dict[str, object]]:
+        table = tables.quality_results()
+        rows = quality_rows(checks, attempt_id=one.attempt_id, run_id=one.run_id, checks_fingerprint=self._checks_fingerprint)
+        return [row | {tables.ROW_ID: row_id(table.name, tuple(table.content), [row[name] for name in table.content])} for row in rows]
+
+    def _append(self, table: Table, rows: Sequence[tuple[int, Mapping[str, object]]]) -> None:
+        placed = [{**row, **self._written[number].columns()} for number, row in rows]
+        append_driver_rows(self._uri(table.name), table, placed)
+
+    def _uri(self, table: str) -> str:
+        return self._order.lake.table(self._order.pipeline.name, table)
+
+
+def _tally_row(equation: str, term: str, ids: IdSum) -> dict[str, object]:
+    table = tables.tallies()
+    content = (equation, term, *ids.as_row())
+    return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: row_id(table.name, tuple(table.content), content)}

@@ -1,0 +1,335 @@
+"""From what somebody asked for to runs in the ledger: replay what the plan says in chunks, stage, judge.
+
+The Spark part is a `Replayer`, passed in; nothing here knows how windows are computed. Publication is in
+`jobs.publishing`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jobs.lake import Lake
+from jobs.ledger_events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
+from jobs.ledger_view import LedgerView, Request, StagedRun
+from jobs.pipeline_models import Pipeline
+from jobs.plan import Ask, Plan, Reason, Step, plan
+from jobs.publishing import Publication, publish_request
+from jobs.runs import EMPTY_STATE, CheckpointRef, RunResult, Slice
+from jobs.slices import slices_between
+from jobs.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
+from windowlib.errors import HindcastError, InvariantBroken, RequestError
+
+LEASE_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOrder:
+    """One chunk for the replayer: contiguous slices, from the state `before` (None: from nothing), as one attempt."""
+
+    pipeline: Pipeline
+    lake: Lake
+    slices: tuple[Slice, ...]
+    before: CheckpointRef | None
+    request_id: str
+    attempt_id: str
+
+
+Replayer = Callable[[ReplayOrder], list[RunResult]]
+"""Replays a chunk: writes, audits, checks; returns one result per slice, in order. Never writes the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far staging has come: slices replayed, slices expected in all, the chunk that is next or just done."""
+
+    done: int
+    total: int
+    chunk: tuple[Slice, ...]
+    results: tuple[RunResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """How to stage: slices per Spark job (None: all in one), whether a failed check ends it, who hears of progress."""
+
+    chunk: int | None = None
+    stop_on_fail: bool = False
+    lease_ms: int = LEASE_MS
+    on_progress: Callable[[Progress], None] = field(default=lambda _progress: None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a request: the runs of its slices in order, and of publication, where that was tried."""
+
+    pipeline: str
+    request_id: str
+    runs: tuple[StagedRun, ...]
+    replayed: int
+    publication: Publication | None
+
+    @property
+    def is_published(self) -> bool:
+        """Whether readers see all of it."""
+        return self.publication is not None and self.publication.is_published
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `hindcast run --json` prints."""
+        return {
+            "pipeline": self.pipeline,
+            "runs": [run_to_json(run) for run in self.runs],
+            "published": self.is_published,
+        }
+
+
+def run_to_json(run: StagedRun) -> dict[str, Any]:
+    """One run as plain data."""
+    result = run.result
+    return {
+        "slice_id": result.slice.slice_id,
+        "run_id": result.run_id,
+        "verdict": run.verdict.value,
+        "digests": dict(sorted(result.digests.items())),
+        "state": result.state_after,
+        "counts": {
+            "read": result.counts.read,
+            "assigned": result.counts.assigned,
+            "late": result.counts.late,
+            "unassigned": result.counts.unassigned,
+            "invalid": result.counts.invalid,
+            "panes": result.counts.panes,
+        },
+        "watermark_ms": result.watermark_ms,
+    }
+
+
+def run_request(
+    work: Workspace, asked: Asked, replayer: Replayer, *, staging: Staging | None = None, publish: bool = True
+) -> Outcome:
+    """Open or resume a request for a range, replay what is missing, and publish all of it if every verdict allows.
+
+    Raises:
+        RequestError, SpecError, LogError: before anything is written.
+        HindcastError: whatever the replayer raises; the attempt is marked as failed, and the same call goes on where
+        it stopped.
+    """
+    if asked.from_ms is None or asked.to_ms is None:
+        raise RequestError("a request to run needs a range, from and to")
+    slices = slices_between(work.pipeline, asked.from_ms, asked.to_ms)
+    view = work.ledger.view()
+    resumed = find_resumable(work, view, asked)
+    ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed, checks=work.checks)
+    planned = plan(work.pipeline, work.lake, view, ask=ask)
+    if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
+        return _nothing_to_do(work, view, planned)
+    request_id = open_request(work, replace(asked, request_id=asked.request_id or resumed))
+    outcome = stage(work, request_id, slices, replayer=replayer, staging=staging or Staging())
+    if not publish:
+        return outcome
+    return replace(outcome, publication=publish_request(work, request_id, who=asked.who))
+
+
+def _nothing_to_do(work: Workspace, view: LedgerView, planned: Plan) -> Outcome:
+    runs = tuple(step.run for step in planned.steps if step.run is not None)
+    seen = Publication(
+        request_id="", is_published=True, why="every slice is current and published", ledger_version=view.version
+    )
+    return Outcome(pipeline=work.pipeline.name, request_id="", runs=runs, replayed=0, publication=seen)
+
+
+def stage(
+    work: Workspace, request_id: str, slices: Sequence[Slice], *, replayer: Replayer, staging: Staging
+) -> Outcome:
+    """Replay what is missing or stale of contiguous slices, chunk by chunk, and record it; readers see nothing of it.
+
+    May be called again after a crash, from another process: what the ledger has is not made again.
+
+    Raises:
+        RequestError: the request is unknown or over, or the slice before has no run.
+        HindcastError: what the replayer raises.
+    """
+    work, request = request_workspace(work, request_id)
+    ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
+    replayed: set[str] = set()
+    growing = 1
+    while True:
+        view = work.ledger.view()
+        _refuse_closed(view.requests[request_id])
+        current = plan(work.pipeline, work.lake, view, ask=replace(ask, trusted=frozenset(replayed)))
+        _adopt(work, request_id, current)
+        chunk = next_chunk(current, limit=staging.chunk, growing=growing, skip=frozenset(replayed))
+        if not chunk or (staging.stop_on_fail and _has_unpublishable(current)):
+            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+        growing = 1 if chunk[0].is_certain else growing * 2
+        total = len(replayed) + sum(1 for step in current.stale if step.slice.slice_id not in replayed)
+        staging.on_progress(Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk)))
+        order = _order(work, request_id, _Next(plan=current, chunk=chunk))
+        results = _replay(work, order, replayer=replayer, lease_ms=staging.lease_ms)
+        replayed.update(step.slice.slice_id for step in chunk)
+        staging.on_progress(
+            Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk), results=tuple(results))
+        )
+
+
+def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
+    """The slices to replay next: contiguous, at most `limit`.
+
+    Slices that are stale for certain go together. Where only the state before may have changed, one slice is tried
+    first, then two, four, …: when a slice leaves the same state as before, those after it are current again and the
+    work stops (early cut-off).
+    """
+    steps = [step for step in current.steps if step.slice.slice_id not in skip]
+    start = next((index for index, step in enumerate(steps) if step.reason is not Reason.CURRENT), None)
+    if start is None:
+        return ()
+    first = steps[start]
+    most = limit if limit is not None else len(steps)
+    chunk = [first]
+    for step in steps[start + 1 :]:
+        is_next = step.slice.start_ms == chunk[-1].slice.end_ms and step.reason is not Reason.CURRENT
+        if not is_next or len(chunk) >= most or step.is_certain != first.is_certain:
+            break
+        if not first.is_certain and len(chunk) >= growing:
+            break
+        chunk.append(step)
+    return tuple(chunk)
+
+
+def _refuse_closed(request: Request) -> None:
+    if not request.is_open:
+        raise RequestError(
+            f"request {request.request_id} is {request.state}; nothing more can be staged in it, make a new one"
+        )
+
+
+def _has_unpublishable(current: Plan) -> bool:
+    return any(
+        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable for step in current.steps
+    )
+
+
+def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
+    """Take runs that hold, but that neither this request nor readers have, into the request."""
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        runs = view.requests[request_id].runs
+        return [
+            LedgerEvent(
+                kind=EventKind.ADOPTED,
+                request_id=request_id,
+                **slice_columns(step.slice),
+                run_id=step.run.result.run_id,
+                attempt_id=step.run.result.attempt_id,
+            )
+            for step in current.steps
+            if step.reason is Reason.CURRENT
+            and step.run is not None
+            and runs.get(step.slice.slice_id) != step.run.result.run_id
+            and (view.published.get(step.slice.slice_id) != step.run.result.run_id or step.slice.slice_id in runs)
+        ]
+
+    if any(step.reason is Reason.CURRENT for step in current.steps):
+        work.ledger.write(decide)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Next:
+    """The chunk that is next, and the plan that it is of."""
+
+    plan: Plan
+    chunk: tuple[Step, ...]
+
+    @property
+    def predecessor(self) -> Step | None:
+        """The step before the chunk; None where the plan begins with it."""
+        index = self.plan.steps.index(self.chunk[0])
+        return self.plan.steps[index - 1] if index else None
+
+
+def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
+    """The order for a chunk, as a new attempt, from the checkpoint of the run before it as the ledger has it."""
+    before, predecessor = following.plan.before, following.predecessor
+    if predecessor is not None:
+        if predecessor.run is None:
+            raise InvariantBroken(
+                f"request {request_id}: the slice after {predecessor.slice.slice_id} is next, without a run of it"
+            )
+        before = work.ledger.view().run(predecessor.run.result.run_id).checkpoint
+    return ReplayOrder(
+        pipeline=work.pipeline,
+        lake=work.lake,
+        slices=tuple(step.slice for step in following.chunk),
+        before=before,
+        request_id=request_id,
+        attempt_id=work.new_id(),
+    )
+
+
+def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer, lease_ms: int) -> list[RunResult]:
+    """One chunk: started, replayed, staged and checked."""
+    started = LedgerEvent(
+        kind=EventKind.STARTED,
+        request_id=order.request_id,
+        attempt_id=order.attempt_id,
+        who=work.holder,
+        details={
+            "slices": [one.slice_id for one in order.slices],
+            "lease_until_ms": work.ledger.now_ms() + lease_ms,
+        },
+    )
+    work.ledger.write(lambda _view: [started])
+    try:
+        results = replayer(order)
+        _check_results(order, results)
+    except (HindcastError, KeyboardInterrupt) as error:
+        _record_failure(work, order, str(error) or type(error).__name__)
+        raise
+    except Exception as error:
+        _record_failure(work, order, f"{type(error).__name__}: {str(error)[:2000]}")
+        raise
+    work.ledger.write(lambda view: _staged(view, order, results))
+    return results
+
+
+def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
+    _refuse_closed(view.requests[order.request_id])
+    events = []
+    for index, result in enumerate(results):
+        is_start = index == 0 and order.before is None
+        events.append(staged_event(order.request_id, result, is_chain_start=is_start))
+        events.append(checked_event(order.request_id, result))
+    return events
+
+
+def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
+    """Hold the replayer to its contract.
+
+    Raises:
+        InvariantBroken: not one result per slice, another attempt, or a state before that is not the state after.
+    """
+    found = [result.slice.slice_id for result in results]
+    wanted = [one.slice_id for one in order.slices]
+    if found != wanted:
+        raise InvariantBroken(f"the replayer was asked for slices {wanted} and returned {found}; please report this")
+    state = order.before.fingerprint if order.before else EMPTY_STATE
+    for result in results:
+        if result.attempt_id != order.attempt_id or result.state_before != state:
+            raise InvariantBroken(
+                f"the replayer returned slice {result.slice.slice_id} of attempt {result.attempt_id} from state "
+                f"{result.state_before[:12]}; "
+                f"asked for was attempt {order.attempt_id} from state {state[:12]}; please report this"
+            )
+        state = result.state_after
+
+
+def _record_failure(work: Workspace, order: ReplayOrder, why: str) -> None:
+    event = LedgerEvent(kind=EventKind.FAILED, request_id=order.request_id, attempt_id=order.attempt_id, reason=why)
+    work.ledger.write(lambda _view: [event])
+
+
+def _outcome(work: Workspace, request_id: str, slices: Sequence[Slice], *, replayed: int) -> Outcome:
+    view = work.ledger.view()
+    request = view.requests[request_id]
+    ids = [request.runs.get(one.slice_id) or view.published.get(one.slice_id) for one in slices]
+    runs = tuple(view.run(run_id) for run_id in ids if run_id is not None)
+    return Outcome(pipeline=work.pipeline.name, request_id=request_id, runs=runs, replayed=replayed, publication=None)

@@ -1,0 +1,105 @@
+"""The values that travel between plan, replay, checks, ledger and report. Plain data, no behaviour.
+
+All `_ms` fields are epoch milliseconds in UTC; every interval is half-open.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What the checks of one run say. `ERROR`: a check itself broke, or the run contradicts an equal one."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The records that arrived in `[start_ms, end_ms)`; `slice_id` is its start as a sortable ISO text."""
+
+    slice_id: str
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many records of a slice had which fate: `read = assigned + late + unassigned + invalid`; `panes` went out."""
+
+    read: int
+    assigned: int
+    late: int
+    unassigned: int
+    invalid: int
+    panes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCoordinates:
+    """Where the input of a run stood in the log: table id, version read, newest data-changing commit of its slice."""
+
+    table_id: str
+    version: int
+    commits: tuple[int, ...]
+    files: int
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRef:
+    """Which attempt's rows are the state after a slice, and the fingerprint of their content."""
+
+    slice_id: str
+    run_id: str
+    attempt_id: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One check of one run. `observed` and `arguments` are JSON texts."""
+
+    slice_id: str
+    table: str
+    check: str
+    severity: str
+    verdict: Verdict
+    column: str | None = None
+    observed: str | None = None
+    arguments: str = "{}"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What one attempt at one slice left behind; the ledger's `staged` event is made of it.
+
+    `digests` maps a table to the hex digest of the run's rows there; `state_before` and `state_after` are fingerprints
+    of checkpoints (`EMPTY_STATE` where a chain begins).
+    """
+
+    slice: Slice
+    run_id: str
+    attempt_id: str
+    spec_fingerprint: str
+    input_fingerprint: str
+    state_before: str
+    state_after: str
+    digests: Mapping[str, str]
+    counts: Counts
+    watermark_ms: int | None
+    log: LogCoordinates
+    seconds: float
+    verdict: Verdict
+    checks: tuple[CheckResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+    clamped: int = 0
+    extras: Mapping[str, str] = field(default_factory=dict)
+
+
+EMPTY_STATE = "empty"

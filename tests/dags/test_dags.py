@@ -1,0 +1,182 @@
+"""The DAGs of every pipeline file: what they promise to the scheduler, and to whoever looks at them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+import pytest
+
+from jobs.airflow_env import POOLS
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from tests.dags.conftest import LoadDags
+
+pytestmark = pytest.mark.dags
+
+ROOT = Path(__file__).resolve().parents[2]
+PIPELINES = ROOT / "pipelines"
+NAMES = sorted(path.stem for path in PIPELINES.glob("*.yaml"))
+TASKS = {"plan", "replay", "gate", "publish"}
+
+# What the DAG processor pays for our file: it has airflow.sdk already when it forks for it.
+PROBE = """
+import importlib.util, json, sys, time
+import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.providers.standard.sensors.python
+started = time.perf_counter()
+spec = importlib.util.spec_from_file_location("dags_of_hindcast", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+heavy = [name for name in ("pyspark", "great_expectations", "delta", "pandas", "deltalake") if name in sys.modules]
+print(json.dumps({"seconds": time.perf_counter() - started, "heavy": heavy, "dags": [n for n in vars(module) if n.startswith("replay_")]}))
+"""
+
+
+@pytest.fixture
+def dags(load_dags: "LoadDags") -> "dict[str, DAG]":
+    return dict(load_dags(PIPELINES))
+
+
+def test_every_pipeline_has_its_two_dags(dags: "dict[str, DAG]") -> None:
+    assert NAMES
+    assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill") for name in NAMES)
+
+
+def test_the_steps_follow_each_other(dags: "dict[str, DAG]") -> None:
+    for dag in dags.values():
+        assert set(dag.task_ids) == TASKS
+        assert [task.task_id for task in dag.topological_sort()] == ["plan", "replay", "gate", "publish"]
+        for before, after in (("plan", "replay"), ("replay", "gate"), ("gate", "publish")):
+            assert after in dag.get_task(before).downstream_task_ids
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scheduled_run_covers_an_interval_that_is_not_empty(dags: "dict[str, DAG]", name: str) -> None:
+    """Airflow's default for a cron text is an interval of no width, which would cover no slice."""
+    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables.base import TimeRestriction
+
+    dag = dags[f"replay_{name}"]
+    scheduled = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    restriction = TimeRestriction(
+        earliest=pendulum.instance(dag.start_date), latest=pendulum.instance(dag.end_date) if dag.end_date else None, catchup=True
+    )
+    run = scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    assert run is not None
+    assert run.data_interval is not None
+    assert run.data_interval.end > run.data_interval.start
+    follower = scheduled.timetable.next_dagrun_info(last_automated_data_interval=run.data_interval, restriction=restriction)
+    assert follower is not None
+    assert follower.data_interval is not None
+    assert follower.data_interval.start == run.data_interval.end
+
+
+def test_a_log_that_has_ended_gets_no_new_runs(dags: "dict[str, DAG]") -> None:
+    """With catch-up off, Airflow starts at the latest interval: it must lie behind the end of a log that ended."""
+    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables.base import TimeRestriction
+
+    dag = dags["replay_flights"]
+    assert dag.catchup is False
+    assert str(dag.end_date) == "2014-01-02 00:00:00+00:00"
+    restriction = TimeRestriction(earliest=pendulum.instance(dag.start_date), latest=pendulum.instance(dag.end_date), catchup=False)
+    scheduled = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction) is None
+
+
+def test_one_run_at_a_time_and_retries(dags: "dict[str, DAG]") -> None:
+    for dag in dags.values():
+        assert dag.max_active_runs == 1
+        for task in dag.tasks:
+            assert task.retries == 2, f"{dag.dag_id}.{task.task_id}"
+            assert not task.depends_on_past
+
+
+def test_replays_take_the_one_slot_of_a_pool_that_is_made_at_the_start(dags: "dict[str, DAG]") -> None:
+    """A task in a pool that nobody made waits for ever; the pools of the embedded Airflow are `jobs.airflow_env.POOLS`."""
+    for dag_id, dag in dags.items():
+        pool = dag.get_task("replay").pool
+        assert pool == ("hindcast_daily" if dag_id.startswith("replay_") else "hindcast_backfill")
+        assert pool in POOLS
+        assert all(task.pool == "default_pool" for task in dag.tasks if task.task_id != "replay")
+
+
+def test_waiting_holds_no_slot(dags: "dict[str, DAG]") -> None:
+    for dag in dags.values():
+        plan = dag.get_task("plan")
+        assert plan.reschedule  # type: ignore[union-attr]
+        assert plan.mode == "reschedule"  # type: ignore[union-attr]
+
+
+def test_spark_is_submitted_through_the_death_signal(dags: "dict[str, DAG]") -> None:
+    for dag in dags.values():
+        replay: Any = dag.get_task("replay")
+        wrapper = Path(replay._spark_binary)
+        assert wrapper.name == "spark-submit-pdeathsig"
+        assert wrapper.stat().st_mode & 0o111
+        assert Path(replay.application).name == "replay_job.py"
+        assert "io.delta_delta-spark" in replay.jars
+
+
+def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    params = dags["backfill_flights"].params
+    assert set(params) == {"from", "to", "reason", "publish", "fresh"}
+    good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
+    for name, value in good.items():
+        params.get_param(name).resolve(value)
+    bad = {"from": "4 February", "to": 20130215, "reason": "", "publish": "yes", "fresh": None}
+    for name, value in bad.items():
+        with pytest.raises(ParamValidationError):
+            params.get_param(name).resolve(value)
+
+
+def test_shorter_slices_are_asked_for_by_time(load_dags: "LoadDags", tmp_path: Path) -> None:
+    text = (PIPELINES / "flights.yaml").read_text(encoding="utf-8")
+    hourly = text.replace("every: 1d", "every: 1h").replace("first: 2013-01-01, last: 2014-01-01", "first: 2013-01-01T00, last: 2014-01-01T00")
+    (tmp_path / "flights.yaml").write_text(hourly, encoding="utf-8")
+    dag = load_dags(tmp_path)["backfill_flights"]
+    assert dag.params.get_param("from").schema["format"] == "date-time"
+
+
+def test_a_broken_file_becomes_dags_that_show_its_error(load_dags: "LoadDags", tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    (tmp_path / "flights.yaml").write_text((PIPELINES / "flights.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "broken.yaml").write_text("pipeline: broken\nlgo: {table: x}\n", encoding="utf-8")
+    dags = load_dags(tmp_path)
+    assert sorted(dags) == ["backfill_broken", "backfill_flights", "replay_broken", "replay_flights"]
+    broken = dags["replay_broken"]
+    assert broken.schedule is None
+    assert "lgo" in (broken.doc_md or "")
+    task: Any = broken.get_task("show_error")
+    with pytest.raises(AirflowFailException, match="lgo"):
+        task.python_callable()
+
+
+def test_the_dags_survive_the_way_through_airflows_database(dags: "dict[str, DAG]") -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in dags.values():
+        document = json.loads(json.dumps(DagSerialization.to_dict(dag)))
+        again = DagSerialization.from_dict(document)
+        assert (again.dag_id, set(again.task_ids), again.max_active_runs) == (dag.dag_id, TASKS, 1)
+        assert again.get_task("replay").pool == dag.get_task("replay").pool
+        assert again.get_task("replay").template_fields == dag.get_task("replay").template_fields
+        assert set(again.params) == set(dag.params)
+        assert again.timetable.summary == (dag.schedule.expression if dag.dag_id.startswith("replay_") else "None")  # type: ignore[union-attr]
+
+
+def test_parsing_is_quick_and_loads_neither_spark_nor_gx(airflow_home: Path) -> None:
+    """In a process of its own, for this one has imported half of the world already."""
+    probe = subprocess.run([sys.executable, "-c", PROBE, str(ROOT / "dags" / "hindcast_dags.py")], capture_output=True, text=True, check=True)
+    found = json.loads(probe.stdout.splitlines()[-1])
+    assert sorted(found["dags"])[-len(NAMES) :]
+    assert found["heavy"] == []
+    assert found["seconds"] < 2
+    assert airflow_home.is_dir()

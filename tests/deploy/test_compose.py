@@ -1,0 +1,117 @@
+"""docker-compose.yml as data: no secret in it, nothing open to the network, nothing forgotten."""
+
+import base64
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy import container, make_env
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+SECRETS = {setting.name for setting in make_env.SETTINGS if setting.secret is not None}
+PLAIN = {setting.name: setting.default for setting in make_env.SETTINGS if setting.secret is None}
+OURS = {"airflow-init", "airflow-api", "airflow-scheduler", "airflow-dag-processor", "spark-master", "spark-worker"}
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, dict[str, Any]]:
+    parsed: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
+    return parsed
+
+
+def test_the_parts_are_all_there(services: dict[str, dict[str, Any]]) -> None:
+    assert set(services) == OURS | {"postgres"}
+    assert {services[name]["image"] for name in OURS} == {"hindcast:local"}
+
+
+def test_every_secret_is_demanded_and_none_has_a_default() -> None:
+    demanded = set(re.findall(r"\$\{(\w+):\?[^}]+\}", TEXT))
+    assert demanded == SECRETS
+    assert dict(re.findall(r"\$\{(\w+):-([^}]*)\}", TEXT)) == PLAIN
+    assert not re.findall(r"\$\{\w+\}|(?<!\$)\$\w+", TEXT), "a variable that may be empty without anybody noticing"
+
+
+def test_no_value_that_looks_secret_is_written_out(services: dict[str, dict[str, Any]]) -> None:
+    for service in services.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search(r"PASSWORD$|SECRET|_KEY|TOKEN|SQL_ALCHEMY_CONN", name):
+                assert re.search(r"\$\{\w+:\?", value), f"{name} must come from .env"
+
+
+def test_ports_are_open_on_the_loopback_interface_only(services: dict[str, dict[str, Any]]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(re.fullmatch(r"127\.0\.0\.1:\$\{\w+:-\d+\}:\d+", port) for port in ports)
+    assert not any("network_mode" in service or service.get("privileged") for service in services.values())
+
+
+def test_every_lasting_part_has_a_health_check_and_comes_back(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        if name == "airflow-init":
+            assert service["restart"] == "on-failure"
+        else:
+            assert service["restart"] == "unless-stopped"
+            assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
+
+
+def test_no_part_relies_on_start_order(services: dict[str, dict[str, Any]]) -> None:
+    """Health conditions are not known to every engine; the parts wait by themselves."""
+    assert all(isinstance(service.get("depends_on", []), list) for service in services.values())
+
+
+def test_each_command_is_a_part_that_the_image_knows(services: dict[str, dict[str, Any]]) -> None:
+    for name in OURS - {"airflow-init"}:
+        [command] = services[name]["command"]
+        assert command == name
+        assert command in container.PARTS
+
+
+def test_tasks_and_workers_see_the_same_lake(services: dict[str, dict[str, Any]]) -> None:
+    for name in ("airflow-scheduler", "airflow-api", "airflow-dag-processor", "spark-worker"):
+        assert "lake:/lake" in services[name]["volumes"]
+    assert "HINDCAST_LAKE=/lake" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_airflow_runs_on_postgres_with_a_local_executor(services: dict[str, dict[str, Any]]) -> None:
+    environment = services["airflow-scheduler"]["environment"]
+    assert environment["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
+    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith("postgresql+psycopg2://")
+    assert "spark://spark-master" in environment["AIRFLOW_CONN_SPARK_DEFAULT"]
+
+
+def test_the_example_of_the_settings_is_up_to_date() -> None:
+    assert (ROOT / ".env.example").read_text(encoding="utf-8") == make_env.render(with_secrets=False)
+    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").replace("/.env", ".env").splitlines()
+    assert ".env" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_made_settings_hold_fresh_secrets_for_their_owner_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert make_env.main([], tmp_path) == 0
+    file = tmp_path / ".env"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    values = dict(
+        line.split("=", 1) for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    )
+    assert set(values) == SECRETS | set(PLAIN)
+    assert all(re.fullmatch(r"[A-Za-z0-9_=-]{16,}", values[name]) for name in SECRETS)
+    assert len(base64.urlsafe_b64decode(values["AIRFLOW_FERNET_KEY"])) == 32
+    assert len(values["AIRFLOW_JWT_SECRET"]) >= 64
+    before = file.read_bytes()
+    assert make_env.main([], tmp_path) == 1
+    assert file.read_bytes() == before
+    assert "is there already" in capsys.readouterr().err
+    assert make_env.render(with_secrets=True) != make_env.render(with_secrets=True)
+
+
+def test_the_image_holds_no_secret_and_does_not_run_as_root() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert "USER hindcast" in text
+    assert not re.search(r"(PASSWORD|SECRET|TOKEN|_KEY)\s*=", text)
+    assert text.index("USER hindcast") < text.index("make setup")

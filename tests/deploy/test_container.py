@@ -1,0 +1,106 @@
+"""What a container does before it becomes its part."""
+
+import http.server
+import json
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from deploy import container
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health" else 503)
+        self.end_headers()
+
+    @override
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+        return found
+
+
+def test_healthy_is_200_and_nothing_else(port: int) -> None:
+    assert container.main(["healthy", f"http://127.0.0.1:{port}/health"]) == 0
+    assert container.main(["healthy", f"http://127.0.0.1:{port}/ill"]) == 1
+    assert container.main(["healthy", f"http://127.0.0.1:{free_port()}/health"]) == 1
+    assert container.main(["healthy", "no url"]) == 1
+
+
+def test_a_port_is_listened_on_or_not(port: int) -> None:
+    assert container.listens(("127.0.0.1", port))
+    assert not container.listens(("127.0.0.1", free_port()))
+    assert not container.listens(("no-such-host.invalid", 80))
+
+
+def test_waiting_ends_when_it_is_there_and_gives_up_when_it_never_is() -> None:
+    answers = iter([False, False, True])
+    container.wait("the third look", lambda: next(answers), pause_s=0)
+    with pytest.raises(SystemExit, match="waited 0 s for the moon"):
+        container.wait("the moon", lambda: False, patience_s=0, pause_s=0)
+
+
+def test_an_unknown_part_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert container.main(["airflow-worker"]) == 2
+    assert "one of airflow-init, airflow-api" in capsys.readouterr().err
+
+
+def test_a_part_waits_for_its_needs_and_becomes_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(container, "wait_for_port", done.append)
+    monkeypatch.setattr(container, "write_spark_conf", lambda *_: None)
+    monkeypatch.setenv("SPARK_CONF_DIR", "unused")
+    monkeypatch.setattr("os.execvp", lambda _file, command: done.append(command))
+    container.main(["spark-worker"])
+    assert done == [container.SPARK_MASTER, container.PARTS["spark-worker"]]
+
+
+def test_the_scheduler_waits_for_the_database_and_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(container, "wait_for_port", done.append)
+    monkeypatch.setattr(container, "write_spark_conf", lambda *_: None)
+    monkeypatch.setenv("SPARK_CONF_DIR", "unused")
+    monkeypatch.setattr("subprocess.run", lambda command, **_: done.append(command[:3]))
+    monkeypatch.setattr(container, "wait", lambda what, _: done.append(what))
+    container.wait_for_needs("airflow-scheduler")
+    assert done == [container.POSTGRES, ["airflow", "db", "check-migrations"], f"{container.API_HEALTH} to answer"]
+
+
+def test_the_password_file_is_for_its_owner_only_and_may_be_written_again(tmp_path: Path) -> None:
+    file = tmp_path / "passwords.json"
+    for password in ("first", 'sec"ond'):
+        container.write_passwords(file, {"HINDCAST_ADMIN_PASSWORD": password})
+        assert json.loads(file.read_text(encoding="utf-8")) == {"admin": password}
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_the_spark_settings_hold_the_secret_and_ask_for_it_everywhere(tmp_path: Path) -> None:
+    container.write_spark_conf(tmp_path, {"HINDCAST_SPARK_SECRET": "s3cret"})
+    file = tmp_path / "spark-defaults.conf"
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    settings = {line.split()[0]: line.split()[1] for line in lines}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert settings["spark.authenticate"] == "true"
+    assert settings["spark.authenticate.secret"] == "s3cret"
+    assert settings["spark.master.rest.enabled"] == "false"

@@ -1,0 +1,364 @@
+"""Great Expectations as we run it: what the catalogue says of it, both engines alike, broken checks, many slices.
+
+The only module that imports Great Expectations (6 s), so it is the only one marked `gx`.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from expectations import runner
+from expectations.catalogue import ADMITTED, AGGREGATES, REFUSED
+from expectations.loader import EXPECTATIONS_DIR, load_suite_file
+from expectations.outcomes import Outcome
+from expectations.suites import Check, Suite
+from jobs import checks
+from jobs.runs import Counts, Verdict
+from windowlib.errors import InvariantBroken, SpecError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.gx
+
+
+@pytest.fixture(scope="module", autouse=True)
+def great_expectations() -> None:
+    with runner._quiet():
+        import great_expectations  # noqa: F401 -- once, while its own warnings are no errors
+
+
+def suite_of(*parts: tuple[str, Mapping[str, Any]], table: str = "window_outputs") -> Suite:
+    """A suite of (type, kwargs) pairs, without the loader, so that tests can hand over what it would refuse."""
+    made = [Check(index=index, type=kind, kwargs=kwargs) for index, (kind, kwargs) in enumerate(parts)]
+    return Suite(name="test", table=table, checks=tuple(made))
+
+
+# --- the catalogue is about the Great Expectations that is installed --------------------------------------------------
+
+
+def test_every_expectation_is_admitted_or_refused_and_none_is_both() -> None:
+    from great_expectations.expectations.registry import list_registered_expectation_implementations as registered
+
+    assert set(ADMITTED) | set(REFUSED) == set(registered())
+    assert not set(ADMITTED) & set(REFUSED)
+
+
+@pytest.mark.parametrize("kind", ADMITTED)
+def test_admitted_arguments_are_those_of_great_expectations(kind: str) -> None:
+    from great_expectations.expectations.expectation import Expectation
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    fields = get_expectation_impl(kind).__fields__
+    own = set(fields) - set(Expectation.__fields__) - {"windows", "batch_id", "condition_parser", "library_metadata"}
+    required = {name for name, field in fields.items() if field.required}
+    assert ADMITTED[kind].arguments == own
+    assert required <= set(ADMITTED[kind].required)
+
+
+def test_what_great_expectations_drops_is_an_error_not_a_success() -> None:
+    good = ("expect_column_values_to_not_be_null", {"column": "k"})
+    with pytest.raises(SpecError, match=r"kept 1 of 2.*1 \(expect_column_values_to_not_be_nul\)"):
+        runner.prepare(suite_of(good, ("expect_column_values_to_not_be_nul", {"column": "k"})))
+
+
+@pytest.mark.parametrize("name", ["flights", "rotations", "carriers"])
+def test_great_expectations_takes_our_own_suites(name: str) -> None:
+    checks.prepare_checks(load_suite_file(EXPECTATIONS_DIR / f"{name}.json"))
+
+
+# --- both engines give the same verdicts ------------------------------------------------------------------------------
+
+NAN = float("nan")
+START = pd.Timestamp("2013-02-08T05:00:00")
+KEYS = ["EWR", "JFK", None, "EWR", "ключ '\"<&", "EWR"]
+FRAMES: dict[str, pd.DataFrame] = {
+    "nulls and NaN": pd.DataFrame(
+        {
+            "k": KEYS,
+            "x": [1.0, NAN, 3.0, 1.0, -2.5, NAN],
+            "y": [0.0, 1.0, 1.0, NAN, 2.0, NAN],
+            "n": [1, 2, 3, 4, 2**53, -7],
+        }
+    ),
+    "only nulls": pd.DataFrame({"k": [None, None], "x": [NAN, NAN], "y": [NAN, NAN], "n": [1, 1]}),
+    "no rows": pd.DataFrame({"k": [], "x": [], "y": [], "n": []}),
+}
+WHERE = {"row_condition": {"type": "comparison", "column": {"name": "k"}, "operator": "==", "parameter": "EWR"}}
+NOWHERE = {"row_condition": {"type": "comparison", "column": {"name": "k"}, "operator": "==", "parameter": "nobody"}}
+EITHER = {
+    "type": "or",
+    "conditions": [
+        {
+            "type": "and",
+            "conditions": [WHERE["row_condition"], {"type": "nullity", "column": {"name": "x"}, "is_null": False}],
+        },
+        {"type": "comparison", "column": {"name": "n"}, "operator": "IN", "parameter": [1, 2]},
+    ],
+}
+
+
+def frame(name: str) -> pd.DataFrame:
+    times = pd.date_range(START, periods=len(FRAMES[name]), freq="1h", tz="UTC").as_unit("us")
+    return FRAMES[name].astype({"x": "float64", "y": "float64", "n": "int64"}).assign(at=times)
+
+
+GIVEN: dict[str, Any] = {
+    "column_A": "x", "column_B": "y", "column_list": ["x", "y"], "column_set": ["k", "x", "y", "n", "at"], "value": 3,
+    "value_set": ["EWR", "JFK"], "regex": "^[A-Z]{3}$", "regex_list": ["^E", "^J"], "sum_total": 4,
+}  # fmt: skip
+
+
+def arguments_for(kind: str) -> dict[str, Any]:
+    shape = ADMITTED[kind]
+    kwargs = {name: GIVEN.get(name) for name in shape.required}
+    if "column" in kwargs:
+        kwargs["column"] = "k" if {"value_set", "regex", "regex_list"} & set(kwargs) or "length" in kind else "x"
+    kwargs |= {"column_list": ["k", "x", "y", "n", "at"]} if "ordered_list" in kind else {}
+    if shape.at_least_one:
+        whole = any(word in kind for word in ("proportion", "count", "length"))
+        kwargs |= {"min_value": 0 if whole else 0.5, "max_value": 1 if "proportion" in kind else 3}
+    return kwargs
+
+
+BETWEEN = "expect_column_values_to_be_between"
+MEAN = "expect_column_mean_to_be_between"
+SUM = "expect_column_sum_to_be_between"
+COMPOUND = "expect_compound_columns_to_be_unique"
+EACH_TYPE = [(kind, arguments_for(kind)) for kind in ADMITTED]
+ON_NOTHING = [(kind, arguments_for(kind) | NOWHERE) for kind in (BETWEEN, MEAN, SUM, COMPOUND)]
+VARIATIONS: list[tuple[str, dict[str, Any]]] = [
+    (kind, arguments_for(kind) | {"row_condition": condition})
+    for kind in (
+        BETWEEN,
+        MEAN,
+        COMPOUND,
+        "expect_table_row_count_to_be_between",
+        "expect_column_pair_values_to_be_equal",
+    )
+    for condition in (WHERE["row_condition"], EITHER)
+] + [
+    (BETWEEN, {"column": "at", "min_value": "2013-02-08T05:30:00"}),
+    (BETWEEN, {"column": "at", "max_value": "2013-02-09T00:00:00", "strict_max": True}),
+    (BETWEEN, {"column": "n", "max_value": 2**53 - 1}),
+    (BETWEEN, {"column": "x", "max_value": 3, "strict_max": True, "mostly": 0.5}),
+    (COMPOUND, {"column_list": ["k", "x"]}),
+    ("expect_column_values_to_be_unique", {"column": "k"}),
+    ("expect_column_values_to_be_in_set", {"column": "n", "value_set": [1, 2, 3]}),
+    (SUM, {"column": "x", "min_value": 0}),
+    *((COMPOUND, {"column_list": ["x", "y"], "ignore_row_if": word}) for word in ("any_value_is_missing", "never")),
+]
+CASES = {
+    "nulls and NaN": [*EACH_TYPE, *ON_NOTHING, *VARIATIONS],
+    "only nulls": [*EACH_TYPE, *ON_NOTHING],
+    "no rows": EACH_TYPE,
+}
+
+
+def compared(outcome: Outcome) -> dict[str, Any]:
+    return {"success": outcome.success, "broken": outcome.exception is not None, "unexpected": outcome.unexpected_count}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", FRAMES)
+def test_pandas_and_spark_give_the_same_verdicts(name: str, spark: "SparkSession") -> None:
+    suite = suite_of(*CASES[name])
+    on_pandas = runner.validate("t", frame(name), suite)
+    schema = "k string, x double, y double, n bigint, at timestamp"
+    rows = [tuple(row) for row in frame(name).astype(object).itertuples(index=False)]
+    rows = [(k if isinstance(k, str) else None, x, y, n, at.to_pydatetime()) for k, x, y, n, at in rows]
+    on_spark = runner.validate("t", spark.createDataFrame(rows, schema), suite, engine="spark")
+    assert [one.observed for one in on_pandas if one.columns == ("at",)] == [
+        other.observed for other in on_spark if other.columns == ("at",)
+    ]
+    different = [
+        f"{one.check} {dict(suite.checks[one.index].kwargs)}: pandas {compared(one)} {one.exception} {one.observed}, "
+        f"spark {compared(other)} {other.exception} {other.observed}"
+        for one, other in zip(on_pandas, on_spark, strict=True)
+        if compared(one) != compared(other)
+    ]
+    assert not different, "\n".join(different)
+    assert not any(outcome.exception for outcome in on_pandas)
+
+
+# --- what a verdict means ---------------------------------------------------------------------------------------------
+
+
+def outcome_of(frame: pd.DataFrame, kind: str, **kwargs: object) -> Outcome:
+    (outcome,) = runner.validate("t", frame, suite_of((kind, kwargs)))
+    return outcome
+
+
+@pytest.mark.parametrize("kind", sorted(AGGREGATES))
+def test_an_aggregate_of_no_rows_passes_and_of_nulls_fails(kind: str) -> None:
+    nothing, nulls = (outcome_of(frame(name), kind, **arguments_for(kind)) for name in ("no rows", "only nulls"))
+    assert (nothing.success, json.loads(nothing.observed)) == (True, {"note": runner.NOTE_NO_ROWS})
+    assert (nulls.success, json.loads(nulls.observed)) == (False, {"note": runner.NOTE_NO_VALUE})
+
+
+def test_only_a_row_count_judges_emptiness() -> None:
+    assert not outcome_of(frame("no rows"), "expect_table_row_count_to_be_between", min_value=1).success
+    assert outcome_of(frame("no rows"), "expect_column_values_to_not_be_null", column="k").success
+
+
+def test_a_check_that_breaks_is_an_error_and_spoils_no_other() -> None:
+    suite = suite_of(
+        ("expect_column_values_to_not_be_null", {"column": "absent"}),
+        ("expect_column_values_to_not_be_null", {"column": "n"}),
+        (MEAN, {"column": "k", "min_value": 1}),
+        ("expect_table_row_count_to_be_between", {"min_value": 1}),
+    )
+    outcomes = runner.validate("t", frame("nulls and NaN"), suite)
+    assert [(outcome.success, outcome.exception is None) for outcome in outcomes] == [
+        (False, False), (True, True), (False, False), (True, True),
+    ]  # fmt: skip
+    assert "absent" in str(outcomes[0].exception)
+
+
+def test_where_the_whole_validation_breaks_each_check_is_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = runner._ask_together
+
+    def breaks_on_many(batch: Any, name: str, asked: Sequence[Check]) -> Any:  # noqa: ANN401
+        if len(asked) > 1 or asked[0].type == MEAN:
+            raise TypeError("Object of type bool is not JSON serializable")
+        return real(batch, name, asked)
+
+    monkeypatch.setattr(runner, "_ask_together", breaks_on_many)
+    suite = suite_of((MEAN, {"column": "x", "min_value": 0}), ("expect_column_values_to_not_be_null", {"column": "n"}))
+    broken, fine = runner.validate("t", frame("nulls and NaN"), suite)
+    assert (broken.exception, fine.success) == ("TypeError: Object of type bool is not JSON serializable", True)
+
+
+def test_an_unanswered_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = runner._ask_together
+    monkeypatch.setattr(runner, "_ask_together", lambda batch, name, asked: real(batch, name, asked[:1]))
+    suite = suite_of((MEAN, {"column": "x", "min_value": 0}), (SUM, {"column": "x", "min_value": 0}))
+    with pytest.raises(InvariantBroken, match="only 1 of 2"):
+        runner.validate("t", frame("nulls and NaN"), suite)
+
+
+def test_unexpected_values_are_few_distinct_and_json() -> None:
+    values = ["x" * 1000, *(f"<b>{number}</b>" for number in range(100))]
+    outcome = outcome_of(
+        pd.DataFrame({"k": values}), "expect_column_values_to_be_in_set", column="k", value_set=["EWR"]
+    )
+    observed = json.loads(outcome.observed)
+    assert (outcome.unexpected_count, outcome.element_count) == (101, 101)
+    assert len(observed["sample"]) == 20
+    assert max(map(len, observed["sample"])) <= 200
+
+
+# --- the checks of a run ----------------------------------------------------------------------------------------------
+
+COUNTS = Counts(read=665, assigned=140, late=5, unassigned=0, invalid=520, panes=900)
+
+
+class _Flights:
+    suite = "expectations/flights.json"
+    fail_on = "critical"
+
+
+def outputs(rows: int) -> pd.DataFrame:
+    start = pd.date_range(START, periods=rows, freq="15min", tz="UTC").as_unit("us")
+    return pd.DataFrame(
+        {"origin": "EWR", "window_start": start, "window_end": start + pd.Timedelta("1h"), "pane_index": 0}
+    ).assign(timing="ON_TIME", kind="result", record_count=3)
+
+
+def late(rows: int) -> pd.DataFrame:
+    whole = pd.DataFrame({"rank": range(rows)}, dtype="int64")
+    return whole.assign(late_by_ms=1, event_time_ms=2, watermark_ms=3, reason="late")
+
+
+def checked(counts: Counts, *, watermark_ms: int | None, rows: int) -> dict[str, Any]:
+    return {
+        "window_outputs": outputs(rows),
+        "late_records": late(rows),
+        "run": checks.run_row("2013-02-09", counts, watermark_ms),
+    }
+
+
+def test_a_day_of_cancelled_flights_fails_with_a_message_for_people() -> None:
+    results = checks.run_checks(_Flights(), "2013-02-09", checked(COUNTS, watermark_ms=1_360_000_000_000, rows=10))
+    (failed,) = [result for result in results if result.verdict is not Verdict.PASS]
+    assert (failed.table, failed.column, failed.verdict) == ("run", "invalid_share", Verdict.FAIL)
+    assert failed.message.startswith("invalid_share at most 25 %: found 78.2 %. Share of cancelled flights")
+    assert checks.verdict(results, "critical") is Verdict.FAIL
+
+
+def test_an_empty_slice_warns_and_passes_everything_else() -> None:
+    nothing = Counts(read=0, assigned=0, late=0, unassigned=0, invalid=0, panes=0)
+    results = checks.run_checks(_Flights(), "2013-02-09", checked(nothing, watermark_ms=None, rows=0))
+    assert [result.column for result in results if result.verdict is not Verdict.PASS] == ["records_read"]
+    assert checks.verdict(results, "critical") is Verdict.WARN
+
+
+def test_arrow_tables_are_checked_like_pandas() -> None:
+    import pyarrow as pa
+
+    wide = pa.Table.from_pandas(outputs(5), preserve_index=False).append_column("payload", pa.array([{"a": 1}] * 5))
+    tables = checked(COUNTS, watermark_ms=1, rows=5)
+    results = checks.run_checks(_Flights(), "s", tables | {"window_outputs": wide})
+    assert results == checks.run_checks(_Flights(), "s", tables)
+
+
+@pytest.mark.spark
+def test_spark_tables_are_checked_alike_below_and_above_the_limit(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = checked(COUNTS, watermark_ms=1, rows=5)
+    schema = (
+        "origin string, window_start timestamp, window_end timestamp, pane_index int, "
+        "timing string, kind string, record_count bigint"
+    )
+    rows = [
+        tuple(v.to_pydatetime() if isinstance(v, pd.Timestamp) else v for v in row)
+        for row in outputs(5).itertuples(index=False)
+    ]
+    on_spark = tables | {"window_outputs": spark.createDataFrame(rows, schema)}
+    expected = checks.run_checks(_Flights(), "s", tables)
+    assert checks.run_checks(_Flights(), "s", on_spark) == expected
+    monkeypatch.setattr(checks, "PANDAS_ROWS", 4)
+    assert checks.run_checks(_Flights(), "s", on_spark) == expected
+
+
+def test_many_slices_neither_slow_down_nor_grow() -> None:
+    loaded = load_suite_file(EXPECTATIONS_DIR / "flights.json")
+    tables = checked(COUNTS, watermark_ms=1, rows=100)
+
+    def rounds(count: int) -> float:
+        started = time.perf_counter()
+        for _ in range(count):
+            checks.run_checks(_Flights(), "s", tables, suites=loaded)
+        return time.perf_counter() - started
+
+    rounds(5)
+    before, first = resident_pages(), rounds(10)
+    rounds(30)
+    last, grown = rounds(10), resident_pages() - before
+    assert last < 2 * first + 1.0, f"10 runs took {first:.2f} s, and {last:.2f} s after 40 more"
+    assert grown < 10_000, f"{grown} pages of 4 KiB more after 50 runs"
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+
+
+def test_two_threads_take_turns() -> None:
+    suite, results = suite_of(("expect_table_row_count_to_equal", {"value": 2})), dict[int, list[bool]]()
+
+    def run(rows: int) -> None:
+        results[rows] = [runner.validate("t", outputs(rows), suite)[0].success for _ in range(10)]
+
+    threads = [threading.Thread(target=run, args=(rows,)) for rows in (2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {2: [True] * 10, 3: [False] * 10}

@@ -1,0 +1,220 @@
+"""The loader refuses every slip that Great Expectations would drop, run, or decide differently on its two engines."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expectations.loader import EXPECTATIONS_DIR, check_suite_file, load_suite_file, resolve_suite
+from windowlib.errors import SpecError
+
+NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "kind"}}
+
+
+def write(directory: Path, document: object, name: str = "s.json") -> Path:
+    path = directory / name
+    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    return path
+
+
+def suite_of(*expectations: object, table: str = "window_outputs") -> dict[str, Any]:
+    return {table: {"name": "s", "expectations": list(expectations)}}
+
+
+@pytest.mark.parametrize("name", ["flights", "rotations", "carriers"])
+def test_our_own_suites_load_with_all_their_checks(name: str) -> None:
+    path = EXPECTATIONS_DIR / f"{name}.json"
+    loaded = check_suite_file(path)
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    assert {suite.table: len(suite.checks) for suite in loaded} == {
+        table: len(raw[table]["expectations"]) for table in raw
+    }
+    assert set(loaded.suites) == {"window_outputs", "late_records", "run"}
+    assert all(check.description for suite in loaded for check in suite.checks)
+
+
+def test_cancelled_flights_are_a_critical_check_of_a_quarter() -> None:
+    checks = load_suite_file(EXPECTATIONS_DIR / "flights.json").suites["run"].checks
+    (cancelled,) = [check for check in checks if check.columns == ("invalid_share",)]
+    assert (cancelled.severity, json.loads(cancelled.arguments)) == ("critical", {"max_value": 0.25})
+    assert "no departure time" in cancelled.description
+
+
+def test_content_ignores_white_space_and_key_order(tmp_path: Path) -> None:
+    tight = write(tmp_path, suite_of(NOT_NULL))
+    loose = write(tmp_path, json.dumps(suite_of(dict(reversed(NOT_NULL.items()))), indent=7), "loose.json")
+    assert load_suite_file(tight).content == load_suite_file(loose).content
+
+
+def comparison(**changes: object) -> dict[str, Any]:
+    whole = {"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "result"}
+    return whole | changes
+
+
+def with_condition(condition: object) -> dict[str, Any]:
+    return suite_of(NOT_NULL | {"kwargs": {"column": "kind", "row_condition": condition}})
+
+
+BETWEEN = "expect_column_values_to_be_between"
+REFUSALS: dict[str, tuple[object, list[str]]] = {
+    "a misspelt type": (
+        suite_of(NOT_NULL, NOT_NULL | {"type": "expect_column_values_to_not_be_nul"}),
+        ["window_outputs: expectation 1", "'expect_column_values_to_not_be_nul'", "did you mean", NOT_NULL["type"]],
+    ),
+    "a misspelt argument": (
+        suite_of(NOT_NULL | {"kwargs": {"colum": "kind"}}),
+        ["expectation 0", "unknown argument 'colum'", "did you mean column"],
+    ),
+    "an argument of GX's own machinery": (
+        suite_of(NOT_NULL | {"kwargs": {"column": "kind", "catch_exceptions": False}}),
+        ["unknown argument 'catch_exceptions'"],
+    ),
+    "a missing argument": (suite_of(NOT_NULL | {"kwargs": {}}), ["lacks column"]),
+    "an unknown key": (suite_of(NOT_NULL | {"severty": "info"}), ["unknown key 'severty'", "did you mean severity"]),
+    "an unknown severity": (suite_of(NOT_NULL | {"severity": "fatal"}), ["'fatal'", "critical, warning, info"]),
+    "an unknown table": ({"windows": {}}, ["unknown table 'windows'", "did you mean window_outputs"]),
+    "no table": ({}, ["holds no suite"]),
+    "a list": ([NOT_NULL], ["holds no suite"]),
+    "no expectations": (suite_of(), ["window_outputs", "has no expectations"]),
+    "no name": ({"run": {"expectations": [NOT_NULL]}}, ["has the name None"]),
+    "an expectation that is a text": (suite_of("expect_column_to_exist"), ["expectation 0", "is a text"]),
+    "SQL": (
+        suite_of({"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": "DROP TABLE {batch}"}}),
+        ["unexpected_rows_expectation is refused", "SQL"],
+    ),
+    "quantiles": (
+        suite_of({"type": "expect_column_quantile_values_to_be_between", "kwargs": {"column": "kind"}}),
+        ["is refused", "numpy 2", "expect_column_median_to_be_between"],
+    ),
+    "a condition in SQL": (
+        with_condition("kind = 'x' OR reflect('java.lang.System','exit',1)"),
+        ["row_condition", "is code"],
+    ),
+    "a condition passed through": (
+        with_condition({"type": "pass_through", "pass_through_filter": "1=1"}),
+        ["'pass_through'", "comparison, nullity"],
+    ),
+    "a condition's column with a backtick": (with_condition(comparison(column={"name": "a`b"})), ["backtick"]),
+    "a condition's operator": (with_condition(comparison(operator="LIKE")), ["'LIKE'"]),
+    "a condition with too much": (with_condition(comparison(sql="x")), ["sql"]),
+    "a condition on a time": (with_condition(comparison(parameter="2013-02-08T05:00:00")), ["is a time", "zones"]),
+    "an or inside an and": (
+        with_condition({"type": "and", "conditions": [{"type": "or", "conditions": [comparison()]}]}),
+        ["an or inside an and"],
+    ),
+    "no bound": (suite_of({"type": BETWEEN, "kwargs": {"column": "rank"}}), ["neither of min_value, max_value"]),
+    "reversed bounds": (
+        suite_of({"type": BETWEEN, "kwargs": {"column": "rank", "min_value": 2, "max_value": 1}}),
+        ["min_value = 2", "max_value = 1"],
+    ),
+    "a bound that doubles cannot tell from its neighbour": (
+        suite_of({"type": BETWEEN, "kwargs": {"column": "rank", "max_value": 2**53}}),
+        ["9007199254740992", "2^53"],
+    ),
+    "a bound that is a parameter": (
+        suite_of({"type": BETWEEN, "kwargs": {"column": "rank", "max_value": {"$PARAMETER": "x"}}}),
+        ["max_value", "$PARAMETER"],
+    ),
+    "a time with an offset": (
+        suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": "2013-01-01T00:00:00+02:00"}}),
+        ["offset", "UTC"],
+    ),
+    "a date": (
+        suite_of({"type": BETWEEN, "kwargs": {"column": "window_start", "min_value": "2013-01-01"}}),
+        ["is a date", "2013-02-08T00:00:00"],
+    ),
+    "a pair with nulls judged": (
+        suite_of(
+            {
+                "type": "expect_column_pair_values_to_be_equal",
+                "kwargs": {"column_A": "window_start", "column_B": "window_end", "ignore_row_if": "neither"},
+            }
+        ),
+        ["ignore_row_if", "either_value_is_missing"],
+    ),
+    "a broken regular expression": (
+        suite_of({"type": "expect_column_values_to_match_regex", "kwargs": {"column": "kind", "regex": "("}}),
+        ["regex", "not a regular expression"],
+    ),
+    "values of two kinds": (
+        suite_of({"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "kind", "value_set": [1, "1"]}}),
+        ["mixes"],
+    ),
+    "an unknown column of run": (
+        suite_of(NOT_NULL | {"kwargs": {"column": "invalid_shar"}}, table="run"),
+        ["'invalid_shar'", "did you mean invalid_share"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refuses_with_the_place_and_the_remedy(case: str, tmp_path: Path) -> None:
+    document, expected = REFUSALS[case]
+    path = write(tmp_path, document)
+    with pytest.raises(SpecError) as refused:
+        check_suite_file(path)
+    assert str(refused.value).startswith(f"{path}:")
+    for part in expected:
+        assert part in str(refused.value)
+
+
+RAW: dict[str, tuple[str, str]] = {
+    "a key twice": ('{"run": {"name": "a", "name": "b", "expectations": []}}', "'name' stands twice"),
+    "NaN": ('{"run": {"name": "a", "meta": NaN}}', "NaN"),
+    "a number beyond doubles": ('{"run": 1e999}', "double"),
+    "a number of 5,000 digits": ('{"run": ' + "9" * 5_000 + "}", "5000 digits"),
+    "100,000 levels": ("[" * 100_000, "nested deeper than 32"),
+    "two megabytes": ('{"run": "' + "x" * 2_000_000 + '"}', "larger than 1,000,000 bytes"),
+    "no JSON": ("run: {}", ":1:1: is not JSON"),
+}
+
+
+@pytest.mark.parametrize("case", RAW)
+def test_refuses_json_that_readers_would_bend(case: str, tmp_path: Path) -> None:
+    text, expected = RAW[case]
+    with pytest.raises(SpecError, match=expected.replace("'", ".").replace("(", ".")):
+        load_suite_file(write(tmp_path, text))
+
+
+def test_brackets_in_texts_are_no_nesting(tmp_path: Path) -> None:
+    assert load_suite_file(write(tmp_path, suite_of(NOT_NULL | {"description": '\\"[{' * 100}))).suites
+
+
+@pytest.mark.parametrize("text", ["expectations/a.json", "a.json", "sub/b.json"])
+def test_a_suite_is_found_inside_its_directory(text: str, tmp_path: Path) -> None:
+    root = tmp_path / "expectations"
+    (root / "sub").mkdir(parents=True)
+    for name in ("a.json", "sub/b.json"):
+        (root / name).write_text("{}", encoding="utf-8")
+    assert resolve_suite(text, root=root).is_file()
+    assert resolve_suite(str(root / "a.json"), root=root) == root / "a.json"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "../secret.json",
+        "expectations/../../secret.json",
+        "sub/../../secret.json",
+        "/etc/passwd",
+        "link.json",
+        "a",
+        "",
+        "a\0.json",
+    ],
+)
+def test_a_suite_path_cannot_leave_its_directory(text: str, tmp_path: Path) -> None:
+    root = tmp_path / "expectations"
+    root.mkdir()
+    (tmp_path / "secret.json").write_text("{}", encoding="utf-8")
+    (root / "link.json").symlink_to(tmp_path / "secret.json")
+    with pytest.raises(SpecError, match=r"outside|not a \.json|does not exist"):
+        resolve_suite(text, root=root)
+
+
+def test_columns_of_tables_are_checked_where_they_are_known(tmp_path: Path) -> None:
+    path = write(tmp_path, with_condition(comparison(column={"name": "knd"})))
+    assert check_suite_file(path).suites
+    with pytest.raises(SpecError, match=r"'knd'.*did you mean kind"):
+        check_suite_file(path, columns={"window_outputs": ["kind", "origin"]})

@@ -1,0 +1,151 @@
+"""What checks say to people, and what they store: never an exception, always JSON."""
+
+import datetime as dt
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from expectations.catalogue import ADMITTED
+from expectations.units import spell
+from expectations.values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
+from expectations.wording import demand, finding, limits, measured
+
+BETWEEN = "expect_column_values_to_be_between"
+
+
+@pytest.mark.parametrize(
+    ("check", "column", "arguments", "expected"),
+    [
+        (BETWEEN, "invalid_share", {"max_value": 0.25}, "invalid_share at most 25 %"),
+        (BETWEEN, "records_read", {"min_value": 500, "max_value": 1500.0}, "records_read from 500 to 1,500"),
+        (BETWEEN, "late_by_ms", {"min_value": 0, "strict_min": True}, "late_by_ms above 0 s"),
+        (BETWEEN, "late_by_ms", {"max_value": 129_600_000}, "late_by_ms at most 1.5 d"),
+        ("expect_column_values_to_be_in_set", "origin", {"value_set": ["EWR", "JFK"]}, "origin one of EWR, JFK"),
+        (
+            "expect_column_pair_values_a_to_be_greater_than_b",
+            "window_end, window_start",
+            {},
+            "window_end > window_start",
+        ),
+        ("expect_column_values_to_not_be_null", "a", {"mostly": 0.9}, "a not null, in at least 90 % of the rows"),
+        (
+            BETWEEN,
+            "record_count",
+            {
+                "min_value": 1,
+                "row_condition": {
+                    "type": "comparison",
+                    "column": {"name": "kind"},
+                    "operator": "==",
+                    "parameter": "result",
+                },
+            },
+            "record_count at least 1, where kind = result",
+        ),
+        ("expect_of_another_version", "a", {"b": 1}, "a: of another version"),
+    ],
+)
+def test_a_demand_reads_like_a_sentence(check: str, column: str, arguments: dict[str, Any], expected: str) -> None:
+    assert demand(check, column, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "observed", "expected"),
+    [
+        ("invalid_share", {"value": 0.7819, "rows": 1, "unexpected": 1}, "78.2 %"),
+        (
+            "a",
+            {"rows": 5000, "unexpected": 3, "share": 0.0006, "sample": ["LGA"]},
+            "3 of 5,000 rows unexpected (0.06 %), among them LGA",
+        ),
+        ("a", {"rows": 5000, "unexpected": 0}, "all 5,000 rows"),
+        ("a", {"rows": 0, "unexpected": 0}, "no rows, so nothing to check"),
+        ("a", {}, "nothing"),
+    ],
+)
+def test_a_finding_reads_like_a_sentence(column: str, observed: dict[str, Any], expected: str) -> None:
+    assert finding(column, observed) == expected
+
+
+@pytest.mark.parametrize("check", ADMITTED)
+def test_every_admitted_check_has_words_of_its_own(check: str) -> None:
+    assert demand(check, "a, b", {"value": 1, "value_set": ["x"], "min_value": 1}) != demand(check + "?", "a, b", {})
+    assert "_" not in demand(check, "a, b", {"value": 1, "value_set": ["x"], "min_value": 1})
+
+
+def test_limits_and_measures_feed_a_chart() -> None:
+    assert limits(BETWEEN, {"max_value": 0.25}) == (None, 0.25)
+    assert limits(BETWEEN, {"max_value": "2013-01-01"}) == (None, None)
+    assert limits("expect_table_row_count_to_equal", {"value": 3}) == (3.0, 3.0)
+    assert (measured({"value": 2, "share": 1.0}), measured({"share": 0.5}), measured({})) == (2.0, 0.5, None)
+
+
+def test_a_share_just_below_the_whole_is_not_the_whole() -> None:
+    assert (spell(0.99999, "a_share"), spell(1.0, "a_share"), spell(0.000641, "a_share")) == (
+        "99.9 %",
+        "100 %",
+        "0.0641 %",
+    )
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = [
+    "value",
+    "values",
+    "rows",
+    "unexpected",
+    "share",
+    "sample",
+    "note",
+    "min_value",
+    "max_value",
+    "mostly",
+    "row_condition",
+]
+
+
+@given(st.sampled_from([*ADMITTED, "", "expect_x"]), st.dictionaries(st.sampled_from(NAMES), JSON_VALUES), JSON_VALUES)
+def test_words_never_raise_whatever_was_stored(check: str, stored: dict[str, Any], condition: Any) -> None:  # noqa: ANN401
+    assert isinstance(demand(check, "a_share", stored | {"row_condition": condition}), str)
+    assert isinstance(demand(check, None, {"row_condition": {"type": "and", "conditions": condition}}), str)
+    assert isinstance(finding("late_by_ms", stored), str)
+    limits(check, stored)
+    measured(stored)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.int64(7), 7),
+        (np.float64("nan"), "nan"),
+        (math.inf, "inf"),
+        (np.bool_(True), True),  # noqa: FBT003 -- the value under test
+        (Decimal("1.10"), "1.10"),
+        (dt.datetime(2013, 2, 8, 5, tzinfo=dt.UTC), "2013-02-08T05:00:00+00:00"),
+        (b"\x00\xff", "00ff"),
+        ({"a": (1, {2})}, {"a": [1, [2]]}),
+        (np.datetime64("2013-02-08T05:00"), "2013-02-08T05:00:00"),
+        ("x" * 500, "x" * (MAX_TEXT - 1) + "…"),
+        (range(100), list(range(MAX_ITEMS))),
+    ],
+)
+def test_any_value_becomes_plain(value: object, expected: object) -> None:
+    assert json_safe(value) == expected
+    json.loads(to_json(value))
+
+
+def test_nesting_is_bounded() -> None:
+    deep: Any = "bottom"
+    for _ in range(50):
+        deep = [deep]
+    assert len(to_json(deep)) < 300

@@ -1,0 +1,170 @@
+"""The ledger table: nothing lost between processes, one winner of a race, decisions on what is really there."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.ledger import COMPACT_EVERY, Ledger
+from jobs.ledger_events import EventKind, LedgerEvent
+from jobs.ledger_view import LedgerView
+from windowlib.errors import LedgerError
+
+ROOT = Path(__file__).parents[2]
+
+APPENDER = """
+import sys
+from jobs.ledger import Ledger
+from jobs.ledger_events import EventKind, LedgerEvent
+uri, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ledger = Ledger(uri, now_ms=lambda: 7)
+for number in range(times):
+    ledger.write(lambda view: [LedgerEvent(kind=EventKind.NOTE, who=name, reason=str(number)),
+                               LedgerEvent(kind=EventKind.NOTE, who=name, reason=f"{number} again")])
+"""
+RACER = """
+import sys
+from jobs.ledger import Ledger
+from jobs.ledger_events import EventKind, LedgerEvent
+uri, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ledger = Ledger(uri, now_ms=lambda: 7)
+for number in range(rounds):
+    def claim(view):
+        taken = f"round {number}" in view.requests
+        return [] if taken else [LedgerEvent(kind=EventKind.REQUESTED, request_id=f"round {number}", who=name,
+        spec_fingerprint="s")]
+    ledger.write(claim)
+"""
+
+
+def note(text: str) -> LedgerEvent:
+    return LedgerEvent(kind=EventKind.NOTE, reason=text)
+
+
+def together(code: str, uri: Path, times: int) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(uri), name, str(times)], cwd=ROOT) for name in ("one", "two")
+    ]
+    assert [process.wait(timeout=120) for process in started] == [0, 0]
+
+
+def rows(uri: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = DeltaTable(uri).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: (row["seq"], row["ordinal"]))
+
+
+def test_two_processes_append_and_nothing_is_lost(tmp_path: Path) -> None:
+    uri = tmp_path / "p" / "ledger"
+    together(APPENDER, uri, 50)
+    found = rows(uri)
+    assert len(found) == 200
+    for name in ("one", "two"):
+        own = [row["reason"] for row in found if row["who"] == name]
+        assert own == [text for number in range(50) for text in (str(number), f"{number} again")]
+    by_commit: dict[object, set[object]] = {}
+    for row in found:
+        by_commit.setdefault(row["seq"], set()).add(row["who"])
+    assert len(by_commit) == 100, "one commit per write, and no two writes at one version"
+    assert all(len(writers) == 1 for writers in by_commit.values())
+
+
+def test_a_race_has_one_winner_each_time(tmp_path: Path) -> None:
+    uri = tmp_path / "p" / "ledger"
+    together(RACER, uri, 30)
+    claimed = [row["request_id"] for row in rows(uri)]
+    assert sorted(str(one) for one in claimed) == sorted(f"round {number}" for number in range(30))
+
+
+def test_a_decision_is_taken_again_when_somebody_was_faster(tmp_path: Path) -> None:
+    uri = str(tmp_path / "ledger")
+    ledger, rival = Ledger(uri, now_ms=lambda: 1), Ledger(uri, now_ms=lambda: 2)
+    ledger.write(lambda _view: [note("first")])
+    seen: list[int] = []
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        seen.append(view.version)
+        if len(seen) == 1:
+            rival.write(lambda _view: [note("rival")])
+        return [note(f"decided on {view.version}")]
+
+    view = ledger.write(decide)
+    assert seen == [1, 2]
+    assert view.version == 3
+    assert [(row["seq"], row["reason"], row["at_ms"]) for row in rows(Path(uri))] == [
+        (1, "first", 1), (2, "rival", 2), (3, "decided on 2", 1),
+    ]  # fmt: skip
+
+
+def test_it_gives_up_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = str(tmp_path / "ledger")
+    naps: list[float] = []
+    ledger, rival = Ledger(uri, now_ms=lambda: 1, sleep=naps.append), Ledger(uri, now_ms=lambda: 2)
+
+    def always_late(_view: LedgerView) -> Sequence[LedgerEvent]:
+        rival.write(lambda _view: [note("rival")])
+        return [note("late")]
+
+    monkeypatch.setattr("jobs.ledger.MAX_ATTEMPTS", 5)
+    with pytest.raises(LedgerError, match="others wrote first 5 times"):
+        ledger.write(always_late)
+    assert len(naps) == 5
+    assert max(naps) < 0.2
+
+
+def test_nothing_is_written_for_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1)
+    assert ledger.view().version == 0
+    assert not (tmp_path / "ledger").exists()
+    assert ledger.write(lambda _view: []).version == 0
+
+
+def test_what_a_decision_raises_ends_the_write(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1)
+
+    def refuse(_view: LedgerView) -> Sequence[LedgerEvent]:
+        raise LedgerError("no")
+
+    with pytest.raises(LedgerError, match="no"):
+        ledger.write(refuse)
+    assert ledger.view().version == 0
+
+
+def test_compaction_loses_nothing_and_old_versions_stay_readable(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    ledger, reader = Ledger(str(uri), now_ms=lambda: 1), Ledger(str(uri), now_ms=lambda: 1)
+    for number in range(COMPACT_EVERY + 5):
+        event = LedgerEvent(kind=EventKind.REQUESTED, request_id=f"r{number:03d}", spec_fingerprint="s")
+        ledger.write(lambda _view, event=event: [event])  # type: ignore[misc]
+        if number == 3:
+            reader.view()
+    expected = [f"r{number:03d}" for number in range(COMPACT_EVERY + 5)]
+    assert list(reader.view().requests) == expected
+    assert list(Ledger(str(uri), now_ms=lambda: 1).view().requests) == expected
+    assert list(reader.view(at=3).requests) == expected[:3]
+    assert len(DeltaTable(uri).file_uris()) < COMPACT_EVERY
+    with pytest.raises(LedgerError, match="has no version 999"):
+        reader.view(at=999)
+
+
+def test_an_event_of_a_newer_version_is_named(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [note("x")])
+    table = DeltaTable(uri)
+    data = table.to_pyarrow_table().to_pylist()
+    schema = table.to_pyarrow_table().schema
+    import pyarrow as pa
+
+    write_deltalake(
+        uri, pa.Table.from_pylist([data[0] | {"event": "teleported", "seq": 2}], schema=schema), mode="append"
+    )
+    with pytest.raises(LedgerError, match=r"'teleported' \(seq 2\) is unknown; a newer Hindcast"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_directory_that_is_no_table_is_an_error_of_the_ledger(tmp_path: Path) -> None:
+    (tmp_path / "ledger").write_text("a file")
+    with pytest.raises(LedgerError, match="cannot be"):
+        Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1).write(lambda _view: [note("x")])

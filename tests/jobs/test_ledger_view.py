@@ -1,0 +1,219 @@
+"""The fold: one attempt per run, verdicts, waivers, what readers see; cases, and random histories against a model."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.ledger_events import (
+    EventKind,
+    LedgerEvent,
+    checked_event,
+    run_result,
+    slice_columns,
+    staged_event,
+    with_checks,
+)
+from jobs.ledger_view import LedgerView, fold
+from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from windowlib.errors import LedgerError
+
+DAY = 86_400_000
+
+
+def a_slice(number: int) -> Slice:
+    return Slice(slice_id=f"1970-01-{number:02d}", start_ms=(number - 1) * DAY, end_ms=number * DAY)
+
+
+def a_result(
+    number: int, *, run: str = "run", attempt: str = "a1", verdict: Verdict = Verdict.PASS, digest: str = "d"
+) -> RunResult:
+    check = CheckResult(slice_id=a_slice(number).slice_id, table="t", check="c", severity="critical", verdict=verdict)
+    return RunResult(
+        slice=a_slice(number),
+        run_id=f"{run}{number}",
+        attempt_id=attempt,
+        spec_fingerprint="spec",
+        input_fingerprint="input",
+        state_before=EMPTY_STATE,
+        state_after="after",
+        digests={"window_outputs": digest},
+        counts=Counts(read=1, assigned=1, late=0, unassigned=0, invalid=0, panes=1),
+        watermark_ms=5,
+        log=LogCoordinates(table_id="log", version=3, commits=(1, 3), files=1, records=1, bytes=10),
+        seconds=1.5,
+        verdict=verdict,
+        checks=(check,),
+        warnings=("w",),
+        clamped=2,
+        extras={"checks_fingerprint": "suite"},
+    )
+
+
+def requested(request_id: str = "r") -> LedgerEvent:
+    return LedgerEvent(
+        kind=EventKind.REQUESTED, request_id=request_id, who="me", spec_fingerprint="spec", details={"kind": "range"}
+    )
+
+
+def staged(result: RunResult, request_id: str = "r") -> list[LedgerEvent]:
+    return [staged_event(request_id, result, is_chain_start=True), checked_event(request_id, result)]
+
+
+def about(
+    kind: EventKind, result: RunResult, *, who: str | None = None, reason: str | None = None, request_id: str | None = None
+) -> LedgerEvent:
+    return LedgerEvent(
+        kind=kind,
+        **slice_columns(result.slice),
+        run_id=result.run_id,
+        attempt_id=result.attempt_id,
+        who=who,
+        reason=reason,
+        request_id=request_id,
+    )
+
+
+def view(*events: LedgerEvent) -> LedgerView:
+    return fold([replace(event, seq=index) for index, event in enumerate(events, start=1)], version=len(events))
+
+
+def test_a_result_survives_the_ledger() -> None:
+    result = a_result(1)
+    stage, check = staged(result)
+    assert with_checks(run_result(stage), check) == result
+    assert view(requested(), stage, check).run("run1").result == result
+
+
+def test_what_was_never_checked_is_an_error() -> None:
+    assert view(requested(), staged(a_result(1))[0]).run("run1").verdict is Verdict.ERROR
+
+
+def test_the_first_attempt_stands_for_the_run() -> None:
+    found = view(requested(), *staged(a_result(1, attempt="a1")), *staged(a_result(1, attempt="a2"))).run("run1")
+    assert found.result.attempt_id == "a1"
+    assert found.checks_attempt_id == "a2"
+    assert found.verdict is Verdict.PASS
+
+
+def test_a_contradicting_attempt_makes_the_run_an_error_until_one_is_condemned() -> None:
+    first, second = a_result(1, attempt="a1"), a_result(1, attempt="a2", digest="other")
+    events = [requested(), *staged(first), *staged(second)]
+    assert view(*events).run("run1").verdict is Verdict.ERROR
+    assert not view(*events).run("run1").is_publishable
+    mended = view(*events, about(EventKind.CONDEMNED, first)).run("run1")
+    assert (mended.result.attempt_id, mended.verdict) == ("a2", Verdict.PASS)
+
+
+def test_a_run_without_attempts_says_what_to_do() -> None:
+    found = view(requested(), *staged(a_result(1)), about(EventKind.CONDEMNED, a_result(1)))
+    with pytest.raises(LedgerError, match="condemned or never staged; replay its slice"):
+        found.run("run1")
+
+
+def test_a_waiver_lasts_until_another_check_fails() -> None:
+    result = a_result(1, verdict=Verdict.FAIL)
+    events = [requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real")]
+    assert view(*events).run("run1").is_publishable
+    assert view(*events, checked_event("r", result)).run("run1").is_publishable
+    other = replace(result, checks=(replace(result.checks[0], check="another"),))
+    assert not view(*events, checked_event("r", other)).run("run1").is_publishable
+
+
+def test_an_error_is_not_publishable_even_when_waived() -> None:
+    result = a_result(1, verdict=Verdict.ERROR)
+    found = view(requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real"))
+    assert not found.run("run1").is_publishable
+
+
+def test_publication_shows_all_slices_of_a_commit_in_slice_order() -> None:
+    second, first = a_result(2), a_result(1)
+    events = [requested(), *staged(second), *staged(first)]
+    before = view(*events)
+    assert before.published_pairs() == ()
+    publish = [replace(about(EventKind.PUBLISHED, one, request_id="r"), seq=9) for one in (second, first)]
+    after = fold([*(replace(event, seq=1) for event in events), *publish], version=9)
+    assert after.published_pairs() == (("1970-01-01", "a1"), ("1970-01-02", "a1"))
+    assert after.head is not None
+    assert after.head.result.slice.slice_id == "1970-01-02"
+    assert after.requests["r"].state == "published"
+    assert len(after.publications) == 1
+
+
+def test_leases_end_with_time_with_staging_and_with_failure() -> None:
+    started = LedgerEvent(
+        kind=EventKind.STARTED,
+        request_id="r",
+        attempt_id="a1",
+        who="h:1",
+        details={"slices": ["1970-01-01"], "lease_until_ms": 100},
+    )
+    assert view(requested(), started).requests["r"].is_live(99)
+    assert not view(requested(), started).requests["r"].is_live(100)
+    assert not view(requested(), started, *staged(a_result(1))).requests["r"].is_live(50)
+    failed = view(requested(), started, LedgerEvent(kind=EventKind.FAILED, request_id="r", reason="broke")).requests[
+        "r"
+    ]
+    assert not failed.is_live(50)
+    assert failed.failure == "broke"
+    assert failed.is_open
+
+
+def test_an_event_of_an_unknown_request_is_damage() -> None:
+    with pytest.raises(LedgerError, match="of an unknown request nobody"):
+        view(LedgerEvent(kind=EventKind.CLOSED, request_id="nobody"))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["stage", "publish", "roll back", "waive", "condemn", "note"]),
+        st.integers(1, 4),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["a1", "a2", "a3"]),
+        st.sampled_from(list(Verdict)),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_readers_see_published_runs_only_and_the_first_attempt_that_stands(
+    steps: list[tuple[str, int, str, str, Verdict]],
+) -> None:
+    """L4 and L6 against a model that keeps nothing but lists."""
+    events = [requested()]
+    attempts: dict[str, list[str]] = {}
+    condemned: set[tuple[str, str]] = set()
+    seen: dict[str, str | None] = {}
+    for what, number, run, attempt, verdict in steps:
+        result = a_result(number, run=run, attempt=attempt, verdict=verdict)
+        name = result.slice.slice_id
+        match what:
+            case "stage":
+                events += staged(result)
+                attempts.setdefault(result.run_id, []).append(attempt)
+            case "publish" if result.run_id in attempts:
+                events.append(about(EventKind.PUBLISHED, result, request_id="r"))
+                seen[name] = result.run_id
+            case "roll back" if seen.get(name):
+                events.append(replace(about(EventKind.ROLLED_BACK, result), run_id=None, attempt_id=None))
+                seen[name] = None
+            case "waive" if result.run_id in attempts:
+                events.append(about(EventKind.WAIVED, result, who="ann", reason="r"))
+            case "condemn" if result.run_id in attempts and result.run_id not in seen.values():
+                events.append(about(EventKind.CONDEMNED, result))
+                condemned.add((result.run_id, attempt))
+            case _:
+                events.append(LedgerEvent(kind=EventKind.NOTE))
+        found = view(*events)
+        standing = {
+            run_id: [one for one in tried if (run_id, one) not in condemned] for run_id, tried in attempts.items()
+        }
+        assert {run_id: run.result.attempt_id for run_id, run in found.runs.items()} == {
+            run_id: tried[0] for run_id, tried in standing.items() if tried
+        }
+        assert dict(found.published) == {name: seen[name] for name in sorted(seen) if seen[name]}
+        shown = [found.published_at(seq) for seq in range(found.version + 1)]
+        assert shown[-1] == dict(found.published)
+        assert shown[0] == {}

@@ -1,0 +1,265 @@
+"""The flow of a request over a real ledger and a real Delta log, with a replayer that needs no Spark."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.lake import Lake
+from jobs.publishing import publish, publish_request, rollback, waive
+from jobs.requests import Outcome, Staging, run_request
+from jobs.runs import RunResult, Verdict
+from jobs.workspace import Asked, Workspace, open_workspace
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from windowlib.errors import InvariantBroken, LogError, RequestError
+
+NOW_MS = day_ms("2024-02-01")
+DAYS = [f"2024-01-{day:02d}" for day in range(1, 11)]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for index, day in enumerate(DAYS):
+        append_day(tmp_path, day, {"a": 10 + index, "b": 1})
+    return tmp_path
+
+
+def work_on(lake: Path, text: str = PIPELINE) -> Workspace:
+    return open_workspace(sales(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+
+
+def asked(start: str, end: str, *, fresh: bool = False) -> Asked:
+    return Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="test", is_fresh=fresh)
+
+
+def run(
+    work: Workspace, start: str, end: str, replayer: FakeReplayer | None = None, *, chunk: int | None = None
+) -> Outcome:
+    return run_request(work, asked(start, end), replayer or FakeReplayer(), staging=Staging(chunk=chunk))
+
+
+def seen(work: Workspace) -> dict[str, str]:
+    return dict(work.ledger.view().published)
+
+
+def test_a_range_is_replayed_in_one_chunk_and_published_at_once(lake: Path) -> None:
+    work, replayer = work_on(lake), FakeReplayer()
+    outcome = run(work, "2024-01-01", "2024-01-11", replayer)
+    assert replayer.replayed == [DAYS]
+    assert outcome.is_published
+    assert list(seen(work)) == DAYS
+    assert [publication.changes.keys() for publication in work.ledger.view().publications] == [set(DAYS)]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 10])
+def test_chunks_change_no_run(lake: Path, tmp_path: Path, chunk: int) -> None:
+    one = run(work_on(lake), "2024-01-01", "2024-01-11")
+    other = tmp_path / "other"
+    for index, day in enumerate(DAYS):
+        append_day(other, day, {"a": 10 + index, "b": 1})
+    many = run(work_on(other), "2024-01-01", "2024-01-11", chunk=chunk)
+    assert many.to_json() == one.to_json()
+
+
+def test_a_second_run_replays_nothing_and_writes_nothing(lake: Path) -> None:
+    work = work_on(lake)
+    first = run(work, "2024-01-01", "2024-01-11")
+    version, replayer = work.ledger.view().version, FakeReplayer()
+    again = run(work, "2024-01-01", "2024-01-11", replayer)
+    assert replayer.orders == []
+    assert again.to_json() == first.to_json()
+    assert work.ledger.view().version == version
+
+
+def test_early_cut_off_stops_where_the_state_is_the_same_again(lake: Path) -> None:
+    work = work_on(lake)
+    run(work, "2024-01-01", "2024-01-11")
+    append_day(lake, "2024-01-03", {"c": 5})
+    replayer = FakeReplayer()
+    outcome = run(work, "2024-01-01", "2024-01-11", replayer)
+    # The third changes, so does the state the fourth starts from; what the fourth leaves is what it left before.
+    assert replayer.replayed == [["2024-01-03"], ["2024-01-04"]]
+    assert outcome.is_published
+    changes = work.ledger.view().publications[-1].changes
+    assert set(changes) == {"2024-01-03", "2024-01-04"}
+
+
+def test_a_failed_check_changes_nothing_that_a_reader_sees(lake: Path) -> None:
+    work = work_on(lake)
+    run(work, "2024-01-01", "2024-01-04")
+    before = seen(work)
+    append_day(lake, "2024-01-06", {"c": 2_000})
+    outcome = run(work, "2024-01-04", "2024-01-11")
+    assert not outcome.is_published
+    assert outcome.publication is not None
+    assert outcome.publication.stopped_by == ("2024-01-06",)
+    assert "2024-01-06: check failed (total)" in outcome.publication.why
+    assert seen(work) == before
+
+
+def test_waive_then_publish_shows_everything_at_once(lake: Path) -> None:
+    work = work_on(lake)
+    append_day(lake, "2024-01-06", {"c": 2_000})
+    run(work, "2024-01-01", "2024-01-11")
+    with pytest.raises(RequestError, match="needs a reason"):
+        waive(work, "2024-01-06", reason="  ", who="me")
+    with pytest.raises(RequestError, match="did not fail"):
+        waive(work, "2024-01-05", reason="why not", who="me")
+    assert not publish(work, who="me").is_published
+    run_waived = waive(work, "2024-01-06", reason="a sale that really was", who="ann")
+    assert run_waived.waiver is not None
+    assert (run_waived.waiver.who, run_waived.waiver.reason) == ("ann", "a sale that really was")
+    publication = publish(work, who="me")
+    assert publication.is_published
+    assert list(seen(work)) == DAYS
+    with pytest.raises(RequestError, match="nothing to waive"):
+        waive(work, "2024-01-06", reason="again", who="me")
+
+
+def test_an_error_is_never_waived_or_published(lake: Path) -> None:
+    work = work_on(lake)
+    append_day(lake, "2024-01-06", {"c": 2_000_000})
+    outcome = run(work, "2024-01-01", "2024-01-07")
+    assert outcome.runs[-1].verdict is Verdict.ERROR
+    with pytest.raises(RequestError, match="error cannot be waived"):
+        waive(work, "2024-01-06", reason="please", who="me")
+    assert not publish(work, who="me").is_published
+
+
+def test_a_crash_in_the_second_chunk_loses_only_that_chunk(lake: Path) -> None:
+    work = work_on(lake)
+
+    class Killed(BaseException):
+        pass
+
+    def kill_second(_order: object) -> None:
+        if len(crashing.orders) == 2:
+            raise Killed
+
+    crashing = FakeReplayer(on_order=kill_second)
+    with pytest.raises(Killed):
+        run(work, "2024-01-01", "2024-01-11", crashing, chunk=4)
+    assert seen(work) == {}
+    dead = replace(work, holder="elsewhere:1")
+    later = replace(dead, ledger=open_workspace(work.pipeline, work.lake, now_ms=lambda: NOW_MS + 7_200_000).ledger)
+    replayer = FakeReplayer()
+    outcome = run(later, "2024-01-01", "2024-01-11", replayer, chunk=4)
+    assert replayer.replayed == [DAYS[4:8], DAYS[8:]]
+    assert outcome.is_published
+    assert len(work.ledger.view().requests) == 1
+    other = lake / "uncrashed"
+    for index, day in enumerate(DAYS):
+        append_day(other, day, {"a": 10 + index, "b": 1})
+    assert outcome.to_json() == run(work_on(other), "2024-01-01", "2024-01-11").to_json()
+
+
+def test_a_replayer_that_raises_leaves_the_request_open_and_says_why(lake: Path) -> None:
+    work = work_on(lake)
+
+    def refuse(_order: object) -> None:
+        raise LogError("the log is gone")
+
+    with pytest.raises(LogError):
+        run(work, "2024-01-01", "2024-01-03", FakeReplayer(on_order=refuse))
+    [request] = work.ledger.view().open_requests()
+    assert request.failure == "the log is gone"
+    assert request.lease_until_ms is None
+    assert run(work, "2024-01-01", "2024-01-03").is_published
+
+
+def test_a_predecessor_without_a_run_is_refused_with_both_names(lake: Path) -> None:
+    work = work_on(lake)
+    with pytest.raises(RequestError, match=r"slice 2024-01-05 .* after 2024-01-04.*--from 2024-01-01.*--fresh"):
+        run(work, "2024-01-05", "2024-01-07")
+    assert work.ledger.view().version == 0
+    outcome = run_request(work, asked("2024-01-05", "2024-01-07", fresh=True), FakeReplayer())
+    assert outcome.is_published
+    assert outcome.runs[0].is_chain_start
+
+
+def test_a_middle_that_changes_the_state_must_bring_its_successors_along(lake: Path) -> None:
+    work = work_on(lake)
+    run(work, "2024-01-01", "2024-01-11")
+    before = seen(work)
+    append_day(lake, "2024-01-03", {"c": 5})
+    outcome = run(work, "2024-01-03", "2024-01-04")
+    assert not outcome.is_published
+    assert outcome.publication is not None
+    assert "must come along" in outcome.publication.why
+    assert outcome.publication.stopped_by[0] == "2024-01-04"
+    assert seen(work) == before
+    assert run(work, "2024-01-03", "2024-01-05").is_published
+
+
+def test_another_spec_cannot_go_on_from_a_published_state(lake: Path) -> None:
+    run(work_on(lake), "2024-01-01", "2024-01-04")
+    changed = work_on(lake, PIPELINE.replace("size: 1d", "size: 2d"))
+    with pytest.raises(RequestError, match=r"2024-01-03 .* was published by spec .*--fresh"):
+        run(changed, "2024-01-04", "2024-01-06")
+    outcome = run(changed, "2024-01-01", "2024-01-06")
+    assert outcome.is_published
+
+
+def test_two_requests_for_the_same_slices_leave_one_result(lake: Path) -> None:
+    work, rival = work_on(lake), work_on(lake)
+    inner: list[Outcome] = []
+
+    def meanwhile(_order: object) -> None:
+        if not inner:
+            inner.append(run_request(rival, asked("2024-01-01", "2024-01-04"), FakeReplayer()))
+
+    outer = run(work, "2024-01-01", "2024-01-04", FakeReplayer(on_order=meanwhile))
+    view = work.ledger.view()
+    assert inner[0].is_published
+    assert outer.is_published
+    assert outer.to_json() == inner[0].to_json()
+    attempts = {view.run(run_id).result.attempt_id for run_id in view.published.values()}
+    assert attempts == {inner[0].runs[0].result.attempt_id}
+
+
+def test_an_attempt_that_contradicts_an_equal_run_is_an_error(lake: Path) -> None:
+    work, rival = work_on(lake), work_on(lake)
+    done: list[Outcome] = []
+
+    def meanwhile(_order: object) -> None:
+        if not done:
+            done.append(run_request(rival, asked("2024-01-01", "2024-01-02"), FakeReplayer(), publish=False))
+
+    def corrupt(result: RunResult) -> RunResult:
+        return replace(result, digests={"window_outputs": "0" * 64})
+
+    outcome = run(work, "2024-01-01", "2024-01-02", FakeReplayer(on_order=meanwhile, change=corrupt))
+    assert not outcome.is_published
+    assert outcome.runs[0].verdict is Verdict.ERROR
+    assert outcome.publication is not None
+    assert "not deterministic" in outcome.publication.why
+
+
+def test_a_replayer_that_breaks_its_contract_stages_nothing(lake: Path) -> None:
+    work = work_on(lake)
+    with pytest.raises(InvariantBroken, match="state"):
+        run(work, "2024-01-01", "2024-01-03", FakeReplayer(change=lambda one: replace(one, state_before="other")))
+    assert work.ledger.view().runs == {}
+
+
+def test_publishing_twice_changes_nothing(lake: Path) -> None:
+    work = work_on(lake)
+    outcome = run(work, "2024-01-01", "2024-01-03")
+    version = work.ledger.view().version
+    assert publish_request(work, outcome.request_id, who="me").is_published
+    assert work.ledger.view().version == version
+
+
+def test_rollback_shows_what_was_seen_before(lake: Path) -> None:
+    work = work_on(lake)
+    run(work, "2024-01-01", "2024-01-03")
+    first = seen(work)
+    append_day(lake, "2024-01-02", {"c": 5})
+    run(work, "2024-01-01", "2024-01-04")
+    assert seen(work) != first
+    assert rollback(work, reason="too early", who="me").changed == ("2024-01-02", "2024-01-03")
+    assert seen(work) == first
+    rollback(work, reason="all of it", who="me")
+    assert seen(work) == {}
+    with pytest.raises(RequestError, match="no publication"):
+        rollback(work, reason="more", who="me")

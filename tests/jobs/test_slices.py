@@ -1,0 +1,169 @@
+"""Slices: contiguous, ordered, named by their start, in any time zone."""
+
+import re
+from datetime import UTC, datetime
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.pipeline_models import Pipeline
+from jobs.slices import (
+    RangeError,
+    SliceGrid,
+    check_range,
+    next_slice,
+    parse_bound,
+    previous_slice,
+    show_instant,
+    slice_at,
+    slice_of_id,
+    slices_between,
+    slices_ending_in,
+)
+from tests.support.fake_replay import PIPELINE, day_ms, sales
+from windowlib.errors import RequestError
+
+ZONES = [
+    "UTC",
+    "Europe/Berlin",
+    "America/Sao_Paulo",
+    "America/Havana",
+    "Pacific/Apia",
+    "Asia/Kathmandu",
+    "Africa/Cairo",
+]
+HOUR = 3_600_000
+
+
+def cut(grammar: str) -> Pipeline:
+    return sales(PIPELINE.replace("slice: {by: day}", f"slice: {{by: day, {grammar}}}"))
+
+
+def grid(zone: str) -> SliceGrid:
+    return SliceGrid(every_ms=24 * HOUR, zone=ZoneInfo(zone), first_ms=None, last_ms=None)
+
+
+@given(st.sampled_from(ZONES), st.integers(-30_000_000_000_000, 30_000_000_000_000))
+def test_days_are_contiguous_and_their_ids_sort(zone: str, at_ms: int) -> None:
+    one = slice_at(grid(zone), at_ms)
+    assert one.start_ms <= at_ms < one.end_ms
+    after = next_slice(grid(zone), one)
+    assert after is not None
+    assert after.start_ms == one.end_ms
+    assert after.slice_id > one.slice_id
+    assert previous_slice(grid(zone), after) == one
+    local = datetime.fromtimestamp(one.start_ms / 1000, tz=UTC).astimezone(ZoneInfo(zone))
+    assert local.date().isoformat() == one.slice_id
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("Europe/Berlin", "2013-03-31", 23),
+        ("Europe/Berlin", "2013-10-27", 25),
+        ("America/Sao_Paulo", "2018-11-04", 23),  # clocks jump over midnight
+        ("America/Havana", "2013-11-03", 25),  # midnight comes twice
+        ("UTC", "2013-03-31", 24),
+    ],
+)
+def test_days_where_clocks_change(zone: str, day: str, hours: int) -> None:
+    pipeline = cut(f"timezone: {zone}")
+    one = slice_of_id(pipeline, day)
+    assert (one.slice_id, (one.end_ms - one.start_ms) / HOUR) == (day, hours)
+
+
+def test_a_date_that_a_zone_left_out_is_no_slice() -> None:
+    days = slices_between(
+        cut("timezone: Pacific/Apia"),
+        *(parse_bound(cut("timezone: Pacific/Apia"), day) for day in ("2011-12-28", "2012-01-02")),
+    )
+    assert [one.slice_id for one in days] == ["2011-12-28", "2011-12-29", "2011-12-31", "2012-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("every", "ids"),
+    [("1h", ["2013-02-08T05", "2013-02-08T06"]), ("15m", ["2013-02-08T05:00", "2013-02-08T05:15", "2013-02-08T05:30"])],
+)
+def test_ids_are_as_short_as_the_period_allows(every: str, ids: list[str]) -> None:
+    pipeline = cut(f"every: {every}")
+    start = parse_bound(pipeline, "2013-02-08T05")
+    first = slice_of_id(pipeline, ids[0])
+    found = slices_between(pipeline, start, start + len(ids) * (first.end_ms - first.start_ms))
+    assert [one.slice_id for one in found] == ids
+    assert [slice_of_id(pipeline, one.slice_id) for one in found] == list(found)
+
+
+def test_first_and_last_clip_and_last_is_included() -> None:
+    pipeline = cut("first: 2024-01-02, last: 2024-01-04")
+    found = slices_between(pipeline, day_ms("2024-01-01"), day_ms("2024-02-01"))
+    assert [one.slice_id for one in found] == ["2024-01-02", "2024-01-03", "2024-01-04"]
+    assert len(check_range(pipeline, day_ms("2024-01-02"), day_ms("2024-01-05"), now_ms=day_ms("2024-02-01"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "error", "said"),
+    [
+        ("2024-01-03", "2024-01-03", RangeError, "[2024-01-03, 2024-01-03) is empty"),
+        ("2024-01-04", "2024-01-03", RangeError, "is reversed"),
+        (
+            "2024-01-03T01:00",
+            "2024-01-04",
+            RangeError,
+            "`from` 2024-01-03T01:00:00+00:00 lies inside the slice [2024-01-03, 2024-01-04)",
+        ),
+        ("2024-01-03", "2024-01-03T23:59", RangeError, "`to`"),
+        ("2024-01-01", "2024-01-03", RequestError, "reaches outside [2024-01-02, 2024-01-21)"),
+        ("2024-01-03", "2024-01-22", RequestError, "the last one included"),
+        ("2024-01-09", "2024-01-12", RequestError, "is not over yet: it is 2024-01-11 05:00:00 UTC now"),
+    ],
+)
+def test_refused_ranges_say_half_open(start: str, end: str, error: type[Exception], said: str) -> None:
+    pipeline = cut("first: 2024-01-02, last: 2024-01-20")
+    with pytest.raises(error, match=re.escape(said)) as caught:
+        check_range(
+            pipeline, parse_bound(pipeline, start), parse_bound(pipeline, end), now_ms=day_ms("2024-01-11") + 5 * HOUR
+        )
+    assert "half-open" in str(caught.value)
+
+
+def test_bounds_as_people_write_them() -> None:
+    pipeline = cut("timezone: Europe/Berlin")
+    assert parse_bound(pipeline, "2013-02-08") == day_ms("2013-02-08") - HOUR
+    assert parse_bound(pipeline, "2013-02-08T00:00Z") == day_ms("2013-02-08")
+    for text in ("8.2.2013", "", "2013-02-30", "99999-01-01"):
+        with pytest.raises(RangeError, match="is no date or time"):
+            parse_bound(pipeline, text)
+
+
+def test_an_airflow_interval_covers_the_slices_that_end_in_it() -> None:
+    hourly = cut("every: 6h")
+    found = slices_ending_in(hourly, day_ms("2024-01-02"), day_ms("2024-01-03"))
+    assert [one.slice_id for one in found] == ["2024-01-02T00", "2024-01-02T06", "2024-01-02T12", "2024-01-02T18"]
+    assert slices_ending_in(hourly, day_ms("2024-01-02"), day_ms("2024-01-02")) == ()
+    odd = slices_ending_in(cut("every: 1d"), day_ms("2024-01-02") + 6 * HOUR, day_ms("2024-01-03") + 6 * HOUR)
+    assert [one.slice_id for one in odd] == ["2024-01-02"]
+
+
+@given(st.lists(st.integers(0, 40 * 24), min_size=2, max_size=8, unique=True))
+def test_intervals_side_by_side_cover_every_slice_once(hours: list[int]) -> None:
+    edges = sorted(hours)
+    start = day_ms("2024-01-01")
+    pieces = [slices_ending_in(sales(), start + a * HOUR, start + b * HOUR) for a, b in pairwise(edges)]
+    assert [one for piece in pieces for one in piece] == list(
+        slices_ending_in(sales(), start + edges[0] * HOUR, start + edges[-1] * HOUR)
+    )
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "text"),
+    [
+        (0, "1970-01-01 00:00:00 UTC"),
+        (-1, "1969-12-31 23:59:59.999 UTC"),
+        (-62_135_596_800_000, "0001-01-01 00:00:00 UTC"),
+    ],
+)
+def test_instants_for_people(at_ms: int, text: str) -> None:
+    assert show_instant(at_ms) == text

@@ -1,0 +1,232 @@
+"""A log that is nothing like flights: readings of sensors around the epoch, hostile in every column.
+
+Pure Python. The times are whole milliseconds, so that what is expected needs no rounding.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+DAY_MS = 86_400_000
+FIRST_DAY = date(1969, 12, 30)
+DAYS = 4  # two before 1970, two after
+OUT_OF_ORDER = 0.30
+MAX_LAG_MS = 8 * 3_600_000
+
+SCHEMA = """
+    `sensor-id` string,
+    measured double,
+    `größe` double,
+    `select` bigint,
+    price decimal(38,18),
+    flag boolean,
+    tiny tinyint,
+    single float,
+    `local` timestamp_ntz,
+    seen timestamp,
+    blob binary,
+    tags map<string,string>,
+    nested struct<a: int, list: array<string>>,
+    note string,
+    record string,
+    rank int,
+    sequence bigint,
+    row_id bigint,
+    slice_id string,
+    attempt_id string,
+    `in` date
+"""
+"""`in` is the partition: the day of arrival. Most names are reserved in SQL, or names of columns of our own tables."""
+
+KEY, EVENT_TIME, PARTITION = "sensor-id", "measured", "in"
+
+KEYS = (
+    "plain",
+    "",
+    " ",
+    'O\'Brien "quoted" `ticked`',
+    "back\\slash/%2F?&=#",
+    "line\nbreak\ttab\r",
+    "nul\x00byte",
+    "🛫✈️👩🏽‍✈️",
+    "é",  # one code point
+    "e\u0301",  # the same letter in two: another key
+    "Straße",
+    "STRASSE",
+    "null",
+    "NaN",
+    "__HIVE_DEFAULT_PARTITION__",
+    "<script>alert(1)</script>",
+    "{{ 7 * 7 }}",
+    "'; DROP TABLE ledger; --",
+    "k" * 1_000,
+    "🧨" * 500 + "x" * 500,
+)
+
+INVALID_TIMES: Mapping[str, tuple[float | None, ...]] = {
+    "null_time": (None,),
+    "nan_time": (math.nan,),
+    "infinite_time": (math.inf, -math.inf),
+    # The instants next to the years 1 to 9999, and far beyond 64 bits.
+    "time_out_of_range": (253_402_300_800.0, -62_135_596_800.001, 9.3e15, -1e300, 1.7976931348623157e308),
+}
+EDGE_TIMES = (0.0, -0.0, -0.001, 0.001, 253_402_300_799.999, -62_135_596_800.0)
+"""Valid, at the very edges. The latest of them ends all event time, so `other_log` takes it only when asked."""
+
+
+class Reading(NamedTuple):
+    """One record, in the order of the schema."""
+
+    sensor_id: str | None
+    measured: float | None
+    size: float | None
+    select: int | None
+    price: Decimal | None
+    flag: bool | None
+    tiny: int | None
+    single: float | None
+    local: datetime | None
+    seen: datetime | None
+    blob: bytes | None
+    tags: dict[str, str | None] | None
+    nested: tuple[int, list[str | None]] | None
+    note: str | None
+    record: str | None
+    rank: int | None
+    sequence: int | None
+    row_id: int | None
+    slice_id: str | None
+    attempt_id: str | None
+    arrived: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLog:
+    """Records by commit. Log order is by day, inside a day by commit, inside a commit as they stand."""
+
+    commits: tuple[tuple[Reading, ...], ...]
+
+    def days(self) -> dict[date, list[Reading]]:
+        """Return day of arrival -> records in log order."""
+        days: dict[date, list[Reading]] = {}
+        for commit in self.commits:
+            for reading in commit:
+                days.setdefault(reading.arrived, []).append(reading)
+        return dict(sorted(days.items()))
+
+    def records(self) -> list[Reading]:
+        """Return all records in log order: by day, then by commit and place in it."""
+        return [reading for readings in self.days().values() for reading in readings]
+
+    def invalid(self) -> dict[date, int]:
+        """Return day -> how many records have no key or no usable time."""
+        return {day: sum(not is_valid(one) for one in readings) for day, readings in self.days().items()}
+
+    def time_problems(self) -> Counter[str]:
+        """Return reason -> how many records with a key have such a time."""
+        kinds = (time_problem(one.measured) for one in self.records() if one.sensor_id is not None)
+        return Counter(kind for kind in kinds if kind is not None)
+
+    def out_of_order_share(self) -> float:
+        """Share of the valid records that are older than the greatest event time before them."""
+        times = [one.measured for one in self.records() if is_valid(one) and one.measured is not None]
+        greatest, behind = -math.inf, 0
+        for at in times:
+            behind += at < greatest
+            greatest = max(greatest, at)
+        return behind / len(times)
+
+
+def time_problem(measured: float | None) -> str | None:
+    """Why an event time in seconds cannot be used; None where it can."""
+    if measured is None:
+        return "null_time"
+    if math.isnan(measured):
+        return "nan_time"
+    if math.isinf(measured):
+        return "infinite_time"
+    return None if -62_135_596_800 <= measured < 253_402_300_800 else "time_out_of_range"
+
+
+def is_valid(reading: Reading) -> bool:
+    """Whether a record has a key and a time."""
+    return reading.sensor_id is not None and time_problem(reading.measured) is None
+
+
+def event_time_ms(reading: Reading) -> int:
+    """The event time of a valid record; exact, for all of them are whole milliseconds."""
+    assert reading.measured is not None
+    return round(Decimal(repr(reading.measured)) * 1000)
+
+
+def other_log(
+    rng: random.Random, *, records_per_day: int = 300, invalid_share: float = 0.05, edge_times: Sequence[float] = ()
+) -> OtherLog:
+    """Make a log of four days, each in two commits, and a commit at the end that adds to the first day.
+
+    Args:
+        rng: where all chance comes from.
+        records_per_day: at least 20, so that every key comes up on the first day.
+        invalid_share: share of the records whose key is null or whose time cannot be used.
+        edge_times: event times, in seconds, of extra records at the end of the last day.
+    """
+    commits: list[tuple[Reading, ...]] = []
+    for number in range(DAYS):
+        day = FIRST_DAY + timedelta(days=number)
+        readings = [_reading(rng, day, at_ms) for at_ms in _arrivals(rng, number, records_per_day)]
+        for index in range(min(len(KEYS), records_per_day) if number == 0 else 0):
+            readings[index] = readings[index]._replace(sensor_id=KEYS[index])
+        readings = [_spoil(rng, one) if rng.random() < invalid_share else one for one in readings]
+        half = rng.randrange(1, len(readings))
+        commits += [tuple(readings[:half]), tuple(readings[half:])]
+    last = FIRST_DAY + timedelta(days=DAYS - 1)
+    commits[-1] += tuple(_reading(rng, last, 0)._replace(measured=at) for at in edge_times)
+    straggler = _reading(rng, FIRST_DAY, _arrivals(rng, 0, 1)[0])
+    return OtherLog(commits=(*commits, (straggler,)))
+
+
+def _arrivals(rng: random.Random, day_number: int, records: int) -> list[int]:
+    start_ms = (FIRST_DAY - date(1970, 1, 1)).days * DAY_MS + day_number * DAY_MS
+    return sorted(start_ms + rng.randrange(DAY_MS) for _ in range(records))
+
+
+def _reading(rng: random.Random, day: date, arrived_ms: int) -> Reading:
+    """A record that was measured when it arrived or, in three cases of ten, up to 8 h before."""
+    lag_ms = rng.randrange(60_000, MAX_LAG_MS) if rng.random() < OUT_OF_ORDER * 1.1 else 0
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=rng.randrange(-(10**15), 10**15))
+    return Reading(
+        sensor_id=rng.choice(KEYS),
+        measured=(arrived_ms - lag_ms) / 1000,
+        size=rng.choice([None, 0.0, -0.0, 0.1, -1e16, 1e16, 5e-324, 1.7e308, -1.7e308, math.nan, math.inf, -math.inf]),
+        select=rng.choice([None, 0, -1, 2**63 - 1, -(2**63), rng.randrange(1_000)]),
+        price=rng.choice([None, Decimal(0), Decimal("0.000000000000000001"), Decimal("-99999999999999999999.5")]),
+        flag=rng.choice([None, True, False]),
+        tiny=rng.choice([None, -128, 127]),
+        single=rng.choice([None, 0.5, math.nan, -math.inf]),
+        local=rng.choice([None, instant.replace(tzinfo=None)]),
+        seen=rng.choice([None, instant]),
+        blob=rng.choice([None, b"", b"\x00\xff\xfe", rng.randbytes(20)]),
+        tags=rng.choice([None, {}, {"b": "2", "a": None, "": "🙂"}]),
+        nested=rng.choice([None, (1, []), (-1, [None, "x", "'\""])]),
+        note=rng.choice([None, "", "=1+1", "\u202eright to left", "\ufeff", "a" * 5_000, rng.choice(KEYS)]),
+        record=rng.choice([None, "a column named like one of ours"]),
+        rank=rng.choice([None, -7]),
+        sequence=rng.choice([None, 2**62]),
+        row_id=rng.choice([None, 0]),
+        slice_id=rng.choice([None, "1969-12-30", "not a slice"]),
+        attempt_id=rng.choice([None, "0" * 32]),
+        arrived=day,
+    )
+
+
+def _spoil(rng: random.Random, reading: Reading) -> Reading:
+    """Take the key away, or give the record a time that cannot be used."""
+    kind = rng.choice(["null_key", *INVALID_TIMES])
+    if kind == "null_key":
+        return reading._replace(sensor_id=None)
+    return reading._replace(measured=rng.choice(INVALID_TIMES[kind]))

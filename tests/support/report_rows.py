@@ -1,0 +1,182 @@
+"""Rows for reports: a fortnight with a blizzard as the real flights have it, years of slices, and hostile values everywhere."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+from expectations.loader import EXPECTATIONS_DIR, load_suite_file
+from expectations.values import to_json
+from expectations.wording import demand, finding
+from jobs.checks import conservation
+from jobs.report_rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
+from jobs.runs import CheckResult, Counts, Slice, Verdict
+
+DAY_MS = 86_400_000
+READ = (812, 880, 713, 931, 941, 957, 975, 1079, 665, 692, 890, 951, 949, 958)
+INVALID = (8, 9, 5, 12, 16, 20, 33, 332, 520, 48, 29, 11, 10, 14)
+
+
+def ms(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
+
+
+def day_slice(day: date) -> Slice:
+    return Slice(slice_id=day.isoformat(), start_ms=ms(day), end_ms=ms(day) + DAY_MS)
+
+
+def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
+    """What the suites of flights would say of these counts."""
+    values = {
+        "invalid_share": counts.invalid / max(counts.read, 1), "late_share": counts.late / max(counts.read, 1),
+        "records_read": counts.read, "unassigned": counts.unassigned, "watermark_ms": 1_360_000_000_000,
+    }  # fmt: skip
+    results = [conservation(slice_id, counts)]
+    for suite in load_suite_file(EXPECTATIONS_DIR / "flights.json"):
+        for check in suite.checks:
+            low, high = check.kwargs.get("min_value"), check.kwargs.get("max_value")
+            value = values.get(check.columns[0]) if suite.table == "run" else None
+            bad = value is not None and ((low is not None and value < low) or (high is not None and value > high))
+            observed: dict[str, object] = {"rows": 1 if suite.table == "run" else counts.panes, "unexpected": int(bad), "share": float(bad)}
+            observed |= {"value": value} if value is not None else {}
+            failed = Verdict.FAIL if check.severity == "critical" else Verdict.WARN
+            column = ", ".join(check.columns)
+            said = f"{demand(check.type, column, check.kwargs)}: found {finding(column, observed)}. {check.description}"
+            results.append(
+                CheckResult(
+                    slice_id=slice_id, table=suite.table, check=check.type, column=column, severity=check.severity,
+                    verdict=failed if bad else Verdict.PASS, observed=to_json(observed), arguments=check.arguments, message=said,
+                )
+            )  # fmt: skip
+    return tuple(results)
+
+
+def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> RunRow:
+    checks = checks_of(one.slice_id, counts)
+    order = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
+    late = [0] * (len(LATE_EDGES_MS) + 1)
+    late[3] = counts.late
+    return RunRow(
+        slice=one,
+        run_id=f"{number * 7919:032x}"[::-1],
+        attempt_id=f"{number * 104_729:032x}"[::-1],
+        request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4" if number >= 3 else "0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
+        verdict=max((check.verdict for check in checks), key=order.index),
+        counts=counts,
+        watermark_ms=one.end_ms - 6 * 3_600_000,
+        seconds=3.2,
+        staged_at_ms=one.end_ms + 7_200_000,
+        is_published=is_published,
+        checks=checks,
+        late=LateRow(count=counts.late, median_ms=17_000_000, max_ms=18_000_000 + number * 60_000, classes=tuple(late)),
+    )
+
+
+def counts_of(read: int, invalid: int, late: int) -> Counts:
+    return Counts(read=read, assigned=read - invalid - late, late=late, unassigned=0, invalid=invalid, panes=read // 2 + 300)
+
+
+def blizzard(*, waived: bool = False) -> ReportRows:
+    """2013-02-01 to 2013-02-15: two failed days; before (`waived` false) or after two waivers and the publication."""
+    slices = tuple(day_slice(date(2013, 2, 1) + timedelta(days=number)) for number in range(14))
+    runs = {
+        one.slice_id: run_of(one, counts_of(READ[n], INVALID[n], 1 + n % 2), number=n, is_published=waived or n < 3)
+        for n, one in enumerate(slices)
+    }
+    opened = slices[-1].end_ms + 3_600_000
+    if waived:
+        for slice_id in ("2013-02-08", "2013-02-09"):
+            waiver = WaiverRow(who="ines", reason="The blizzard Nemo closed the airports; the numbers are real.", at_ms=opened + 900_000)
+            runs[slice_id] = replace(runs[slice_id], waiver=waiver)
+    published = {slice_id: run.run_id for slice_id, run in runs.items() if run.is_published}
+    names = tuple(one.slice_id for one in slices)
+    return ReportRows(
+        pipeline="flights", lake="/var/lake", zone="UTC", every_ms=DAY_MS, ledger_version=31 if waived else 24,
+        as_of_ms=opened + 1_800_000, fail_on="critical", slices=slices, runs=runs, published=published,
+        description="Departures per airport in a sliding hour, a new window every quarter of an hour", owner="operations",
+        requests=(
+            RequestRow(
+                request_id="0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6", kind="airflow-backfill", who="airflow", reason="the first three days",
+                state="published", opened_at_ms=opened - 600_000, from_ms=slices[0].start_ms, to_ms=slices[3].start_ms, slice_count=3,
+            ),
+            RequestRow(
+                request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4", kind="range", who="ines", reason="the rest of the fortnight",
+                state="published" if waived else "open", opened_at_ms=opened, from_ms=slices[3].start_ms, to_ms=slices[-1].end_ms,
+                slice_count=11,
+            ),
+        ),
+        publications=(
+            PublicationRow(seq=9, at_ms=opened - 300_000, who="airflow", is_rollback=False, slice_ids=names[:3]),
+            *((PublicationRow(seq=31, at_ms=opened + 1_800_000, who="ines", is_rollback=False, slice_ids=names[3:]),) if waived else ()),
+        ),
+    )  # fmt: skip
+
+
+def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> ReportRows:
+    """`count` slices with everything that can happen to one."""
+    rng = random.Random(seed)
+    start = ms(date(1998, 1, 1))
+    slices = tuple(_slice(start + number * every_ms, every_ms) for number in range(count))
+    runs: dict[str, RunRow] = {}
+    for number, one in enumerate(slices):
+        dice = rng.random()
+        if dice < 0.01:
+            continue
+        read = round(rng.gauss(920, 90))
+        invalid = round(read * (rng.random() * 0.05 if dice > 0.03 else rng.uniform(0.26, 0.8)))
+        run = run_of(one, counts_of(read, invalid, rng.randrange(4)), number=number, is_published=number < count - 9)
+        if run.verdict is Verdict.FAIL and rng.random() < 0.8:
+            run = replace(run, waiver=WaiverRow(who="ines", reason="seen and known", at_ms=one.end_ms))
+        runs[one.slice_id] = replace(run, verdict=Verdict.ERROR) if 0.03 < dice < 0.033 else run
+    published = {slice_id: run.run_id for slice_id, run in runs.items() if run.is_published}
+    return replace(
+        blizzard(), slices=slices, runs=runs, published=published, every_ms=every_ms, requests=(), publications=()
+    )
+
+
+def _slice(start_ms: int, every_ms: int) -> Slice:
+    at = datetime(1970, 1, 1) + timedelta(milliseconds=start_ms)  # noqa: DTZ001 -- the text has no zone
+    if every_ms >= DAY_MS:
+        text = at.date().isoformat()
+    else:
+        text = at.isoformat(timespec="hours" if every_ms % 3_600_000 == 0 else "minutes")
+    return Slice(slice_id=text, start_ms=start_ms, end_ms=start_ms + every_ms)
+
+
+def hostile(values: Sequence[str]) -> ReportRows:
+    """The fortnight with one of the values wherever a person, a record or another system can put a text."""
+    rows = blizzard()
+    texts = [values[number % len(values)] for number in range(14)]
+    runs = {
+        slice_id: _hostile_run(run, text) for (slice_id, run), text in zip(rows.runs.items(), [*texts], strict=True)
+    }
+    requests = tuple(
+        RequestRow(
+            request_id=text, kind=text, who=text, reason=text, state=text, failure=text, opened_at_ms=rows.slices[0].start_ms,
+            from_ms=rows.slices[0].start_ms, to_ms=rows.slices[1].start_ms,
+        )
+        for text in values
+    )  # fmt: skip
+    publications = tuple(
+        PublicationRow(seq=number, at_ms=0, who=text, is_rollback=False, slice_ids=(text,)) for number, text in enumerate(values)
+    )
+    everything = " ".join(values)
+    return replace(
+        rows, pipeline=values[0], lake=everything, zone="UTC", description=everything, owner=everything, fail_on=values[1],
+        runs=runs, requests=requests, publications=publications,
+    )  # fmt: skip
+
+
+def _hostile_run(run: RunRow, text: str) -> RunRow:
+    check = CheckResult(
+        slice_id=text, table=text, check=text, column=text, severity=text, verdict=Verdict.FAIL,
+        observed=to_json({"values": [text], "sample": [text], "note": text}), arguments=to_json({"regex": text, "value_set": [text]}),
+        message=text,
+    )  # fmt: skip
+    known = replace(check, check="expect_column_values_to_be_in_set", observed=to_json({"rows": 2, "unexpected": 1, "sample": [text]}))
+    broken = replace(check, verdict=Verdict.ERROR, message=f"{text}: the check itself broke, so nobody knows: {text}")
+    waiver = WaiverRow(who=text, reason=text, at_ms=0)
+    return replace(
+        run, run_id=text, attempt_id=text, request_id=text, warnings=(text,), clamped=3, waiver=waiver, verdict=Verdict.FAIL,
+        checks=(check, known, broken),
+    )  # fmt: skip

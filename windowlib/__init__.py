@@ -1,0 +1,1 @@
+"""Event-time windows in pure Python: assigners, triggers, evictors, timers, watermarks, one operator."""

@@ -1,0 +1,121 @@
+"""Column types in Spark's spelling (`bigint`, `struct<a:int>`) and as the JSON nodes that Delta schemas are made of."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from windowlib.errors import SpecError
+
+Node: TypeAlias = str | Mapping[str, Any]
+"""A type as Delta's schema JSON has it: a primitive's name, or an object for struct, array and map."""
+
+_TO_JSON = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
+_TO_SPARK = {name: spark for spark, name in _TO_JSON.items()}
+_PRIMITIVES = {"string", "double", "float", "boolean", "binary", "date", "timestamp", "timestamp_ntz", *_TO_SPARK}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_TOKEN = re.compile(r"\s*(decimal\(\d+,\s*\d+\)|`(?:[^`]|``)*`|[A-Za-z_][A-Za-z_0-9]*|[<>,:])")
+
+
+def parse_type(text: str) -> Node:
+    """Return the JSON node of a type in Spark's spelling.
+
+    Raises:
+        SpecError: the text is no type.
+    >>> parse_type("array<bigint>")
+    {'type': 'array', 'elementType': 'long', 'containsNull': True}
+    """
+    tokens = _tokens(text)
+    try:
+        node = _parse(tokens, next(tokens))
+    except (StopIteration, KeyError) as error:
+        raise SpecError(f"{text!r} is no column type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>") from error
+    if next(tokens, None) is not None:
+        raise SpecError(f"{text!r} goes on behind its type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>")
+    return node
+
+
+def spell_type(node: Node) -> str:
+    """Return Spark's spelling of a JSON node; the reverse of `parse_type`."""
+    if isinstance(node, str):
+        return _TO_SPARK.get(node, node)
+    match node["type"]:
+        case "struct":
+            return "struct<" + ",".join(f"{_quoted(field['name'])}:{spell_type(field['type'])}" for field in node["fields"]) + ">"
+        case "array":
+            return f"array<{spell_type(node['elementType'])}>"
+        case "map":
+            return f"map<{spell_type(node['keyType'])},{spell_type(node['valueType'])}>"
+        case other:
+            return str(other)
+
+
+def struct_type(fields: Mapping[str, Node]) -> Node:
+    """Return a struct of nullable fields."""
+    return {"type": "struct", "fields": [field_node(name, node) for name, node in fields.items()]}
+
+
+def field_node(name: str, node: Node) -> Mapping[str, Any]:
+    """Return one nullable field of a struct or table."""
+    return {"name": name, "type": node, "nullable": True, "metadata": {}}
+
+
+def decimal_of(text: str) -> tuple[int, int] | None:
+    """Return (precision, scale) of `decimal(10,2)`, None for any other type."""
+    found = _DECIMAL.fullmatch(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _quoted(name: str) -> str:
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name)
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def _tokens(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text.rstrip()):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise SpecError(f"{text!r} is no column type: nothing known stands at {text[at:]!r}")
+        at = found.end()
+        yield found[1]
+
+
+def _parse(tokens: Iterator[str], head: str) -> Node:
+    match head:
+        case "array":
+            _expect(tokens, "<")
+            element = _parse(tokens, next(tokens))
+            _expect(tokens, ">")
+            return {"type": "array", "elementType": element, "containsNull": True}
+        case "map":
+            _expect(tokens, "<")
+            key = _parse(tokens, next(tokens))
+            _expect(tokens, ",")
+            value = _parse(tokens, next(tokens))
+            _expect(tokens, ">")
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+        case "struct":
+            return _parse_struct(tokens)
+        case _ if head in _PRIMITIVES or head in _TO_JSON or _DECIMAL.fullmatch(head):
+            return _TO_JSON.get(head, head.replace(" ", ""))
+        case _:
+            raise KeyError(head)
+
+
+def _parse_struct(tokens: Iterator[str]) -> Node:
+    _expect(tokens, "<")
+    fields: dict[str, Node] = {}
+    while True:
+        name = next(tokens)
+        name = name[1:-1].replace("``", "`") if name.startswith("`") else name
+        _expect(tokens, ":")
+        fields[name] = _parse(tokens, next(tokens))
+        if _expect(tokens, ",", ">") == ">":
+            return struct_type(fields)
+
+
+def _expect(tokens: Iterator[str], *wanted: str) -> str:
+    found = next(tokens)
+    if found not in wanted:
+        raise KeyError(found)
+    return found

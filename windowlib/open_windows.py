@@ -1,0 +1,153 @@
+"""What the window operator holds: one object per open window, and what all of them share."""
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+from windowlib.profiles import Profile
+from windowlib.records import Output
+from windowlib.state import KeyedState
+from windowlib.timers import TimerService
+from windowlib.windows import MAX_TIME_MS, Window
+
+Edges = tuple[int, int, int]
+"""Count, XOR and sum of the ids of edges, that is (record, window) pairs; the sum is not wrapped yet."""
+NO_EDGES: Final[Edges] = (0, 0, 0)
+
+Lifetime = tuple[int, int, int]
+"""(last instant of the window, instant of its cleanup, watermark from which records are late for it)."""
+
+
+class Runtime:
+    """What the windows of one operator share: clocks, timers, profile, outputs. It is the context of assigners too."""
+
+    __slots__ = ("is_event_time", "outputs", "profile", "stagger_ms", "timers", "user_state")
+
+    def __init__(self, profile: Profile, timers: TimerService, user_state: KeyedState, *, is_event_time: bool) -> None:
+        """Start without outputs."""
+        self.profile = profile
+        self.is_event_time = is_event_time
+        self.timers = timers
+        self.user_state = user_state
+        self.outputs: list[Output] = []
+        self.stagger_ms = 0
+
+    @property
+    def watermark_ms(self) -> int:
+        """The current watermark."""
+        return self.timers.watermark_ms
+
+    @property
+    def processing_time_ms(self) -> int:
+        """What the clock says."""
+        return self.timers.processing_time_ms
+
+
+class OpenWindow:
+    """One open window of one key: its data, and the context in which its trigger works.
+
+    `state_window` names the contents: the window's own bounds, or for a merged session those of the session that
+    kept its place. At `cleanup_ms`, on the clock that completes the windows, all of it goes; `late_from_ms` is the
+    watermark from which records are late. `fired` counts the edges that a pane
+    has shown, out of all the edges inside.
+    """
+
+    __slots__ = (
+        "_state",
+        "cleanup_deleted",
+        "cleanup_ms",
+        "contents",
+        "edge_count",
+        "edge_sum",
+        "edge_xor",
+        "fired",
+        "is_complete",
+        "key",
+        "last_ms",
+        "late_from_ms",
+        "pane_index",
+        "runtime",
+        "state_window",
+        "window",
+    )
+
+    def __init__(self, key: Hashable, window: Window, runtime: Runtime, lifetime: Lifetime) -> None:
+        """Start empty."""
+        self.key = key
+        self.window = window
+        self.runtime = runtime
+        self.last_ms, self.cleanup_ms, self.late_from_ms = lifetime
+        self.state_window = window
+        self.contents: list[Any] = []
+        self._state: dict[str, Any] | None = None
+        self.edge_count = 0
+        self.edge_xor = 0
+        self.edge_sum = 0
+        self.fired = NO_EDGES
+        self.pane_index = 0
+        self.is_complete = False
+        """Whether a pane was emitted at or after the window's end."""
+        self.cleanup_deleted = False
+        """Whether the trigger took back a timer at the cleanup instant, and is not to be called then."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the trigger remembers."""
+        if self._state is None:
+            self._state = {}
+        return self._state
+
+    @property
+    def edges(self) -> Edges:
+        """The edges of the records inside."""
+        return (self.edge_count, self.edge_xor, self.edge_sum)
+
+    @edges.setter
+    def edges(self, edges: Edges) -> None:
+        self.edge_count, self.edge_xor, self.edge_sum = edges
+
+    @property
+    def watermark_ms(self) -> int:
+        """The current watermark."""
+        return self.runtime.timers.watermark_ms
+
+    @property
+    def processing_time_ms(self) -> int:
+        """What the clock says."""
+        return self.runtime.timers.processing_time_ms
+
+    @property
+    def profile(self) -> Profile:
+        """Whose answers to give."""
+        return self.runtime.profile
+
+    def register_event_timer(self, at_ms: int) -> None:
+        """Register an event timer of this window."""
+        runtime = self.runtime
+        if at_ms == self.cleanup_ms < MAX_TIME_MS and runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+            self.cleanup_deleted = False  # the operator's timer is there, and serves both
+            return
+        runtime.timers.event_timers.register(at_ms, self.key, self.window)
+
+    def delete_event_timer(self, at_ms: int) -> None:
+        """Delete an event timer of this window, but not the operator's own (F11)."""
+        runtime = self.runtime
+        if at_ms == self.cleanup_ms < MAX_TIME_MS and runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+            self.cleanup_deleted = True
+        else:
+            runtime.timers.event_timers.delete(at_ms, self.key, self.window)
+
+    def register_processing_timer(self, at_ms: int) -> None:
+        """Register a processing timer of this window."""
+        runtime = self.runtime
+        if at_ms == self.cleanup_ms < MAX_TIME_MS and not runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+            self.cleanup_deleted = False  # the operator's timer is there, and serves both
+            return
+        runtime.timers.processing_timers.register(at_ms, self.key, self.window)
+
+    def delete_processing_timer(self, at_ms: int) -> None:
+        """Delete a processing timer of this window, but not the operator's own (F11)."""
+        runtime = self.runtime
+        if at_ms == self.cleanup_ms < MAX_TIME_MS and not runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+            self.cleanup_deleted = True
+        else:
+            runtime.timers.processing_timers.delete(at_ms, self.key, self.window)

@@ -1,0 +1,147 @@
+"""What goes into an operator and what comes out of it. All are plain tuples; no output refers to live state."""
+
+from collections.abc import Hashable
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple
+
+from windowlib.windows import TimeWindow, Window
+
+Position = tuple[int, int]
+"""Where something stands in the log: (start of the slice in epoch ms, rank inside the slice)."""
+
+Timing = Literal["EARLY", "ON_TIME", "LATE"]
+EARLY: Final = "EARLY"
+ON_TIME: Final = "ON_TIME"
+LATE_FIRING: Final = "LATE"
+
+Mode = Literal["accumulating", "discarding"]
+PaneKind = Literal["result", "superseded", "retraction"]
+
+START: Final[Position] = (-(1 << 63), -1)
+"""A position before every record."""
+
+PAST_CLEANUP: Final = "past_cleanup"
+"""The ordinary reason of a late record: the watermark had reached the instant at which its window is dropped."""
+WRAPPED_WINDOW: Final = "F8_wrapped_window"
+"""flink profile: the window's end left 64 bits, so it was late at once; Flink drops such a record without a count."""
+LATE_IN_GAP: Final = "late_in_gap"
+"""flink profile: the record is in no window at all, but behind the watermark; Flink sends it to the late output."""
+
+
+class Fate(Enum):
+    """What became of a record when it arrived. Exactly one per record (law L3); invalid ones never get here."""
+
+    ASSIGNED = "assigned"
+    LATE = "late"
+    UNASSIGNED = "unassigned"
+
+
+ASSIGNED: Final = Fate.ASSIGNED
+LATE: Final = Fate.LATE
+UNASSIGNED: Final = Fate.UNASSIGNED
+
+
+class Record(NamedTuple):
+    """One record of the log, as an operator sees it.
+
+    `value` is what functions read: in pipelines a tuple with one input value per aggregate, in their order.
+    `record_hash` is the signed 64-bit id by which the audit counts it. `gap_ms` serves dynamic sessions only.
+    Keys that compare equal in Python are one key, so a pipeline gives each key column one type and NaN one object.
+    """
+
+    key: Hashable
+    timestamp_ms: int | None
+    value: Any
+    position: Position = START
+    record_hash: int = 0
+    gap_ms: int | None = None
+
+
+class Pane(NamedTuple):
+    """What one window of one key emitted in one firing.
+
+    `pane_index` counts the panes of one pair of bounds from 0. `kind` 'superseded' withdraws the earlier panes of
+    bounds that were merged away: it has no values and a `record_count` of 0, its index is the next one of those
+    bounds, and it comes before any pane of the merged window. `timestamp_ms` is the window's last instant (Flink).
+    `is_last` is True when no later pane of this window can follow. `watermark_ms` and `position` say when it fired.
+    """
+
+    key: Hashable
+    window: Window
+    values: Any
+    pane_index: int
+    timing: Timing
+    is_first: bool
+    is_last: bool
+    mode: Mode
+    kind: PaneKind
+    record_count: int
+    watermark_ms: int
+    position: Position
+    timestamp_ms: int
+
+
+class Late(NamedTuple):
+    """A record that missed windows: all of them (its fate is late), or some (its fate is assigned).
+
+    `missed` are the windows that were already cleaned up, in the assigner's order. `late_by_ms` (>= 0) is how far the
+    watermark had gone beyond the cleanup instant of the last of them to be cleaned up: 0 is missed by a hair.
+    """
+
+    record: Record
+    missed: tuple[TimeWindow, ...]
+    missed_all: bool
+    watermark_ms: int
+    late_by_ms: int
+    reason: str
+
+
+class Unassigned(NamedTuple):
+    """A record that belongs to no window: it fell into a gap between windows."""
+
+    record: Record
+    watermark_ms: int
+
+
+class SideOutput(NamedTuple):
+    """What a user's function sent to the output named `tag`. `timestamp_ms` is None outside event time."""
+
+    tag: str
+    value: Any
+    key: Hashable
+    timestamp_ms: int | None
+    watermark_ms: int
+    position: Position
+
+
+class Emitted(NamedTuple):
+    """What a user's keyed process function emitted. `timestamp_ms` is None when a processing timer did it."""
+
+    key: Hashable
+    values: Any
+    timestamp_ms: int | None
+    watermark_ms: int
+    position: Position
+
+
+Output = Pane | Late | Unassigned | SideOutput | Emitted
+
+
+class Stored(NamedTuple):
+    """A record that a window keeps whole, for evictors and process functions.
+
+    `edge_id` is the audit's id of (record, window): the record's hash for the first window the assigner returned.
+    """
+
+    position: Position
+    timestamp_ms: int | None
+    value: Any
+    edge_id: int
+
+
+class Tally(NamedTuple):
+    """A count, an XOR and a wrapping sum of 64-bit ids, the last two as signed words: one term of the audit."""
+
+    count: int
+    xor: int
+    sum: int

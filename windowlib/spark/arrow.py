@@ -1,0 +1,83 @@
+"""Between column types and Arrow: schemas, and columns built from rows of plain Python values.
+
+Inside windowlib a TIMESTAMP is an int of epoch microseconds and a DATE an int of epoch days, so years 1 to 9999 pass
+through Python without datetime (whose range and zones are traps).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from windowlib.column_types import Node, decimal_of
+from windowlib.errors import SpecError
+
+_ARROW = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def arrow_type(node: Node) -> pa.DataType:
+    """Return the Arrow type of a column type.
+
+    Raises:
+        SpecError: the type cannot travel through Arrow (intervals, VARIANT).
+    """
+    if isinstance(node, str):
+        if (decimal := decimal_of(node)) is not None:
+            return pa.decimal128(*decimal)
+        if node not in _ARROW:
+            raise SpecError(f"columns of type {node} cannot be used here; allowed are {', '.join(_ARROW)} and decimal(p,s)")
+        return _ARROW[node]
+    match node["type"]:
+        case "struct":
+            return pa.struct([pa.field(field["name"], arrow_type(field["type"])) for field in node["fields"]])
+        case "array":
+            return pa.list_(arrow_type(node["elementType"]))
+        case _:
+            return pa.map_(arrow_type(node["keyType"]), arrow_type(node["valueType"]))
+
+
+def arrow_struct(columns: Mapping[str, Node]) -> pa.StructType:
+    """Return the Arrow struct of named columns."""
+    return pa.struct([pa.field(name, arrow_type(node)) for name, node in columns.items()])
+
+
+def struct_array(rows: Sequence[Sequence[Any]], kind: pa.StructType) -> pa.StructArray:
+    """Build a struct column from rows; each row holds its values in the order of the struct's fields."""
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [() for _ in kind]
+    fields = list(kind)
+    arrays = [pa.array(list(values), type=field.type) for values, field in zip(columns, fields, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def struct_rows(array: pa.Array) -> list[tuple[Any, ...]]:
+    """Return the rows of a struct column as tuples in the order of its fields, instants and dates as integers."""
+    if not array.type.num_fields:
+        return [()] * len(array)
+    return list(zip(*(plain_values(field) for field in array.flatten()), strict=True))
+
+
+def plain_values(array: pa.Array) -> list[Any]:
+    """Return a column as plain Python values: instants and dates as integers, structs as tuples, nulls as None."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        return array.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist()
+    if pa.types.is_struct(kind):
+        return [row if valid else None for row, valid in zip(struct_rows(array), array.is_valid().to_pylist(), strict=True)]
+    if pa.types.is_list(kind):
+        items = plain_values(array.values)
+        spans = zip(array.offsets.to_pylist(), array.offsets.to_pylist()[1:], array.is_valid().to_pylist(), strict=False)
+        return [items[start:end] if valid else None for start, end, valid in spans]
+    return array.to_pylist()

@@ -1,0 +1,116 @@
+"""How a chunk's records and its checkpoint reach the window operator: by bucket, in log order, in one Spark job.
+
+A bucket is a set of keys, chosen by a hash of the key. Keys do not interact, so buckets run in parallel and their
+number changes nothing. Each bucket gets its part of the checkpoint first, then its records in log order; what its
+task emits (panes, late records, the checkpoint after each slice, tallies) comes back as one tagged result.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql import types as T  # noqa: N812
+
+from windowlib.column_types import Node, parse_type
+from windowlib.spark.bucket import FEED_KINDS, BucketPlan, replay_bucket
+from windowlib.spark.columns import column
+from windowlib.tables import Table
+
+INT_KINDS: Mapping[str, str] = {"timestamp": "bigint", "timestamp_ntz": "bigint", "date": "int"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRows:
+    """The rows of the state before, of one attempt: `window_state` and `timers`."""
+
+    window_state: DataFrame
+    timers: DataFrame
+
+
+def feed_type(kind: str) -> str:
+    """Return the type in which a column of type `kind` travels to the operator: instants and dates as integers."""
+    return INT_KINDS.get(kind, kind)
+
+
+def feed_value(value: Column, kind: str) -> Column:
+    """Return a value of type `kind` as it travels; -0.0 becomes 0.0, so that it is one key with it."""
+    match kind:
+        case "timestamp":
+            return F.unix_micros(value)
+        case "timestamp_ntz":
+            return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), value)
+        case "date":
+            return F.unix_date(value)
+        case "double" | "float":
+            return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
+        case _:
+            return value
+
+
+def spark_struct(columns: Mapping[str, Node]) -> T.StructType:
+    """Return Spark's struct of named columns."""
+    fields = [{"name": name, "type": node, "nullable": True, "metadata": {}} for name, node in columns.items()]
+    return T.StructType.fromJson({"type": "struct", "fields": fields})
+
+
+def replay_windows(records: DataFrame, before: CheckpointRows | None, plan: BucketPlan) -> DataFrame:
+    """Run every bucket of a chunk through the window operator.
+
+    Args:
+        records: the valid records: `sequence, slice_no, rank, event_time_ms, record_hash`, and the struct `record`.
+        before: the checkpoint that the chunk starts from; None at the beginning of a chain.
+        plan: what every task needs to know.
+    Returns:
+        `tag string, slice_no int`, and one struct column per table of `plan.tables`, null but in the rows with its tag.
+    """
+    parts = [_record_rows(records, plan)]
+    if before is not None:
+        parts.append(_state_rows(before.window_state, plan, kind="window", table=plan.table("window_state")))
+        parts.append(_state_rows(before.timers, plan, kind="timer", table=plan.table("timers")))
+    fed = parts[0]
+    for part in parts[1:]:
+        fed = fed.unionByName(part, allowMissingColumns=True)
+    shuffled = fed.repartition(plan.tasks, "bucket").sortWithinPartitions("bucket", "kind", "sequence")
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return replay_bucket(batches, plan)
+
+    return shuffled.groupBy("bucket").applyInArrow(run, result_schema(plan.tables))
+
+
+def result_schema(tables: Sequence[Table]) -> T.StructType:
+    """Return the schema of the tagged result."""
+    schema = T.StructType([T.StructField("tag", T.StringType()), T.StructField("slice_no", T.IntegerType())])
+    for table in tables:
+        schema = schema.add(table.name, spark_struct({**table.columns(), "row_id": "long"}))
+    return schema
+
+
+def _record_rows(records: DataFrame, plan: BucketPlan) -> DataFrame:
+    record = F.col("record")
+    keys = [feed_value(record.getField(name), kind).alias(f"k{i}") for i, (name, kind) in enumerate(plan.keys.items())]
+    inputs = [feed_value(record.getField(name), kind).alias(f"v{i}") for i, (name, kind) in enumerate(plan.inputs.items())]
+    plain = ["slice_no", "rank", "event_time_ms", "record_hash"]
+    typed = records.select(F.lit(FEED_KINDS["record"]).alias("kind"), "sequence", *plain, *keys, *inputs)
+    return typed.withColumn("bucket", _bucket(plan))
+
+
+def _state_rows(rows: DataFrame, plan: BucketPlan, *, kind: str, table: Table) -> DataFrame:
+    keys = [feed_value(column(name), key_kind).alias(f"k{i}") for i, (name, key_kind) in enumerate(plan.keys.items())]
+    names = [name for name in table.columns() if name not in plan.keys]
+    state = F.struct(*(column(name) for name in names)).alias(kind)
+    placed = rows.select(F.lit(FEED_KINDS[kind]).alias("kind"), F.lit(0).cast("bigint").alias("sequence"), *keys, state)
+    return placed.withColumn("bucket", _bucket(plan))
+
+
+def _bucket(plan: BucketPlan) -> Column:
+    if not plan.keys:
+        return F.lit(0)
+    return F.pmod(F.xxhash64(*(F.col(f"k{i}") for i in range(len(plan.keys)))), F.lit(plan.buckets)).cast("int")
+
+
+def input_node(kind: str) -> Node:
+    """Return the JSON node of the type in which an input travels."""
+    return parse_type(feed_type(kind))

@@ -1,0 +1,155 @@
+"""Log order and the watermark in it: which record comes before which, and how far event time had come by then.
+
+The order is a sort by (slice, order inside the slice). Its blocks are numbered without a second pass over the records,
+and the running maximum of event time is found block by block, then across blocks: a prefix scan. What comes back is a
+step function from position to watermark, the same for any partitioning (law L1).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
+from windowlib.errors import LogError
+
+BLOCK_BITS = 33  # monotonically_increasing_id: the partition's number above, the row's number in it below
+RECORDS_PER_BLOCK = 500_000
+
+
+class BlockSlice(NamedTuple):
+    """The part of one slice that lies in one block: `first` is its lowest sequence number."""
+
+    block: int
+    slice_no: int
+    first: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Where the greatest event time rose: after the record at `sequence[i]` it was `max_event_time_ms[i]`.
+
+    `slice_no` and `rank` say which record that was. Both `sequence` and `max_event_time_ms` ascend strictly.
+    """
+
+    sequence: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    slice_no: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    rank: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    max_event_time_ms: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+
+
+def number_records(records: DataFrame, order: Sequence[str], *, count: int) -> DataFrame:
+    """Bring records into log order and add `sequence bigint`, which ascends along it.
+
+    Args:
+        records: with `slice_no int` and the columns of `order`.
+        order: the columns that order the records of one slice.
+        count: about how many records there are; decides how many blocks the sort has.
+    Returns:
+        `records` plus `sequence`, to be persisted by the caller before it is read twice.
+    """
+    keys = ["slice_no", *order]
+    blocks = max(1, -(-count // RECORDS_PER_BLOCK))
+    parts = records.coalesce(1) if blocks == 1 else records.repartitionByRange(blocks, *keys)
+    return parts.sortWithinPartitions(*keys).withColumn("sequence", F.monotonically_increasing_id())
+
+
+def refuse_ties(ordered: DataFrame, order: Sequence[str], log: str) -> None:
+    """Refuse a log whose order columns do not tell every two records of a slice apart.
+
+    Raises:
+        LogError: naming the columns, how many positions are shared, and one of them.
+    """
+    keys = ["slice_no", *order]
+    shared = ordered.groupBy(*keys).count().where("count > 1")
+    row = shared.agg(F.count(F.lit(1)).alias("ties"), F.first(F.to_json(F.struct(*order))).alias("example")).first()
+    if row is not None and row["ties"]:
+        raise LogError(
+            f"log.order {list(order)} is no total order of event log {log}: {row['ties']} positions are shared by several "
+            f"records, for example {row['example']}; add a column that tells them apart, or use `order: commits` on a log "
+            "with row tracking"
+        )
+
+
+def block_slices(ordered: DataFrame) -> list[BlockSlice]:
+    """Count the records of each slice in each block, in log order."""
+    block = F.shiftright("sequence", BLOCK_BITS).cast("int")
+    rows = ordered.groupBy(block.alias("block"), "slice_no").agg(F.min("sequence").alias("first"), F.count(F.lit(1)).alias("records"))
+    found = [BlockSlice(row["block"], row["slice_no"], row["first"], row["records"]) for row in rows.collect()]
+    return sorted(found, key=lambda part: part.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Turns a sequence number into (slice_no, rank), rank counting 0, 1, 2 .. inside the slice."""
+
+    parts: tuple[BlockSlice, ...]
+
+    def starts(self) -> list[int]:
+        """Return, per part, the rank of its first record."""
+        seen: dict[int, int] = {}
+        starts = []
+        for part in self.parts:
+            starts.append(seen.get(part.slice_no, 0))
+            seen[part.slice_no] = starts[-1] + part.records
+        return starts
+
+    def column(self) -> Column:
+        """Return the rank as an expression over `sequence` and `slice_no`: a handful of constants, no join."""
+        rank: Column = F.lit(None).cast("bigint")
+        offsets = {(part.block, part.slice_no): part.first - start for part, start in zip(self.parts, self.starts(), strict=True)}
+        if not offsets:
+            return rank
+        entries = [item for (block, slice_no), offset in offsets.items() for item in (F.lit(f"{block}/{slice_no}"), F.lit(offset))]
+        key = F.concat_ws("/", F.shiftright("sequence", BLOCK_BITS), F.col("slice_no"))
+        return F.col("sequence") - F.element_at(F.create_map(*entries), key)
+
+    def locate(self, sequence: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> "tuple[np.ndarray, np.ndarray]":
+        """Return (slice_no, rank) of sequence numbers, as arrays."""
+        firsts = np.array([part.first for part in self.parts], dtype=np.int64)
+        starts = np.array(self.starts(), dtype=np.int64)
+        slices = np.array([part.slice_no for part in self.parts], dtype=np.int64)
+        index = np.searchsorted(firsts, sequence, side="right") - 1
+        return slices[index], starts[index] + sequence - firsts[index]
+
+
+def find_steps(ordered: DataFrame, ranks: Ranks, *, max_before_ms: int | None) -> Steps:
+    """Find where the greatest valid event time rises, in two passes: inside each block, then across them.
+
+    Args:
+        ordered: with `sequence` and `event_time_ms` (null where the record is invalid), partitions in log order.
+        ranks: of the same records.
+        max_before_ms: the greatest event time before the first record; None at the beginning of a chain.
+    """
+    rises = ordered.select("sequence", "event_time_ms").where("event_time_ms is not null").mapInArrow(
+        _rises_in_block, "sequence bigint, event_time_ms bigint"
+    )
+    table = rises.toArrow().sort_by("sequence")
+    sequence = table["sequence"].to_numpy()
+    times = table["event_time_ms"].to_numpy()
+    kept = _strict_rises(times, max_before_ms)
+    slice_no, rank = ranks.locate(sequence[kept]) if len(kept) else (sequence[kept], sequence[kept])
+    return Steps(sequence=sequence[kept], slice_no=slice_no, rank=rank, max_event_time_ms=times[kept])
+
+
+def _rises_in_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    highest: int | None = None
+    for batch in batches:
+        times = batch.column("event_time_ms").to_numpy()
+        kept = _strict_rises(times, highest)
+        if len(kept):
+            highest = int(times[kept[-1]])
+            yield batch.take(pa.array(kept))
+
+
+def _strict_rises(times: "np.ndarray[tuple[int], np.dtype[np.int64]]", before: int | None) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Return the indexes at which `times` exceeds everything before it, and `before`."""
+    if not len(times):
+        return np.empty(0, dtype=np.int64)
+    floor = np.iinfo(np.int64).min if before is None else before
+    highest = np.maximum.accumulate(np.concatenate(([floor], times)))
+    return np.flatnonzero(highest[1:] > highest[:-1])

@@ -1,0 +1,106 @@
+"""Reading the slices of a pinned log: every record with its slice, its id, its event time, and why it may be invalid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql import types as T  # noqa: N812
+
+from windowlib.spark.columns import TimeColumn, column, instant, range_problem, record_hash
+
+COMMIT_ORDER = ("row_commit_version", "row_id")
+FLOATS = (T.DoubleType, T.FloatType)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReading:
+    """How the records of a log are read: which columns say what. `order` is None for the order of commits."""
+
+    uri: str
+    version: int
+    slice_column: str
+    slices: Mapping[str, int]
+    key: tuple[str, ...]
+    event_time: TimeColumn
+    record_id: str | None
+    order: tuple[str, ...] | None
+
+
+def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
+    """Read the records of a chunk.
+
+    Args:
+        spark: the session.
+        reading: `slices` maps each value of the slice column to the number of its slice in the chunk.
+    Returns:
+        `slice_no int, record struct, record_id string, record_hash bigint, event_time_ms bigint, problem string`, and
+        the order columns `o0, o1 ..`; in no order. `problem` is null for valid records.
+    """
+    log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
+    fields = {field.name: field for field in log.schema.fields}
+    time = instant(reading.event_time, fields[reading.event_time.name])
+    problem = F.coalesce(_key_problem([fields[name] for name in reading.key]), time.problem)
+    hashed = record_hash(log.schema.fields)
+    record_id = column(reading.record_id).cast("string") if reading.record_id else F.lower(F.hex(hashed))
+    rows = _only(log, reading).select(
+        column(reading.slice_column).cast("string").alias("slice_value"),
+        F.struct(*(column(name) for name in fields)).alias("record"),
+        record_id.alias("record_id"),
+        hashed.alias("record_hash"),
+        time.ms.alias("read_ms"),
+        problem.alias("read_problem"),
+        *(place.alias(name) for place, name in zip(_places(reading), order_columns(reading), strict=True)),
+    )
+    numbers = spark.createDataFrame(list(reading.slices.items()) or [("", -1)], "slice_value string, slice_no int")
+    judged = rows.withColumn("problem", F.coalesce("read_problem", range_problem(F.col("read_ms"))))
+    valid_ms = F.when(F.col("problem").isNull(), F.col("read_ms"))
+    timed = judged.withColumn("event_time_ms", valid_ms).drop("read_ms", "read_problem")
+    return timed.join(F.broadcast(numbers), "slice_value").drop("slice_value")
+
+
+def order_columns(reading: LogReading) -> list[str]:
+    """Return the names under which the order columns come out of `read_slices`."""
+    return [f"o{i}" for i in range(len(reading.order or COMMIT_ORDER))]
+
+
+def scan_ids(spark: SparkSession, reading: LogReading) -> DataFrame:
+    """Count the log's records by themselves, for the audit: `slice_value, records, id_xor, id_sum` (decimal)."""
+    log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
+    ids = _only(log, reading).select(
+        column(reading.slice_column).cast("string").alias("slice_value"), record_hash(log.schema.fields).alias("id")
+    )
+    return sum_ids(ids.groupBy("slice_value"), F.col("id"))
+
+
+def sum_ids(groups: GroupedData, identity: Column) -> DataFrame:
+    """Return count, XOR and unwrapped sum of ids for each group."""
+    total = F.sum(identity.cast("decimal(38,0)"))
+    return groups.agg(F.count(F.lit(1)).alias("records"), F.bit_xor(identity).alias("id_xor"), total.alias("id_sum"))
+
+
+def _only(log: DataFrame, reading: LogReading) -> DataFrame:
+    """Keep the partitions of the chunk; an empty chunk reads nothing."""
+    values: Sequence[str] = sorted(reading.slices)
+    if not values:
+        return log.where(F.lit(False))  # noqa: FBT003 - a literal is what Spark calls it
+    kind = next(field.dataType for field in log.schema.fields if field.name == reading.slice_column)
+    bounds = (F.lit(values[0]).cast(kind), F.lit(values[-1]).cast(kind))
+    return log.where(column(reading.slice_column).between(*bounds))
+
+
+def _places(reading: LogReading) -> list[Column]:
+    if reading.order is None:
+        return [F.col(f"_metadata.{name}") for name in COMMIT_ORDER]
+    return [column(name) for name in reading.order]
+
+
+def _key_problem(key: Sequence[T.StructField]) -> Column:
+    problem: Column = F.lit(None).cast("string")
+    for field in key:
+        value = column(field.name)
+        missing = F.when(value.isNull(), F.lit("null_key"))
+        if isinstance(field.dataType, FLOATS):
+            missing = missing.when(F.isnan(value), F.lit("nan_key"))
+        problem = F.coalesce(problem, missing)
+    return problem

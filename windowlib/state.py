@@ -1,0 +1,209 @@
+"""A user function's own keyed state: values, lists and maps by (key, namespace, name), all of it plain data.
+
+The namespace is a window for per-window state, and () for state that belongs to the key alone.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from windowlib.errors import CheckpointError, SpecError
+from windowlib.key_groups import group_of_order
+
+Kind = Literal["value", "list", "map"]
+KINDS: Final = ("value", "list", "map")
+_NO_NAMESPACE: Final = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSpec:
+    """One piece of state that a function declares. `type` is the Spark type of a value, element or map value."""
+
+    name: str
+    kind: Kind = "value"
+    type: str = "string"
+
+    def __post_init__(self) -> None:
+        """Check name and kind."""
+        if not self.name.isidentifier():
+            raise SpecError(f"state {self.name!r}: the name must be an identifier")
+        if self.kind not in KINDS:
+            raise SpecError(f"state {self.name!r}: the kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+
+
+class UserStateRow(NamedTuple):
+    """One piece of user state in a snapshot; `content` is a value, a list, or a map as a list of pairs."""
+
+    key_group: int
+    key: Hashable
+    namespace: Any
+    name: str
+    kind: Kind
+    content: Any
+
+
+_Address = tuple[Hashable, Any, str]
+
+
+class ValueState:
+    """One value, None when there is none."""
+
+    __slots__ = ("_address", "_cells")
+
+    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
+        """Made by KeyedState."""
+        self._cells = cells
+        self._address = address
+
+    def get(self) -> Any:
+        """Return the value or None."""
+        return self._cells.get(self._address)
+
+    def set(self, value: Any) -> None:
+        """Replace the value; None removes it."""
+        if value is None:
+            self.clear()
+        else:
+            self._cells[self._address] = value
+
+    def clear(self) -> None:
+        """Remove the value."""
+        self._cells.pop(self._address, None)
+
+
+class ListState:
+    """A list; empty and absent are the same."""
+
+    __slots__ = ("_address", "_cells")
+
+    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
+        """Made by KeyedState."""
+        self._cells = cells
+        self._address = address
+
+    def get(self) -> tuple[Any, ...]:
+        """Return the elements."""
+        return tuple(self._cells.get(self._address, ()))
+
+    def append(self, element: Any) -> None:
+        """Add one element at the end."""
+        self._cells.setdefault(self._address, []).append(element)
+
+    def set(self, elements: Iterable[Any]) -> None:
+        """Replace all elements."""
+        elements = list(elements)
+        if elements:
+            self._cells[self._address] = elements
+        else:
+            self.clear()
+
+    def clear(self) -> None:
+        """Remove all elements."""
+        self._cells.pop(self._address, None)
+
+
+class MapState:
+    """A map; empty and absent are the same."""
+
+    __slots__ = ("_address", "_cells")
+
+    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
+        """Made by KeyedState."""
+        self._cells = cells
+        self._address = address
+
+    def get(self, name: Hashable, default: Any = None) -> Any:
+        """Return the value under `name`."""
+        return self._cells.get(self._address, {}).get(name, default)
+
+    def put(self, name: Hashable, value: Any) -> None:
+        """Set the value under `name`."""
+        self._cells.setdefault(self._address, {})[name] = value
+
+    def remove(self, name: Hashable) -> None:
+        """Remove `name`; one that is not there is no error."""
+        cell = self._cells.get(self._address)
+        if cell is not None:
+            cell.pop(name, None)
+            if not cell:
+                self.clear()
+
+    def items(self) -> tuple[tuple[Hashable, Any], ...]:
+        """Return all pairs in the order in which their names were first put."""
+        return tuple(self._cells.get(self._address, {}).items())
+
+    def __contains__(self, name: Hashable) -> bool:
+        """Tell whether `name` is set."""
+        return name in self._cells.get(self._address, {})
+
+    def clear(self) -> None:
+        """Remove all pairs."""
+        self._cells.pop(self._address, None)
+
+
+_HANDLES: Final = {"value": ValueState, "list": ListState, "map": MapState}
+
+
+class KeyedState:
+    """All state of one user function."""
+
+    __slots__ = ("_cells", "_order", "_specs")
+
+    def __init__(self, specs: Iterable[StateSpec], order: Callable[[Hashable], bytes]) -> None:
+        """Start empty. `order` is a key_groups.key_orderer.
+
+        Raises:
+            SpecError: two pieces of state have one name.
+        """
+        self._specs: dict[str, StateSpec] = {}
+        self._order = order
+        self._cells: dict[_Address, Any] = {}
+        for spec in specs:
+            if spec.name in self._specs:
+                raise SpecError(f"state {spec.name!r} is declared twice; names must differ")
+            self._specs[spec.name] = spec
+
+    def handle(self, name: str, key: Hashable, namespace: Any = _NO_NAMESPACE) -> ValueState | ListState | MapState:
+        """Return the handle of one piece of state.
+
+        Raises:
+            SpecError: the function did not declare it.
+        """
+        spec = self._specs.get(name)
+        if spec is None:
+            declared = ", ".join(sorted(self._specs)) or "none"
+            raise SpecError(f"the function asks for state {name!r}; it declared {declared}. Add it to `state`")
+        return _HANDLES[spec.kind](self._cells, (key, namespace, name))
+
+    def rows(self) -> list[UserStateRow]:
+        """Return all state in the order (key group, key, namespace, name)."""
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[UserStateRow]:
+        order = self._order
+        for key, namespace, name in sorted(self._cells, key=lambda cell: (order(cell[0]), cell[1], cell[2])):
+            kind = self._specs[name].kind
+            cell = self._cells[key, namespace, name]
+            content = cell if kind == "value" else list(cell) if kind == "list" else [list(pair) for pair in cell.items()]
+            yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, content)
+
+    def restore(self, rows: Iterable[UserStateRow]) -> None:
+        """Add the state of one or more snapshots.
+
+        Raises:
+            CheckpointError: the function declares no such state, or another kind.
+        """
+        for row in rows:
+            spec = self._specs.get(row.name)
+            if spec is None or spec.kind != row.kind:
+                found = "none of that name" if spec is None else f"kind {spec.kind}"
+                raise CheckpointError(
+                    f"the checkpoint has state {row.name!r} of kind {row.kind}, the function declares {found}; "
+                    "replay from the start, or restore the function that wrote it"
+                )
+            content: Any = row.content
+            if row.kind == "list":
+                content = list(content)
+            elif row.kind == "map":
+                content = {name: value for name, value in content}
+            self._cells[row.key, row.namespace, row.name] = content

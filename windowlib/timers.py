@@ -1,0 +1,243 @@
+"""Timers: set semantics, a total order, and snapshots per key group.
+
+A timer is (instant, key, namespace) in one of two time domains; registering it twice is registering it once. Timers
+fire in the order (instant, key group, key, namespace), so a replay does not depend on the order of registration.
+
+Timers are kept in one bucket per instant, and a heap orders the instants: the windows of a minute end together for
+all keys, so registering and deleting are mostly one step in a dict and never more than O(log instants).
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Final, Literal, NamedTuple
+
+from windowlib.errors import CheckpointError, SpecError
+from windowlib.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism, group_of_order, key_orderer
+from windowlib.windows import MIN_TIME_MS
+
+Domain = Literal["event", "processing"]
+EVENT: Final = "event"
+PROCESSING: Final = "processing"
+
+Namespace = Any
+"""What a timer belongs to: a window, or () where there is only the key. Plain, hashable, comparable with its like."""
+
+_STALE_MAX: Final = 1024
+"""So many instants without timers may stay in the heap beyond as many as have some."""
+
+
+class TimerRow(NamedTuple):
+    """One timer in a snapshot."""
+
+    key_group: int
+    key: Hashable
+    namespace: Namespace
+    domain: Domain
+    at_ms: int
+
+
+class Timer(NamedTuple):
+    """A timer that is due. Sorts in firing order within one instant: `order` stands for (key group, key)."""
+
+    order: bytes
+    namespace: Namespace
+    key: Hashable
+
+
+class TimerQueue:
+    """The timers of one domain."""
+
+    __slots__ = ("_buckets", "_instants", "_order")
+
+    def __init__(self, order: Callable[[Hashable], bytes]) -> None:
+        """Start empty; `order` is a key_groups.key_orderer."""
+        self._order = order
+        self._buckets: dict[int, set[Timer]] = {}
+        self._instants: list[int] = []
+        """A heap of the instants in `_buckets`; those whose bucket went are dropped when they come up."""
+
+    def __len__(self) -> int:
+        """Return the number of timers."""
+        return sum(map(len, self._buckets.values()))
+
+    def register(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
+        """Add a timer; one that is there already stays one."""
+        bucket = self._buckets.get(at_ms)
+        if bucket is None:
+            bucket = self._buckets[at_ms] = set()
+            heappush(self._instants, at_ms)
+        bucket.add(_new_timer(Timer, (self._order(key), namespace, key)))
+
+    def delete(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
+        """Remove a timer; one that is not there is no error."""
+        bucket = self._buckets.get(at_ms)
+        if bucket is not None:
+            bucket.discard(_new_timer(Timer, (self._order(key), namespace, key)))
+            if not bucket:
+                del self._buckets[at_ms]
+                if len(self._instants) > 2 * len(self._buckets) + _STALE_MAX:
+                    self._instants = sorted(self._buckets)
+
+    def next_ms(self) -> int | None:
+        """Return the instant of the first timer, None without timers."""
+        instants, buckets = self._instants, self._buckets
+        while instants:
+            if buckets.get(instants[0]):
+                return instants[0]
+            buckets.pop(heappop(instants), None)
+        return None
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, Timer]]:
+        """Take out and yield each timer up to and including `until_ms`, in firing order.
+
+        Timers that the caller registers or deletes meanwhile count: what is then due is yielded in the same walk.
+        """
+        while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
+            bucket = self._buckets[at_ms]
+            for timer in sorted(bucket):
+                try:
+                    bucket.remove(timer)
+                except KeyError:
+                    continue  # deleted by a timer that fired before it
+                yield at_ms, timer
+                if self._instants and self._instants[0] < at_ms:
+                    break
+
+    def rows(self, domain: Domain) -> Iterator[TimerRow]:
+        """Yield all timers in firing order; they stay."""
+        for at_ms in sorted(self._buckets):
+            for order, namespace, key in sorted(self._buckets[at_ms]):
+                yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
+
+
+_new_timer = tuple.__new__  # a NamedTuple's own __new__ costs twice as much, and this runs for every timer
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """The groups `[start, stop)` of `max_parallelism` that an operator owns."""
+
+    start: int = 0
+    stop: int = DEFAULT_MAX_PARALLELISM
+    max_parallelism: int = DEFAULT_MAX_PARALLELISM
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        check_parallelism(1, self.max_parallelism)
+        if not 0 <= self.start < self.stop <= self.max_parallelism:
+            raise SpecError(
+                f"key groups [{self.start}, {self.stop}) must be a range inside [0, {self.max_parallelism})"
+            )
+
+    def __contains__(self, group: int) -> bool:
+        """Tell whether `group` is owned."""
+        return self.start <= group < self.stop
+
+
+class TimerService:
+    """The event and processing timers of one operator, and the two clocks that they wait for.
+
+    Nobody here reads a clock: `advance_watermark` and `advance_processing_time` say what time it is.
+    """
+
+    __slots__ = ("event_timers", "groups", "name", "order", "processing_time_ms", "processing_timers", "watermark_ms")
+
+    def __init__(self, name: str = "window-timers", groups: KeyGroupRange | None = None) -> None:
+        """Start without timers, at the lowest watermark and processing time 0."""
+        self.name = name
+        self.groups = groups or KeyGroupRange()
+        self.order = key_orderer(self.groups.max_parallelism)
+        self.event_timers = TimerQueue(self.order)
+        self.processing_timers = TimerQueue(self.order)
+        self.watermark_ms = MIN_TIME_MS
+        self.processing_time_ms = 0
+
+    def queue(self, domain: Domain) -> TimerQueue:
+        """Return the timers of one domain."""
+        return self.event_timers if domain == EVENT else self.processing_timers
+
+    def advance_watermark(self, watermark_ms: int) -> Iterator[tuple[int, Timer]]:
+        """Set the watermark, then yield the event timers that it reaches; consume it whole."""
+        self.watermark_ms = watermark_ms
+        return self.event_timers.due(watermark_ms)
+
+    def advance_processing_time(self, processing_time_ms: int, *, inclusive: bool = True) -> Iterator[tuple[int, Timer]]:
+        """Yield the processing timers up to an instant, each with the clock at its own instant, then set the clock.
+
+        Without `inclusive`, timers at the instant itself wait: a record that arrives then goes first.
+        """
+        until_ms = processing_time_ms if inclusive else processing_time_ms - 1
+        for at_ms, timer in self.processing_timers.due(until_ms):
+            self.processing_time_ms = max(self.processing_time_ms, at_ms)
+            yield at_ms, timer
+        self.processing_time_ms = processing_time_ms
+
+    def snapshot(self, group: int | None = None) -> list[TimerRow]:
+        """Return all timers, or those of one key group, in firing order, event time first."""
+        rows = [*self.event_timers.rows(EVENT), *self.processing_timers.rows(PROCESSING)]
+        return rows if group is None else [row for row in rows if row.key_group == group]
+
+    def restore(self, rows: Iterable[TimerRow]) -> None:
+        """Add the timers of one or more snapshots.
+
+        Raises:
+            CheckpointError: a timer belongs to a key group that this service does not own.
+        """
+        for row in rows:
+            if row.domain not in {EVENT, PROCESSING}:
+                raise CheckpointError(f"timer {row} has domain {row.domain!r}; it must be event or processing")
+            group = group_of_order(self.order(row.key))
+            if group != row.key_group or group not in self.groups:
+                raise CheckpointError(
+                    f"timer service {self.name!r} owns key groups [{self.groups.start}, {self.groups.stop}) of "
+                    f"{self.groups.max_parallelism}; {row} says {row.key_group} and its key is in {group}. "
+                    "Restore it where its group is owned, with the max_parallelism that wrote it"
+                )
+            self.queue(row.domain).register(row.at_ms, row.key, row.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    service: TimerService
+    key_type: str
+    namespace_type: str
+
+
+class TimerServices:
+    """The timer services of one operator by name; one name always means the same types of key and namespace."""
+
+    def __init__(self, groups: KeyGroupRange | None = None) -> None:
+        """Start without services."""
+        self._groups = groups or KeyGroupRange()
+        self._started: dict[str, _Started] = {}
+
+    def get(self, name: str, *, key_type: str, namespace_type: str) -> TimerService:
+        """Return the service called `name`; make it at the first call.
+
+        Raises:
+            SpecError: it was started with other types.
+        """
+        started = self._started.get(name)
+        if started is None:
+            started = self._started[name] = _Started(TimerService(name, self._groups), key_type, namespace_type)
+        if (started.key_type, started.namespace_type) != (key_type, namespace_type):
+            raise SpecError(
+                f"timer service {name!r} was started with keys of {started.key_type} and namespaces of "
+                f"{started.namespace_type}, now {key_type} and {namespace_type} are asked for; choose another name"
+            )
+        return started.service
+
+    def snapshot(self, group: int | None = None) -> dict[str, list[TimerRow]]:
+        """Return the timers of each service, of all key groups or of one."""
+        return {name: started.service.snapshot(group) for name, started in sorted(self._started.items())}
+
+
+def rows_by_group(rows: Iterable[TimerRow]) -> dict[int, list[TimerRow]]:
+    """Sort the rows of any number of snapshots into key groups, to hand them out again after a change of scale."""
+    groups: dict[int, list[TimerRow]] = {}
+    for row in rows:
+        groups.setdefault(row.key_group, []).append(row)
+    return dict(sorted(groups.items()))
+
+

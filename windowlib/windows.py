@@ -1,0 +1,65 @@
+"""The two kinds of window, and the bounds of time.
+
+Every time is an int of epoch milliseconds; every window with bounds is half-open, `[start_ms, end_ms)`.
+"""
+
+from typing import Final, NamedTuple
+
+MIN_TIME_MS: Final = -(1 << 63)
+"""The watermark before any data; also Flink's marker of a record without a timestamp."""
+MAX_TIME_MS: Final = (1 << 63) - 1
+"""The watermark after all data."""
+
+MIN_TIMESTAMP_MS: Final = -62_135_596_800_000
+"""0001-01-01T00:00:00Z, the earliest event time that a pipeline accepts."""
+MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z, the latest event time that a pipeline accepts."""
+
+SAFE_TIME_MS: Final = 1 << 62
+"""Beyond this distance from 1970 the strict profile refuses a timestamp: a window's end could leave 64 bits."""
+
+_WORD: Final = 1 << 64
+
+
+def wrap_int64(number: int) -> int:
+    """Return `number` as a signed 64-bit word would hold it.
+
+    >>> wrap_int64(MAX_TIME_MS + 1) == MIN_TIME_MS
+    True
+    """
+    return ((number - MIN_TIME_MS) % _WORD) + MIN_TIME_MS
+
+
+class TimeWindow(NamedTuple):
+    """A window with bounds: all instants t with `start_ms <= t < end_ms`.
+
+    >>> TimeWindow(0, 10).last_ms
+    9
+    """
+
+    start_ms: int
+    end_ms: int
+
+    @property
+    def last_ms(self) -> int:
+        """The last instant inside; a watermark that reaches it completes the window."""
+        end_ms = self.end_ms
+        # An end that wrapped to the lowest word (flink profile only, F8) wraps back when one is taken off.
+        return end_ms - 1 if end_ms > MIN_TIME_MS else MAX_TIME_MS
+
+
+class GlobalWindow(NamedTuple):
+    """The window without bounds: every record of a key, until something purges it."""
+
+    start_ms: None = None
+    end_ms: None = None
+
+    @property
+    def last_ms(self) -> int:
+        """The end of time: only the last watermark completes this window."""
+        return MAX_TIME_MS
+
+
+Window = TimeWindow | GlobalWindow
+
+GLOBAL_WINDOW: Final = GlobalWindow()
