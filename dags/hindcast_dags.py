@@ -120,7 +120,7 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
     replay = SparkSubmitOperator(
         task_id="replay",
         pool=pool,
-        application=str(ROOT / "jobs" / "replay_job.py"),
+        application=str(ROOT / "jobs" / "bin" / "replay_job.py"),
         application_args=["{{ ti.xcom_pull(task_ids='plan') | tojson }}"],
         name=f"{kind}_{pipeline.name}",
         jars=",".join(map(str, delta_jars())),

@@ -8,7 +8,7 @@ class Outcome:
     """One check of one table.
 
     `exception` is set when the check itself broke, which is not a failure: nobody knows whether the data is good.
-    `observed` is a JSON object: `value` (what an aggregate is, or the one row's value), `values` (distinct ones),
+    `observed` is a JSON object: `value` (of an aggregate, or of a run's one row), `values` (distinct ones),
     `unexpected` of `rows`, `share`, `missing`, a `sample` of at most 20 distinct unexpected values, and a `note`.
     `arguments` is the demand as JSON, without the columns.
     """

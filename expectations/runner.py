@@ -10,13 +10,13 @@ DataFrames, BASIC results with at most 20 unexpected values, NaN as null on both
 import functools
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from expectations.catalogue import AGGREGATES, PAIR_IGNORES
 from expectations.outcomes import Outcome
-from expectations.suites import Check, Suite
+from expectations.suites import RUN, Check, Suite
 from expectations.tables import Engine, Table, table_of
 from expectations.values import MAX_ITEMS, json_safe, to_json
 from windowlib.errors import InvariantBroken, SpecError
@@ -82,7 +82,9 @@ def validate(
                 f"{table_name}: Great Expectations gave no answer for {', '.join(missing)} of suite {suite.name}, "
                 f"only {len(answers)} of {len(suite.checks)}; report this"
             )
-        return [_outcome(check, answers[check.index], table) for check in suite.checks]
+        # Only the run's one row has values worth keeping; a table of one row is still a table.
+        value_of = table.only_value if suite.table == RUN else None
+        return [_outcome(check, answers[check.index], table, value_of=value_of) for check in suite.checks]
 
 
 class _Answer:
@@ -207,14 +209,14 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _outcome(check: Check, answer: _Answer, table: Table) -> Outcome:
+def _outcome(check: Check, answer: _Answer, table: Table, *, value_of: Callable[[str], Any] | None) -> Outcome:
     details: Mapping[str, Any] = (answer.result.result or {}) if answer.result else {}
     success = answer.exception is None and answer.result is not None and bool(answer.result.success)
     observed = _observed(details, table)
     if answer.exception is None and answer.companion is not None:
         success, observed = _judged_by_rows(success, observed, answer.companion.result or {})
-    if "rows" in observed and len(check.columns) == 1:
-        alone = table.only_value(check.columns[0])
+    if value_of and "rows" in observed and len(check.columns) == 1:
+        alone = value_of(check.columns[0])
         observed |= {} if alone is None else {"value": json_safe(alone)}
     return Outcome(
         index=check.index,

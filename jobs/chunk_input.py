@@ -22,7 +22,7 @@ from windowlib.spark.log_slices import LogReading, order_columns, read_slices, s
 from windowlib.tables import INVALID_RECORDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 LAST_SEQUENCE = (1 << 63) - 1
 
@@ -39,9 +39,10 @@ class SliceInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkInput:
-    """A chunk's records in log order: `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, problem`.
+    """A chunk's records in log order, computed once (a local checkpoint of Spark's).
 
-    They are computed once (a local checkpoint of Spark's); `slices` has one entry per slice of the chunk, in order.
+    `ordered` has `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, problem`; `slices` has one
+    entry per slice of the chunk, in order.
     """
 
     reading: LogReading
@@ -63,8 +64,9 @@ def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Pinned
     validate_against_schema(pipeline, pinned.columns)
     if pipeline.log.order == "commits" and not pinned.row_tracking:
         raise LogError(
-            f"event log {pinned.uri} has no row tracking, so `order: commits` cannot be read from it: create the table with "
-            "delta.enableRowTracking = true from the beginning, or name in `log.order` the columns that order the records of a slice"
+            f"event log {pinned.uri} has no row tracking, so `order: commits` cannot be read from it: create the table "
+            "with delta.enableRowTracking = true from the beginning, or name in `log.order` the columns that order the "
+            "records of a slice"
         )
     return pinned
 
@@ -85,7 +87,9 @@ def log_reading(pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice]) 
     )
 
 
-def read_chunk(spark: "SparkSession", pinned: PinnedLog, reading: LogReading, *, slices: Sequence[Slice], max_before_ms: int | None) -> ChunkInput:
+def read_chunk(
+    spark: "SparkSession", pinned: PinnedLog, reading: LogReading, *, slices: Sequence[Slice], max_before_ms: int | None
+) -> ChunkInput:
     """Read the records, bring them into log order, find the watermark's steps, and fingerprint each slice.
 
     Args:
@@ -121,7 +125,7 @@ def scan_log(spark: "SparkSession", chunk: ChunkInput) -> Mapping[int, IdSum]:
     return found
 
 
-def invalid_row_id() -> "F.Column":
+def invalid_row_id() -> "Column":
     """Return the row id of `invalid_records`, as an expression over `ordered`."""
     return F.xxhash64(F.lit(INVALID_RECORDS), F.col("record_hash"), F.col("problem"))
 

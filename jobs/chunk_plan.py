@@ -1,4 +1,4 @@
-"""From a pipeline and the columns of its log to what the tasks of a chunk need: window spec, tables, buckets, watermarks."""
+"""From a pipeline and the columns of its log to what a chunk's tasks need: window spec, tables, buckets, watermarks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +36,8 @@ class ChunkTables:
         slim = {tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS}
         chosen = [table for table in self.stored if table.name not in (tables.INVALID_RECORDS, tables.WATERMARKS)]
         return tuple(
-            Table(name=table.name, content=table.content, coordinates={"rank": "long"}) if table.name in slim else table for table in chosen
+            Table(name=table.name, content=table.content, coordinates={"rank": "long"}) if table.name in slim else table
+            for table in chosen
         )
 
 
@@ -71,7 +72,9 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog) -> ChunkTables:
     )
 
 
-def plan_buckets(pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, max_before_ms: int | None) -> BucketPlan:
+def plan_buckets(
+    pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, max_before_ms: int | None
+) -> BucketPlan:
     """Return what every task needs to know. The number of buckets changes nothing but the speed."""
     records = sum(one.records.count for one in read.slices)
     buckets = min(MAX_BUCKETS, 1 + records // RECORDS_PER_BUCKET) if written.keys else 1

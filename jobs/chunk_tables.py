@@ -76,7 +76,9 @@ def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFra
 
         detail = F.lit(None).cast("string").alias("detail")
         plain = ("slice_no", "record", "record_id", "record_hash", "rank")
-        return ordered.where("problem is not null").select(*plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id"))
+        return ordered.where("problem is not null").select(
+            *plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id")
+        )
     rows = tagged.where(F.col("tag") == name).select("slice_no", f"{name}.*")
     if name in (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS):
         return rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"])
@@ -94,7 +96,9 @@ def write_tables(frames: Mapping[str, "DataFrame"], uris: Mapping[str, str], sli
 def _append(frame: "DataFrame", uri: str, slices: Sequence[Written]) -> None:
     names = [(one.slice_no, one.slice.slice_id, one.run_id, one.attempt_id) for one in slices]
     spark = frame.sparkSession
-    numbered = F.broadcast(spark.createDataFrame(names, "slice_no int, slice_id string, run_id string, attempt_id string"))
+    numbered = F.broadcast(
+        spark.createDataFrame(names, "slice_no int, slice_id string, run_id string, attempt_id string")
+    )
     placed = frame.join(numbered, "slice_no").drop("slice_no")
     placed.repartition(min(len(slices), 4), "slice_id").write.format("delta").mode("append").save(uri)
 

@@ -9,25 +9,27 @@ from jobs.cli_decide import publish_command, rollback_command, waive_command
 from jobs.cli_look import explain_command, report_command, show_command, status_command
 from jobs.cli_run import load_flights_command, plan_command, run_command
 
+HELP = """Replay an append-only Delta table of events through event-time windows, and publish only what passed.
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+\b
+A day's work:
+  hindcast plan flights --from 2013-02-01 --to 2013-02-08    what would be replayed, and why
+  hindcast run flights --from 2013-02-01 --to 2013-02-08     replay, check, publish
+  hindcast show flights --limit 5                            what readers see
+  hindcast status flights                                    what is open, and what holds it
+  hindcast waive flights 2013-02-08 --reason "a blizzard"    let a failed slice pass
+  hindcast publish flights                                   show what was staged
+  hindcast explain flights RECORD_ID                         one record's fate
+
+Ranges are half-open everywhere: [from, to) holds `from` and ends before `to`. PIPELINE is a name from the pipelines
+directory or the path of a file. Exit status: 0 done, 1 a check failed or the request was refused, 2 usage or pipeline
+file.
+"""
+
+
+@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def hindcast() -> None:
-    r"""Replay an append-only Delta table of events through event-time windows, and publish only what passed.
-
-    \b
-    A day's work:
-      hindcast plan flights --from 2013-02-01 --to 2013-02-08    what would be replayed, and why
-      hindcast run flights --from 2013-02-01 --to 2013-02-08     replay, check, publish
-      hindcast show flights --limit 5                            what readers see
-      hindcast status flights                                    what is open, and what holds it
-      hindcast waive flights 2013-02-08 --reason "a blizzard"    let a failed slice pass
-      hindcast publish flights                                   show what was staged
-      hindcast explain flights RECORD_ID                         one record's fate
-
-    Ranges are half-open everywhere: [from, to) holds `from` and ends before `to`. PIPELINE is a name from the
-    pipelines directory or the path of a file. Exit status: 0 done, 1 a check failed or the request was refused, 2
-    usage or pipeline file.
-    """
+    """Group the commands."""
 
 
 for _command in (

@@ -128,12 +128,19 @@ def print_json(value: object) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
 ) -> None:
-    """Print a title and a table for people; values are text, never markup."""
+    """Print a title and a table for people; values are text, never markup. Columns in `whole` are never broken."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        table.add_column(
+            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in whole
+        )
     for row in rows:
         table.add_row(*(value if isinstance(value, Text) else Text(str(value)) for value in row))
     console = out()

@@ -1,6 +1,6 @@
 """Commands that look: status, show, explain, report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,20 +86,19 @@ def show_command(
             f"readers see no window of {pipeline.name}; `hindcast status {pipeline.name}` says why", markup=False
         )
         return common.OK
-    names = [
-        *pipeline.log.key_columns,
-        "window_start",
-        "window_end",
-        *pipeline.aggregates,
-        "record_count",
-        "timing",
-        "pane_index",
-        "slice_id",
-    ]
-    names = [name for name in names if name in rows.column_names]
+    keys, aggregates = pipeline.log.key_columns, [name for name in pipeline.aggregates if name in rows.column_names]
+    firing = ("kind", "pane_index", "timing") if all_panes else ()
     title = f"{pipeline.name}: {len(shown):,} of {len(chosen):,} rows, windows are [start, end), times are UTC"
-    cells = ([_cell(row[name]) for name in names] for row in shown)
-    common.print_table(title, names, cells, right=[*pipeline.aggregates, "record_count", "pane_index"])
+    cells = (
+        [
+            *(_cell(row[key]) for key in keys),
+            _window(row),
+            *(_cell(row[name]) for name in (*aggregates, *firing, "slice_id")),
+        ]
+        for row in shown
+    )
+    names = [*keys, "window", *aggregates, *firing, "slice"]
+    common.print_table(title, names, cells, right=[*aggregates, "pane_index"], whole=["window", "slice"])
     return common.OK
 
 
@@ -191,6 +190,15 @@ def _show_state(state: dict[str, Any]) -> None:
             f"{request['staged']} slices staged; {work}",
             markup=False, soft_wrap=True,
         )  # fmt: skip
+
+
+def _window(row: Mapping[str, Any]) -> str:
+    """`2013-02-08 05:00 - 06:00`; the day is said twice only where it changes."""
+    start, end = row["window_start"], row["window_end"]
+    if start is None or end is None:
+        return "all time"
+    same_day = start.date() == end.date()
+    return f"{_cell(start)} - {_cell(end).removeprefix(f'{end:%Y-%m-%d} ') if same_day else _cell(end)}"
 
 
 def _cell(value: object) -> str:

@@ -25,6 +25,7 @@ from windowlib.errors import HindcastError
 
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.ERROR: "bold red"}
 _WIDTH = 100
+_COMMAND_WIDTH = 130
 
 
 class StoryBroken(HindcastError):  # noqa: N818
@@ -50,6 +51,11 @@ class Stage:
     def home(self) -> Home:
         """Its Airflow."""
         return Home(root=self.directory / "airflow", lake=self.lake.root, pipelines=ROOT / "pipelines")
+
+    @property
+    def commands_log(self) -> Path:
+        """What the commands said on their standard error: progress, and Spark's chatter."""
+        return self.directory / "commands.log"
 
     def chapter(self, title: str, text: str) -> None:
         """Begin a new part of the story."""
@@ -98,12 +104,15 @@ class Stage:
     def _run(self, arguments: tuple[str, ...], *, expect: int) -> str:
         """Run one command of this clone; it dies with us, even if we are killed."""
         command = ["setpriv", "--pdeathsig", "TERM", str(Path(sys.executable).with_name("hindcast")), *arguments]
-        environ = os.environ | {"HINDCAST_LAKE": self.lake.root, "COLUMNS": str(_WIDTH + 20)}
-        found = subprocess.run(command, env=environ, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+        environ = os.environ | {"HINDCAST_LAKE": self.lake.root, "COLUMNS": str(_COMMAND_WIDTH), "TERM": "dumb"}
+        with self.console.status(f"hindcast {escape(_typed(arguments))}"):
+            found = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+        with self.commands_log.open("a", encoding="utf-8") as log:
+            log.write(f"$ hindcast {_typed(arguments)}\n{found.stderr}")
         if found.returncode != expect:
             raise StoryBroken(
-                f"`hindcast {_typed(arguments)}` ended with status {found.returncode} instead of {expect}; "
-                f"its messages are above, the lake is {self.lake.root}"
+                f"`hindcast {_typed(arguments)}` ended with status {found.returncode} instead of {expect}; its last messages:\n"
+                + "\n".join(found.stderr.strip().splitlines()[-5:])
             )
         return found.stdout
 

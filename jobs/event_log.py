@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from jobs.runs import LogCoordinates, Slice
@@ -17,7 +18,6 @@ from windowlib.column_types import Node, spell_type
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.fs as pafs
     from deltalake import DeltaTable
 
@@ -27,7 +27,7 @@ ROW_TRACKING = "delta.enableRowTracking"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedFile:
-    """One data file of the pinned version; `partition` is its value of the slice column, `slice_id` where that falls."""
+    """One data file of the pinned version: its value of the slice column, and the slice that this falls into."""
 
     path: str
     partition: str
@@ -94,7 +94,9 @@ def log_columns(table: "DeltaTable") -> dict[str, str]:
     return {field["name"]: spell_type(field["type"]) for field in fields}
 
 
-def pin_log(uri: str, *, slice_column: str, zone: ZoneInfo, slices: Sequence[Slice], version: int | None = None) -> PinnedLog:
+def pin_log(
+    uri: str, *, slice_column: str, zone: ZoneInfo, slices: Sequence[Slice], version: int | None = None
+) -> PinnedLog:
     """Fix the input of a replay: the version, and the files of `slices` (contiguous, ascending) in it.
 
     Args:
@@ -227,13 +229,13 @@ def _refuse_lost_files(uri: str, version: int, files: Sequence[PinnedFile]) -> N
     import pyarrow.fs as pafs
 
     system, root = _file_system(uri)
-    infos = system.get_file_info([f"{root}/{file.path}" for file in files]) if files else []
+    infos = system.get_file_info([f"{root}/{unquote(file.path)}" for file in files]) if files else []
     lost = [file for file, info in zip(files, infos, strict=True) if info.type == pafs.FileType.NotFound]
     if lost:
         raise LogError(
-            f"version {version} of event log {uri} names {len(lost)} files of the range that are gone, first {lost[0].path} "
-            f"(slice {lost[0].slice_id}, {lost[0].records} records); VACUUM or a person removed them. Restore them from a "
-            "backup, or replay a range that does not need them"
+            f"version {version} of event log {uri} names {len(lost)} files of the range that are gone, first "
+            f"{lost[0].path} (slice {lost[0].slice_id}, {lost[0].records} records); VACUUM or a person removed them. "
+            "Restore them from a backup, or replay a range that does not need them"
         )
 
 

@@ -16,7 +16,7 @@ from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
 from jobs.pipeline_models import Pipeline, TimeColumn, Unit
 from jobs.slices import parse_bound, show_instant, slice_at, slice_grid
-from jobs.store import read_attempts
+from jobs.store import dataset_of, read_attempts
 from windowlib.errors import RequestError
 from windowlib.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS, WINDOW_OUTPUTS, WINDOW_STATE
 
@@ -210,7 +210,7 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
             "`log.record_id` in "
             f"{pipeline.source} the log itself cannot be searched: name a column there that identifies a record"
         )
-    dataset = open_log(lake.event_log(pipeline)).to_pyarrow_dataset()
+    dataset = dataset_of(open_log(lake.event_log(pipeline)))
     kind = dataset.schema.field(column).type
     wanted = (
         ds.field(column) == record_id

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.ledger_events import EventKind, LedgerEvent, encode_details
 from jobs.ledger_view import LedgerView, fold
+from jobs.store import dataset_of
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _rows(events: Sequence[LedgerEvent]) -> "pa.Table":
 def _read_events(table: "DeltaTable", *, after: int) -> list[LedgerEvent]:
     import pyarrow.dataset as ds
 
-    rows = table.to_pyarrow_dataset().to_table(filter=ds.field("seq") > after).to_pylist()
+    rows = dataset_of(table).to_table(filter=ds.field("seq") > after).to_pylist()
     return sorted((_event(row) for row in rows), key=lambda event: (event.seq, event.ordinal))
 
 

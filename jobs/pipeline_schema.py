@@ -11,6 +11,7 @@ from windowlib.errors import SpecError
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 NUMBERS = (*INTEGERS, "float", "double", "decimal")
 ORDERED = (*NUMBERS, "string", "boolean", "date", "timestamp")
+TIMES = ("timestamp", "timestamp_ntz", "date", "string")  # a text without a unit is ISO 8601
 KEYS = (*INTEGERS, "string", "boolean", "date", "timestamp")  # not float, double: NaN and -0.0 make no key
 _AGGREGATE_TYPES: Mapping[str, tuple[str, ...]] = {
     "sum": NUMBERS, "avg": NUMBERS, "variance": NUMBERS, "min": ORDERED, "max": ORDERED,
@@ -61,8 +62,8 @@ def _uses(pipeline: Pipeline) -> Iterator[_Use]:
 
 
 def _time_use(path: str, time: TimeColumn) -> _Use:
-    """Floats are allowed: what is NaN, infinite or out of range becomes a row of invalid_records."""
-    return _Use(path=f"{path}.column", column=time.column, types=("timestamp",) if time.unit is None else NUMBERS)
+    """Floats and texts are allowed: what is NaN, infinite, no time or out of range becomes a row of invalid_records."""
+    return _Use(path=f"{path}.column", column=time.column, types=TIMES if time.unit is None else (*NUMBERS, "string"))
 
 
 def _slice_types(log: LogGrammar) -> tuple[str, ...]:
@@ -75,6 +76,6 @@ def _problem(use: _Use, columns: Mapping[str, str]) -> str | None:
         there = ", ".join(f"{name} {kind}" for name, kind in columns.items())
         return f"{use.path}: the log has no column {use.column!r}; it has {there}{did_you_mean(use.column, columns)}"
     if use.types and found.partition("(")[0].partition("<")[0] not in use.types:
-        unit = "; or give its unit: {column, unit}" if use.types == ("timestamp",) and found in NUMBERS else ""
+        unit = "; or give its unit: {column, unit}" if use.types == TIMES and found in NUMBERS else ""
         return f"{use.path}: column {use.column!r} is {found}; allowed: {', '.join(use.types)}{unit}"
     return None

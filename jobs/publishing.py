@@ -271,9 +271,7 @@ def _gap_before(work: Workspace, request: Request, *, one: Slice, before: Slice 
         "published in between. "
         f"Run the request again (pipeline {work.pipeline.name}) and it starts from what is published"
     )
-    return Publication(
-        request_id=request.request_id, is_published=False, why=why, stopped_by=(one.slice_id,), waits_for=name
-    )
+    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=(one.slice_id,))
 
 
 def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Slice) -> Publication:
@@ -292,9 +290,7 @@ def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Sl
         f"old one: they must come along. Run `hindcast run {work.pipeline.name} --from {start}"
         + (f" --to {end.slice_id}`" if end else "` to the last slice")
     )
-    return Publication(
-        request_id=request.request_id, is_published=False, why=why, stopped_by=along, waits_for=after.slice_id
-    )
+    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=along)
 
 
 def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:

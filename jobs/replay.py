@@ -9,10 +9,27 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.audit import Audit
-from jobs.checks import PANDAS_ROWS, CheckedTable, conservation, load_checks, prepare_checks, quality_rows, run_checks, run_row, verdict
+from jobs.checks import (
+    PANDAS_ROWS,
+    CheckedTable,
+    conservation,
+    load_checks,
+    quality_rows,
+    run_checks,
+    run_row,
+    verdict,
+)
 from jobs.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk, scan_log
 from jobs.chunk_plan import ChunkTables, chunk_tables, plan_buckets, watermark_rows
-from jobs.chunk_tables import Tallies, Written, append_driver_rows, collect_tallies, state_fingerprint, table_rows, write_tables
+from jobs.chunk_tables import (
+    Tallies,
+    Written,
+    append_driver_rows,
+    collect_tallies,
+    state_fingerprint,
+    table_rows,
+    write_tables,
+)
 from jobs.fingerprints import checks_fingerprint, run_id, spec_fingerprint
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult
 from jobs.session import spark_session
@@ -30,7 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SPARK_TABLES = (
-    tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS, tables.WINDOW_STATE, tables.TIMERS,
+    tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS,
+    tables.WINDOW_STATE, tables.TIMERS,
 )  # fmt: skip
 DIGESTED = (*SPARK_TABLES, tables.WATERMARKS)
 
@@ -51,6 +69,7 @@ def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]
     Returns:
         One result per slice, in order, with the verdict of its checks. Its rows are committed, and nobody sees them
         before the ledger says so.
+
     Raises:
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
@@ -86,14 +105,14 @@ class ChunkReplay:
         )
         plan = plan_buckets(order.pipeline, self._tables, self._input, max_before_ms=self._max_before_ms)
         valid = self._input.ordered.where("problem is null")
-        # Not persist(): appending to a checkpoint table that the plan has read would make Spark compute all of it again.
+        # Not persist(): appending to a checkpoint table that the plan has read would make Spark compute it all again.
         self._tagged: DataFrame = replay_windows(valid, self._checkpoint_rows(), plan).localCheckpoint()
         self._scan = scan_log(self._spark, self._input)
         self._tallies: Tallies = self._complete(collect_tallies(self._tagged))
         self._written = self._number_runs()
 
     def write(self) -> None:
-        """Commit the rows of all tables under the attempt; readers do not see attempts that the ledger does not name."""
+        """Commit the rows of all tables under the attempt; nobody reads an attempt that the ledger does not name."""
         for table in self._tables.stored:
             ensure_table(self._uri(table.name), table)
         emitted = {term for (_, equation, term), ids in self._tallies.items() if equation == "rows" and ids.count}
@@ -117,7 +136,9 @@ class ChunkReplay:
         """Run the checks on what was committed, keep their results, and say what each run left behind."""
         seconds = (time.monotonic() - self._started) / len(self._order.slices)
         checked = [self._check(one, audited) for one in self._written]
-        rows = [row for one, checks in zip(self._written, checked, strict=True) for row in self._quality_rows(one, checks)]
+        rows = [
+            row for one, checks in zip(self._written, checked, strict=True) for row in self._quality_rows(one, checks)
+        ]
         append_driver_rows(self._uri(tables.QUALITY_RESULTS), tables.quality_results(), rows)
         return [self._result(one, checks, seconds) for one, checks in zip(self._written, checked, strict=True)]
 
@@ -125,11 +146,14 @@ class ChunkReplay:
         before = self._order.before
         if before is None:
             return None
-        rows = read_attempts(self._uri(tables.WATERMARKS), [(before.slice_id, before.attempt_id)], ("max_event_time_ms",))
+        rows = read_attempts(
+            self._uri(tables.WATERMARKS), [(before.slice_id, before.attempt_id)], ("max_event_time_ms",)
+        )
         if rows.num_rows != 1:
             raise CheckpointError(
-                f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has {rows.num_rows} rows in table "
-                "watermarks instead of one: it is damaged or was removed; run that slice again, or start with --fresh"
+                f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has {rows.num_rows} rows "
+                "in table watermarks instead of one: it is damaged or was removed; run that slice "
+                "again, or start with --fresh"
             )
         found: int | None = rows["max_event_time_ms"][0].as_py()
         return found
@@ -165,9 +189,20 @@ class ChunkReplay:
         state = order.before.fingerprint if order.before else EMPTY_STATE
         written = []
         for number, (one, read) in enumerate(zip(order.slices, self._input.slices, strict=True)):
-            name = run_id(pipeline=order.pipeline.name, one=one, spec=self._spec, input=read.fingerprint, state_before=state)
+            name = run_id(
+                pipeline=order.pipeline.name, one=one, spec=self._spec, input=read.fingerprint, state_before=state
+            )
             after = state_fingerprint({table: self._emitted(number, table) for table in tables.CHECKPOINT_TABLES})
-            written.append(Written(slice_no=number, slice=one, run_id=name, attempt_id=order.attempt_id, state_before=state, state_after=after))
+            written.append(
+                Written(
+                    slice_no=number,
+                    slice=one,
+                    run_id=name,
+                    attempt_id=order.attempt_id,
+                    state_before=state,
+                    state_after=after,
+                )
+            )
             state = after
         return written
 
@@ -195,7 +230,10 @@ class ChunkReplay:
         return committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == one.attempt_id))
 
     def _counts(self, number: int) -> Counts:
-        fates = {term: self._tallies.get((number, "fates", term), IdSum()).count for term in ("read", "assigned", "late", "unassigned", "invalid")}
+        fates = {
+            term: self._tallies.get((number, "fates", term), IdSum()).count
+            for term in ("read", "assigned", "late", "unassigned", "invalid")
+        }
         return Counts(**fates, panes=self._emitted(number, tables.WINDOW_OUTPUTS).count)
 
     def _result(self, one: Written, checks: tuple[CheckResult, ...], seconds: float) -> RunResult:
@@ -226,8 +264,13 @@ class ChunkReplay:
 
     def _quality_rows(self, one: Written, checks: Sequence[CheckResult]) -> list[dict[str, object]]:
         table = tables.quality_results()
-        rows = quality_rows(checks, attempt_id=one.attempt_id, run_id=one.run_id, checks_fingerprint=self._checks_fingerprint)
-        return [row | {tables.ROW_ID: row_id(table.name, tuple(table.content), [row[name] for name in table.content])} for row in rows]
+        rows = quality_rows(
+            checks, attempt_id=one.attempt_id, run_id=one.run_id, checks_fingerprint=self._checks_fingerprint
+        )
+        return [
+            row | {tables.ROW_ID: row_id(table.name, tuple(table.content), [row[name] for name in table.content])}
+            for row in rows
+        ]
 
     def _append(self, table: Table, rows: Sequence[tuple[int, Mapping[str, object]]]) -> None:
         placed = [{**row, **self._written[number].columns()} for number, row in rows]
@@ -240,4 +283,7 @@ class ChunkReplay:
 def _tally_row(equation: str, term: str, ids: IdSum) -> dict[str, object]:
     table = tables.tallies()
     content = (equation, term, *ids.as_row())
-    return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: row_id(table.name, tuple(table.content), content)}
+    return {
+        **dict(zip(table.content, content, strict=True)),
+        tables.ROW_ID: row_id(table.name, tuple(table.content), content),
+    }

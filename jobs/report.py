@@ -14,7 +14,7 @@ from expectations.units import duration, instant
 from jobs.report_calendar import months, strips
 from jobs.report_checks import CheckTrend
 from jobs.report_commands import bound_text
-from jobs.report_model import MAX_REQUESTS, ReportModel, Status, build_model, share_text
+from jobs.report_model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
 from jobs.report_rows import ReportRows, RequestRow
 from jobs.report_svg import FATES, overview, share_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Counts, Verdict
@@ -45,7 +45,9 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
     from jobs.report_collect import collect
 
     if path is None and not lake.is_local:
-        raise SpecError(f"the lake {lake.root} is no directory of this machine; say with --output where the report shall go")
+        raise SpecError(
+            f"the lake {lake.root} is no directory of this machine; say with --output where the report shall go"
+        )
     target = path or Path(lake.root) / "reports" / f"{pipeline.name}.html"
     page = render(build_model(collect(lake, pipeline)))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,19 +60,23 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
 def render(model: ReportModel) -> str:
     """The page as HTML text; the same model gives the same text."""
     style, calendar = _style(), months(model)
-    return _environment().get_template("report.html.j2").render(
-        m=model,
-        style=Markup(style),  # noqa: S704 -- our own file
-        style_hash=_hash(style),
-        hero=_hero(model),
-        months=calendar,
-        strips=strips(model),
-        overview=overview(model.lines),
-        anchors={line.slice_id: f"s{number}" for number, line in enumerate(model.lines)},
-        statuses={line.slice_id: line.status for line in model.lines},
-        requests=tuple(reversed(model.rows.requests))[:MAX_REQUESTS],
-        publications=tuple(reversed(model.rows.publications))[:MAX_REQUESTS],
-        request_range=lambda request: _request_range(request, model.rows),
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            m=model,
+            style=Markup(style),  # noqa: S704 -- our own file
+            style_hash=_hash(style),
+            hero=_hero(model),
+            months=calendar,
+            strips=strips(model),
+            overview=overview(model.lines),
+            anchors={line.slice_id: f"s{number}" for number, line in enumerate(model.listed)},
+            statuses={line.slice_id: line.status for line in model.lines},
+            requests=tuple(reversed(model.rows.requests))[:MAX_REQUESTS],
+            publications=tuple(reversed(model.rows.publications))[:MAX_REQUESTS],
+            request_range=lambda request: _request_range(request, model.rows),
+        )
     )
 
 
@@ -129,7 +135,7 @@ def _curve_range(check: CheckTrend) -> str:
 
 def _request_range(request: RequestRow, rows: ReportRows) -> str:
     if request.from_ms is None or request.to_ms is None:
-        return f"{request.slice_count:,} slices" if request.slice_count else "–"
+        return f"{request.slice_count:,} slices" if request.slice_count else DASH
     return f"[{bound_text(request.from_ms, rows)}, {bound_text(request.to_ms, rows)})"
 
 

@@ -6,10 +6,9 @@ from datetime import date, timedelta
 
 from markupsafe import Markup
 
-from jobs.report_model import ReportModel, SliceLine
-from jobs.report_svg import cell_grid
+from jobs.report_model import MAX_LISTED_SLICES, ReportModel, SliceLine
+from jobs.report_svg import Grid, cell_grid
 
-MAX_MONTH_CELLS = 800
 PER_ROW = 96
 _DAYS = 7
 
@@ -40,7 +39,7 @@ class Strip:
 
 def months(model: ReportModel) -> tuple[Month, ...]:
     """The months of a daily pipeline, oldest first; none where slices are not days, or too many."""
-    if not model.is_daily or not 0 < len(model.lines) <= MAX_MONTH_CELLS:
+    if not model.is_daily or not 0 < len(model.lines) <= MAX_LISTED_SLICES:
         return ()
     by_day = _by_day(model.lines)
     first, last = min(by_day), max(by_day)
@@ -58,10 +57,14 @@ def strips(model: ReportModel) -> tuple[Strip, ...]:
     if model.is_daily:
         return _years(model.lines)
     rows = _rows(model)
-    label = f"{len(model.lines):,} slices, {len(rows)} rows; each row begins at the time beside it"
-    placed = [(column, row, line) for row, lines in enumerate(rows) for column, line in enumerate(lines)]
-    widest = max(map(len, rows))
-    return (Strip(label=f"from {model.lines[0].slice_id}", drawing=cell_grid(placed, size=(widest, len(rows)), label=label)),)
+    grid = Grid(
+        cells=[(column, row, line) for row, lines in enumerate(rows) for column, line in enumerate(lines)],
+        label=f"{len(model.lines):,} slices in {len(rows):,} rows, each from the time beside it",
+        rows={row: lines[0].slice_id for row, lines in enumerate(rows)},
+        columns={},
+        left=128,
+    )
+    return (Strip(label="", drawing=cell_grid(grid)),)
 
 
 def _by_day(lines: Sequence[SliceLine]) -> dict[date, SliceLine]:
@@ -79,14 +82,30 @@ def _month(start: date, by_day: dict[date, SliceLine]) -> Month:
 
 
 def _years(lines: Sequence[SliceLine]) -> tuple[Strip, ...]:
+    """One strip per year, newest first: a column per week, a row per weekday."""
     by_year: dict[int, list[tuple[int, int, SliceLine]]] = {}
     for day, line in _by_day(lines).items():
-        week = (day.timetuple().tm_yday - 1 + date(day.year, 1, 1).weekday()) // _DAYS
-        by_year.setdefault(day.year, []).append((week, day.weekday(), line))
-    return tuple(
-        Strip(label=str(year), drawing=cell_grid(placed, size=(54, _DAYS), label=f"{len(placed)} days of {year}, a column per week"))
-        for year, placed in by_year.items()
+        by_year.setdefault(day.year, []).append((_week(day), day.weekday(), line))
+    return tuple(_year(year, by_year[year]) for year in sorted(by_year, reverse=True))
+
+
+def _year(year: int, cells: Sequence[tuple[int, int, SliceLine]]) -> Strip:
+    months = {_week(date(year, month, 1)): date(year, month, 1).strftime("%b") for month in range(1, 13)}
+    last = max(column for column, _, _ in cells)
+    grid = Grid(
+        cells=cells,
+        label=f"{len(cells)} days of {year}, a column per week from Monday to Sunday",
+        rows={0: "Mo", 6: "Su"},
+        columns={week: name for week, name in months.items() if week <= last},
+        cell=9,
+        left=22,
     )
+    return Strip(label=str(year), drawing=cell_grid(grid))
+
+
+def _week(day: date) -> int:
+    """The column of a day in its year; weeks begin on Monday."""
+    return (day.timetuple().tm_yday - 1 + date(day.year, 1, 1).weekday()) // _DAYS
 
 
 def _rows(model: ReportModel) -> list[list[SliceLine]]:

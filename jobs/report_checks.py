@@ -15,6 +15,7 @@ from jobs.report_rows import ReportRows, RunRow, WaiverRow
 from jobs.runs import CheckResult, Verdict
 
 LAWS = "laws"
+SHARE_OF_ROWS = "share of unexpected rows"
 _ALL_ROWS_FINE = re.compile(r'\{"missing":\d+,"rows":\d+,"share":0\.0,"unexpected":0\}')
 _RANK = {"info": 0, "warning": 1, "critical": 2}
 _WORST = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
@@ -47,8 +48,9 @@ class CheckTrend:
 
     @cached_property
     def has_curve(self) -> bool:
-        """Whether the history is worth a curve: it has numbers, and they are not all the same."""
-        return len({point.value for point in self.points if point.value is not None}) > 1
+        """Whether the history is worth a curve: its numbers differ, and there is a limit to see them against."""
+        has_limit = self.low is not None or self.high is not None
+        return has_limit and len({point.value for point in self.points if point.value is not None}) > 1
 
     @property
     def is_quiet(self) -> bool:
@@ -57,7 +59,7 @@ class CheckTrend:
 
     def spelled(self, value: float) -> str:
         """A value of the curve, for its labels."""
-        return percent(value) if self.unit == _SHARE else spell(value, self.column)
+        return percent(value) if self.unit == SHARE_OF_ROWS else spell(value, self.column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +88,6 @@ class Held:
     waive: str
     rerun: str
     is_contradicted: bool
-
-
-_SHARE = "share of unexpected rows"
 
 
 def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
@@ -132,7 +131,8 @@ def load_json(text: str | None) -> Mapping[str, Any]:
 def _trend(history: Sequence[CheckResult]) -> CheckTrend:
     newest = history[-1]
     arguments = load_json(newest.arguments)
-    is_share = any(wording.is_share_of_rows(load_json(check.observed)) for check in (history[0], newest))
+    is_share = wording.is_share_of_rows(load_json(newest.observed))
+    value_of = _share if is_share else _value
     low, high = (None, _allowed_share(arguments)) if is_share else wording.limits(newest.check, arguments)
     return CheckTrend(
         table=newest.table,
@@ -142,23 +142,31 @@ def _trend(history: Sequence[CheckResult]) -> CheckTrend:
         newest=newest.verdict,
         newest_found=_found(newest),
         counts=Counter(check.verdict for check in history),
-        points=tuple([Point(check.slice_id, _value(check), check.verdict) for check in history]),
+        points=tuple([Point(check.slice_id, value_of(check), check.verdict) for check in history]),
         low=low,
         high=high,
-        unit=_SHARE if is_share else newest.column or "value",
+        unit=SHARE_OF_ROWS if is_share else newest.column or "value",
         column=newest.column,
     )
 
 
 def _value(check: CheckResult) -> float | None:
-    """What is drawn of a check. Nearly all observations say that all rows are fine, and need no parser to say it."""
+    """The value that a check judged."""
+    return wording.measured(load_json(check.observed))
+
+
+def _share(check: CheckResult) -> float | None:
+    """The share of unexpected rows. Nearly all observations say that all rows are fine, and need no parser to say it."""
     text = check.observed
-    return 0.0 if text and _ALL_ROWS_FINE.fullmatch(text) else wording.measured(load_json(text))
+    if text and _ALL_ROWS_FINE.fullmatch(text):
+        return 0.0
+    return wording.measured({"share": load_json(text).get("share")})
 
 
-def _allowed_share(arguments: Mapping[str, Any]) -> float | None:
-    mostly = wording.limits("_to_equal", {"value": arguments.get("mostly")})[0]
-    return None if mostly is None else 1 - mostly
+def _allowed_share(arguments: Mapping[str, Any]) -> float:
+    """How many of the rows may be unexpected: none, unless `mostly` says otherwise."""
+    mostly = wording.measured({"value": arguments.get("mostly")})
+    return 0.0 if mostly is None else 1 - mostly
 
 
 def _trouble(trend: CheckTrend) -> int:

@@ -1,4 +1,4 @@
-"""The exact commands that repeat or continue what the page shows. Quoted for a shell, whatever names and reasons hold."""
+"""The exact commands that repeat or continue what the page shows, quoted for a shell whatever the names hold."""
 
 import shlex
 from collections.abc import Sequence
@@ -45,16 +45,23 @@ def commands(rows: ReportRows, held: Sequence["Held"]) -> tuple[Command, ...]:
     found = [
         Command(
             line=_line(rows, "run", "--from", start, "--to", end),
-            purpose=f"the whole page again: [{start}, {end}), so {last} is the last slice; the same input gives the same run ids",
+            purpose=f"all of it again: [{start}, {end}), so {last} is the last slice; equal input gives equal run ids",
         ),
-        Command(line=_line(rows, "plan", "--from", start, "--to", end), purpose="what of it would be replayed, and why"),
+        Command(
+            line=_line(rows, "plan", "--from", start, "--to", end), purpose="what of it would be replayed, and why"
+        ),
         Command(line=_line(rows, "show"), purpose="the windows that readers see"),
-        Command(line=_line(rows, "status"), purpose="the same facts as this page, in the terminal; --json for programs"),
+        Command(
+            line=_line(rows, "status"), purpose="the same facts as this page, in the terminal; --json for programs"
+        ),
     ]
     waiting = [one for one in held if one.verdict is Verdict.FAIL]
     if waiting:
         found += [
-            Command(line=waive_line(rows, waiting[0].slice_id), purpose="let a failed slice pass; the ledger keeps who and why"),
+            Command(
+                line=waive_line(rows, waiting[0].slice_id),
+                purpose="let a failed slice pass; the ledger keeps who and why",
+            ),
             Command(line=_line(rows, "publish"), purpose="then publish: all slices of the request at once"),
         ]
     return tuple(found)

@@ -1,10 +1,11 @@
-"""The report as a value: every text and number that the page shows, computed from plain rows. No HTML, no clock, no lake."""
+"""The report as a value: all texts and numbers of the page, computed from plain rows. No HTML, no clock, no lake."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 
 from expectations.units import duration, instant, percent
 from jobs.report_checks import CheckTrend, Held, held_slices, trends
@@ -12,6 +13,7 @@ from jobs.report_commands import Command, bound_text, commands
 from jobs.report_rows import DAY_MS, LATE_EDGES_MS, ReportRows, RunRow
 from jobs.runs import Counts, Slice, Verdict
 
+DASH = "\N{EN DASH}"
 MAX_LISTED_SLICES = 400
 MAX_HELD = 40
 MAX_REQUESTS = 40
@@ -19,7 +21,7 @@ MAX_STRETCHES = 3
 
 
 class Status(Enum):
-    """How a slice stands; the value is the name in style sheets. Each has a symbol, so that colour alone says nothing."""
+    """How a slice stands; the value names it in style sheets. Each has a symbol: colour alone says nothing."""
 
     PASS = "pass"  # noqa: S105 -- no password
     WARN = "warn"
@@ -47,7 +49,7 @@ class Status(Enum):
 
 _SYMBOLS = {
     Status.PASS: "✓", Status.WARN: "!", Status.WAIVED: "≈", Status.FAIL: "✕",
-    Status.ERROR: "?", Status.STAGED: "○", Status.MISSING: "–",
+    Status.ERROR: "?", Status.STAGED: "○", Status.MISSING: DASH,
 }  # fmt: skip
 _LABELS = {
     Status.PASS: "passed", Status.WARN: "warned", Status.WAIVED: "waived", Status.FAIL: "failed",
@@ -100,7 +102,7 @@ class SliceLine:
         counts = self.run.counts
         seen = "published" if self.is_published else "readers see an older run" if self.is_replaced else "not published"
         states = [self.status.label] if self.status is Status.STAGED else [self.status.label, seen]
-        return f"{self.slice_id}: {', '.join(states)}; {counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid"
+        return f"{self.slice_id}: {', '.join(states)}; {at_a_glance(counts)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +173,7 @@ def build_model(rows: ReportRows) -> ReportModel:
         sentences=_sentences(rows, counted),
         as_of=instant(rows.as_of_ms) if rows.as_of_ms is not None else "nothing has happened yet",
         published_range=_published_range(rows),
-        totals=_total(line.run.counts for line in lines if line.run),
+        totals=total(line.run.counts for line in lines if line.run),
         statuses=tuple((status, counted[status]) for status in Status),
         lines=lines,
         listed=listed,
@@ -189,7 +191,11 @@ def _line(one: Slice, rows: ReportRows) -> SliceLine:
     run, seen = rows.runs.get(one.slice_id), rows.published.get(one.slice_id)
     is_published = run is not None and run.is_published
     return SliceLine(
-        slice=one, status=status_of(run), run=run, is_published=is_published, is_replaced=seen is not None and not is_published
+        slice=one,
+        status=status_of(run),
+        run=run,
+        is_published=is_published,
+        is_replaced=seen is not None and not is_published,
     )
 
 
@@ -206,8 +212,9 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
         why = "because a check broke" if broken == len(stopped) else "by a failed check"
         errors = f", {broken:,} because a check broke" if 0 < broken < len(stopped) else ""
         return f"{_slices(len(stopped))} held back {why}{errors}", False
-    if counted[Status.STAGED]:
-        return f"{_slices(counted[Status.STAGED])} ready, but not published", False
+    ready = sum(not line.is_published for line in lines if line.run)
+    if ready:
+        return f"{_slices(ready)} ready, but not published", False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
     waived = f", {counted[Status.WAIVED]:,} of them on a person's word" if counted[Status.WAIVED] else ""
@@ -268,12 +275,13 @@ def _period(label: str, lines: Sequence[SliceLine]) -> Period:
     return Period(
         label=label,
         slices=len(lines),
-        counts=_total(line.run.counts for line in lines if line.run),
+        counts=total(line.run.counts for line in lines if line.run),
         statuses=tuple((status, counted[status]) for status in Status if counted[status]),
     )
 
 
-def _total(counts: Iterable[Counts]) -> Counts:
+def total(counts: Iterable[Counts]) -> Counts:
+    """The sum of counts, fate by fate."""
     read = assigned = late = unassigned = invalid = panes = 0
     for one in counts:
         read, assigned, late = read + one.read, assigned + one.assigned, late + one.late
@@ -289,7 +297,11 @@ def _late(rows: ReportRows) -> LateSummary | None:
     worst, worst_late = max(found, key=lambda pair: pair[1].max_ms)
     medians = sorted(late.median_ms for _, late in found)
     edges = [duration(edge) for edge in LATE_EDGES_MS]
-    labels = [f"under {edges[0]}", *(f"{low} to {high}" for low, high in zip(edges, edges[1:], strict=False)), f"{edges[-1]} or more"]
+    labels = [
+        f"under {edges[0]}",
+        *(f"{low} to {high}" for low, high in pairwise(edges)),
+        f"{edges[-1]} or more",
+    ]
     totals = [sum(late.classes[index] for _, late in found) for index in range(len(labels))]
     return LateSummary(
         count=sum(late.count for _, late in found),
@@ -301,6 +313,11 @@ def _late(rows: ReportRows) -> LateSummary | None:
     )
 
 
+def at_a_glance(counts: Counts) -> str:
+    """The counts that matter at a glance."""
+    return f"{counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid"
+
+
 def share_text(part: int, whole: int) -> str:
-    """A count as a share of another, `–` of nothing."""
-    return percent(part / whole) if whole else "–"
+    """A count as a share of another, a dash of nothing."""
+    return percent(part / whole) if whole else DASH

@@ -1,4 +1,4 @@
-"""What a report is made of, as plain rows: no Spark, no ledger, so that the page can be built and tested without a lake."""
+"""What a report is made of, as plain rows, so that the page can be built and tested without Spark, ledger or lake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class WaiverRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRow:
-    """How late the late records of one run were: milliseconds behind, and how many stand in which class of `LATE_EDGES_MS`."""
+    """How late the late records of one run were, and how many stand in which class of `LATE_EDGES_MS`."""
 
     count: int
     median_ms: int

@@ -1,17 +1,19 @@
 """The drawings of the report: plain SVG made of numbers. Every text goes through `escape`; colours are classes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from markupsafe import Markup, escape
 
 from jobs.report_checks import CheckTrend, Point
-from jobs.report_model import SliceLine, Status
+from jobs.report_model import SliceLine, Status, at_a_glance, total
 from jobs.runs import Counts, Verdict
 
 FATES = ("assigned", "late", "unassigned", "invalid")
 MAX_BARS = 240
 MAX_POINTS = 160
+MAX_MARKS = 600
 _T = TypeVar("_T")
 _WORST = (Status.MISSING, Status.PASS, Status.STAGED, Status.WARN, Status.WAIVED, Status.FAIL, Status.ERROR)
 
@@ -22,7 +24,9 @@ def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup
     for fate, share in _shares(counts):
         shown = max(share * width, 1.0) if share else 0.0
         if shown:
-            parts.append(f'<rect class="f-{fate}" x="{_n(min(x, width - shown))}" width="{_n(shown)}" height="{height}"/>')
+            parts.append(
+                f'<rect class="f-{fate}" x="{_n(min(x, width - shown))}" width="{_n(shown)}" height="{height}"/>'
+            )
         x += share * width
     label = ", ".join(f"{fate} {share * 100:.3g} %" for fate, share in _shares(counts) if share) or "nothing was read"
     body = "".join(parts) or f'<rect class="f-none" width="{width}" height="{height}"/>'
@@ -30,9 +34,9 @@ def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup
 
 
 def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170) -> Markup:
-    """Records of every slice, stacked by fate, over a strip of how the slices stand. Slices are summed beyond 240 bars."""
+    """Records of every slice, stacked by fate, over a strip of how slices stand; summed up beyond 240 bars."""
     groups = _grouped(lines, MAX_BARS)
-    totals = [_sum(line.run.counts for line in group if line.run) for group in groups]
+    totals = [total(line.run.counts for line in group if line.run) for group in groups]
     top = max((counts.read for counts in totals), default=0) or 1
     left, bottom = 56, 40
     step, plot = (width - left) / max(len(groups), 1), height - bottom
@@ -43,7 +47,9 @@ def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170
         body.append(f"<g><title>{escape(_group_tip(group, counts))}</title>")
         body.append(_column(counts, x=x, bar=bar, scale=plot / top / 1.04, base=plot))
         status = max((line.status for line in group), key=_WORST.index)
-        body.append(f'<rect class="s-{status.value}" x="{_n(x)}" y="{plot + 4}" width="{_n(bar)}" height="8" rx="1.5"/></g>')
+        body.append(
+            f'<rect class="s-{status.value}" x="{_n(x)}" y="{plot + 4}" width="{_n(bar)}" height="8" rx="1.5"/></g>'
+        )
         if _is_labelled(index, groups):
             body.append(f'<text class="tick" x="{_n(x)}" y="{height - 12}">{escape(group[0].slice_id)}</text>')
     many = f", {len(lines) // len(groups)} or more slices a bar" if len(groups) < len(lines) else ""
@@ -82,27 +88,45 @@ def verdict_strip(trend: CheckTrend, *, width: int = 300, height: int = 12) -> M
     for index, group in enumerate(groups):
         verdict = max((point.verdict for point in group), key=order.index)
         size = max(step - 1, 0.6)
-        cells.append(f'<rect class="s-{verdict.value}" x="{_n(index * step)}" width="{_n(min(size, 16))}" height="{height}" rx="1.5"/>')
+        cells.append(
+            f'<rect class="s-{verdict.value}" x="{_n(index * step)}" width="{_n(min(size, 16))}" height="{height}"/>'
+        )
     return _svg("".join(cells), size=(width, height), label=_spark_label(trend, []), kind="strip")
 
 
-def cell_grid(placed: Iterable[tuple[int, int, SliceLine]], *, size: tuple[int, int], label: str, cell: int = 13) -> Markup:
-    """Slices as cells at (column, row): one path per status, and a title with a sign where a slice needs attention.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Where cells stand: (column, row, slice) each; `rows` and `columns` label some of the lines by their number."""
+
+    cells: Sequence[tuple[int, int, SliceLine]]
+    label: str
+    rows: Mapping[int, str]
+    columns: Mapping[int, str]
+    cell: int = 13
+    left: int = 0
+
+
+def cell_grid(grid: Grid) -> Markup:
+    """Slices as cells: one path per status, and a title with a sign where a slice needs attention.
 
     About 15 bytes per slice, so that ten thousand fit on a page.
     """
     paths: dict[Status, list[str]] = {}
     marks: list[str] = []
-    inner = cell - 2
-    for column, row, line in placed:
-        x, y = column * cell, row * cell
+    cell, inner, top = grid.cell, grid.cell - 2, 14
+    for column, row, line in grid.cells:
+        x, y = grid.left + column * cell, top + row * cell
         paths.setdefault(line.status, []).append(f"M{x} {y}h{inner}v{inner}h-{inner}z")
-        if line.status not in {Status.PASS, Status.MISSING} and len(marks) < 600:  # noqa: PLR2004 -- the page's budget
-            text = f'<text class="sign s-{line.status.value}" x="{x + inner / 2}" y="{y + inner - 2}">{line.status.symbol}</text>'
-            marks.append(f"<g><title>{escape(line.tip)}</title>{text}</g>")
-    body = "".join(f'<path class="s-{status.value}" d="{"".join(parts)}"/>' for status, parts in paths.items())
-    columns, rows = size
-    return _svg(body + "".join(marks), size=(columns * cell, rows * cell), label=label, kind="cells")
+        if line.status not in {Status.PASS, Status.MISSING} and len(marks) < MAX_MARKS:
+            sign = f'<text class="sign s-{line.status.value}" x="{_n(x + inner / 2)}" y="{y + inner - 1}">'
+            marks.append(f"<g><title>{escape(line.tip)}</title>{sign}{line.status.symbol}</text></g>")
+    body = [f'<path class="s-{status.value}" d="{"".join(parts)}"/>' for status, parts in paths.items()]
+    ticks = [(grid.left + column * cell, 10, text) for column, text in grid.columns.items()]
+    ticks += [(0, top + (row + 1) * cell - 3, text) for row, text in grid.rows.items()]
+    body += [f'<text class="tick" x="{x}" y="{y}">{escape(text)}</text>' for x, y, text in ticks]
+    width = grid.left + (max(column for column, _, _ in grid.cells) + 1) * cell
+    height = top + (max(row for _, row, _ in grid.cells) + 1) * cell
+    return _svg("".join(body + marks), size=(width, height), label=grid.label, kind="cells")
 
 
 def _shares(counts: Counts) -> list[tuple[str, float]]:
@@ -147,7 +171,7 @@ def _is_labelled(index: int, groups: Sequence[Sequence[SliceLine]]) -> bool:
 def _group_tip(group: Sequence[SliceLine], counts: Counts) -> str:
     if len(group) == 1:
         return group[0].tip
-    return f"{group[0].slice_id} to {group[-1].slice_id}: {counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid"
+    return f"{group[0].slice_id} to {group[-1].slice_id}: {at_a_glance(counts)}"
 
 
 def _sampled(points: Sequence[Point]) -> list[Point]:
@@ -195,21 +219,9 @@ def _grouped(items: Sequence[_T], most: int) -> list[Sequence[_T]]:
     return [items[start : start + length] for start in range(0, len(items), length)]
 
 
-def _sum(counts: Iterable[Counts]) -> Counts:
-    found = list(counts)
-    return Counts(
-        read=sum(one.read for one in found),
-        assigned=sum(one.assigned for one in found),
-        late=sum(one.late for one in found),
-        unassigned=sum(one.unassigned for one in found),
-        invalid=sum(one.invalid for one in found),
-        panes=sum(one.panes for one in found),
-    )
-
-
 def _svg(body: str, *, size: tuple[float, float], label: str, kind: str) -> Markup:
-    width, height = size
-    head = f'<svg class="{kind}" viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" height="{_n(height)}" role="img"'
+    width, height = (_n(length) for length in size)
+    head = f'<svg class="{kind}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
     # Every text in `body` was escaped where it was put in; the rest is numbers and our own class names.
     return Markup(f'{head} aria-label="{escape(label)}">{body}</svg>')  # noqa: S704
 
@@ -222,5 +234,6 @@ def _n(value: float) -> str:
 def share_bar(part: int, whole: int, *, width: int = 320, height: int = 10) -> Markup:
     """A count as a part of a whole, as one bar."""
     shown = max(part / whole * width, 1.0) if part and whole else 0.0
-    body = f'<rect class="f-none" width="{width}" height="{height}"/><rect class="f-late" width="{_n(shown)}" height="{height}"/>'
+    parts = (("f-none", width), ("f-late", shown))
+    body = "".join(f'<rect class="{kind}" width="{_n(length)}" height="{height}"/>' for kind, length in parts)
     return _svg(body, size=(width, height), label=f"{part:,} of {whole:,}", kind="bar")

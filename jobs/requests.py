@@ -16,7 +16,7 @@ from jobs.plan import Ask, Plan, Reason, Step, plan
 from jobs.publishing import Publication, publish_request
 from jobs.runs import EMPTY_STATE, CheckpointRef, RunResult, Slice
 from jobs.slices import slices_between
-from jobs.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
+from jobs.workspace import SCHEDULED, Asked, Workspace, find_resumable, open_request, request_workspace
 from windowlib.errors import HindcastError, InvariantBroken, RequestError
 
 LEASE_MS = 3_600_000
@@ -150,6 +150,7 @@ def stage(
     """
     work, request = request_workspace(work, request_id)
     ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
+    stops_on_fail = staging.stop_on_fail or request.kind == SCHEDULED  # the daily chain stops at a failed check
     replayed: set[str] = set()
     growing = 1
     while True:
@@ -158,7 +159,7 @@ def stage(
         current = plan(work.pipeline, work.lake, view, ask=replace(ask, trusted=frozenset(replayed)))
         _adopt(work, request_id, current)
         chunk = next_chunk(current, limit=staging.chunk, growing=growing, skip=frozenset(replayed))
-        if not chunk or (staging.stop_on_fail and _has_unpublishable(current)):
+        if not chunk or (stops_on_fail and _has_unpublishable(current)):
             return _outcome(work, request_id, ask.slices, replayed=len(replayed))
         growing = 1 if chunk[0].is_certain else growing * 2
         total = len(replayed) + sum(1 for step in current.stale if step.slice.slice_id not in replayed)

@@ -66,6 +66,7 @@ def plan_scheduled(
 
     Args:
         pipeline: what is to be replayed; the chain keeps to its published spec, a file that differs is a warning.
+        lake: where.
         interval_end_ms: the DAG run's data_interval_end.
         now_ms: the time, for readiness and leases.
         who: recorded with the request.
@@ -169,8 +170,12 @@ def replay(
     }
 
 
-def gate(pipeline: Pipeline, lake: Lake, *, request_id: str, now_ms: int) -> dict[str, Any]:
+def gate(
+    pipeline: Pipeline, lake: Lake, *, request_id: str, now_ms: int, slices: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Say whether the checks let a request pass: `{"passed", "why", "stopped_by", "verdicts": {slice: verdict}}`.
+
+    With `slices`, only these are judged: a DAG run that shares its request answers for its own.
 
     Raises:
         RequestError: there is no such request.
@@ -182,7 +187,8 @@ def gate(pipeline: Pipeline, lake: Lake, *, request_id: str, now_ms: int) -> dic
         raise RequestError(
             f"pipeline {pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
         )
-    runs = [view.run(run_id) for run_id in request.runs.values()]
+    judged = [run_id for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices]
+    runs = [view.run(run_id) for run_id in judged]
     stopping = [run for run in runs if not run.is_publishable]
     return {
         "passed": not stopping,
@@ -192,14 +198,23 @@ def gate(pipeline: Pipeline, lake: Lake, *, request_id: str, now_ms: int) -> dic
     }
 
 
-def publish_task(pipeline: Pipeline, lake: Lake, *, request_id: str, who: str, now_ms: int) -> dict[str, Any]:
+def publish_task(
+    pipeline: Pipeline, lake: Lake, *, request_id: str, who: str, now_ms: int, slices: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Publish a request as a whole if it may be: `{"published", "why", "waits_for", "stopped_by", "changed", …}`.
+
+    With `slices`, those of a DAG run that shares its request: when only others stop it, this run waits for them.
 
     Raises:
         RequestError: there is no such request, or it was closed.
     """
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
-    return publish_request(work, request_id, who=who).to_json()
+    found = publish_request(work, request_id, who=who)
+    is_shared = slices is not None and work.ledger.view().requests[request_id].kind == AIRFLOW_BACKFILL
+    if is_shared and found.stopped_by and not set(found.stopped_by) & set(slices or ()):
+        first = found.stopped_by[0]
+        found = replace(found, waits_for=first, why=f"staged, waits for {first}: {found.why}")
+    return found.to_json()
 
 
 def _scheduled(work: Workspace, interval_end_ms: int, now_ms: int, *, own_request: str | None) -> Decision:

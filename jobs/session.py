@@ -1,4 +1,4 @@
-"""The one way a Spark session is made here: Delta, loopback only, quiet, UTC, and Parquet that other readers understand."""
+"""The one way a Spark session is made here: Delta, loopback only, quiet, UTC, and Parquet that others can read."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ def spark_session(app_name: str, master: str | None = None) -> "SparkSession":
 
     Args:
         app_name: shown in Spark's own lists.
-        master: a Spark master URL. Without it spark-submit's choice holds, else `HINDCAST_MASTER`, else every local core.
+        master: a Spark master URL. Without it spark-submit's choice, else `HINDCAST_MASTER`, else every local core.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers would start whatever python3 the PATH has
     with warnings.catch_warnings():

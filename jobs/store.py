@@ -1,4 +1,4 @@
-"""The Delta tables of a pipeline, without Spark: make them, append small tables that the driver made, read attempts back.
+"""The Delta tables of a pipeline, without Spark: make them, append what the driver made, read attempts back.
 
 Everything that a reader, the audit or the next slice sees goes through an attempt (DESIGN, section 3), so every read
 here names the (slice_id, attempt_id) pairs that it wants.
@@ -14,6 +14,8 @@ from windowlib.tables import PARTITION_COLUMNS, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset as pads
+    from deltalake import DeltaTable
 
 Attempt = tuple[str, str]
 """(slice_id, attempt_id): one partition of every table."""
@@ -48,9 +50,23 @@ def ensure_table(uri: str, table: Table) -> None:
                 f"column {name!r} of table {uri} is a {spell_type(existing[name])}, but the spec now makes it a "
                 f"{spell_type(node)}; rename the column in the pipeline file, or give the pipeline a new name"
             )
-    added = [Field.from_json(json.dumps(field_node(name, node))) for name, node in wanted.items() if name not in existing]
+    added = [
+        Field.from_json(json.dumps(field_node(name, node))) for name, node in wanted.items() if name not in existing
+    ]
     if added:
         found.alter.add_columns(added)
+
+
+def dataset_of(table: "DeltaTable") -> "pads.Dataset":
+    """Return the table's files as an Arrow dataset that reads them through Arrow's own file system.
+
+    By default deltalake hands Arrow a file system written in Python. Arrow's reader threads then call into the
+    interpreter, and a short process may end while one still does.
+    """
+    import pyarrow.fs as pafs
+
+    system, root = pafs.FileSystem.from_uri(table.table_uri)
+    return table.to_pyarrow_dataset(filesystem=pafs.SubTreeFileSystem(root, system))
 
 
 def append_rows(uri: str, rows: "pa.Table") -> None:
@@ -70,8 +86,10 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
     pairs = sorted(set(attempts))
     if not pairs or not DeltaTable.is_deltatable(uri):
         return pa.table({})
-    dataset = DeltaTable(uri).to_pyarrow_dataset()
-    wanted = pc.field("slice_id").isin([pair[0] for pair in pairs]) & pc.field("attempt_id").isin([pair[1] for pair in pairs])
+    dataset = dataset_of(DeltaTable(uri))
+    wanted = pc.field("slice_id").isin([pair[0] for pair in pairs]) & pc.field("attempt_id").isin(
+        [pair[1] for pair in pairs]
+    )
     names = list(columns) if columns is not None else dataset.schema.names
     read = dataset.to_table(columns=[*names, *(name for name in PARTITION_COLUMNS if name not in names)], filter=wanted)
     slices, tries = (read[name].to_pylist() for name in PARTITION_COLUMNS)

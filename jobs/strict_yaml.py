@@ -29,15 +29,14 @@ class _Loader(yaml.SafeLoader):
         """Compose one node; PyYAML recurses once per level, so the depth is limited here."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(
-                problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=self.peek_event().start_mark,  # type: ignore[no-untyped-call]
-            )
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=mark)
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]  # index is Any in PyYAML
         self._depth -= 1
         return node
 
     @override
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:  # noqa: FBT001, FBT002 (PyYAML's signature)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         """Construct a mapping whose keys are texts, each given once."""
         seen: set[str] = set()
         for key_node, _ in node.value:

@@ -48,7 +48,9 @@ def window_spec(pipeline: Pipeline, columns: Mapping[str, str]) -> WindowSpec:
         )
         spec.check_terminates()
     except SpecError as error:
-        raise SpecError(str(error) if str(error).startswith(pipeline.source) else f"{pipeline.source}: windows: {error}") from error
+        raise SpecError(
+            str(error) if str(error).startswith(pipeline.source) else f"{pipeline.source}: windows: {error}"
+        ) from error
     return spec
 
 

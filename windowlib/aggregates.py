@@ -10,15 +10,16 @@ bytes, date, Decimal; None is NULL.
 
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from heapq import merge as merge_sorted
 from typing import Any, Final, Protocol
 
 from windowlib.errors import SpecError
 from windowlib.exact_sum import PARTS_MAX, ExactSum, divide_rounded
-from windowlib.records import Position
+from windowlib.records import Position, Value
 
 State = tuple[Any, ...]
 Columns = tuple[tuple[str, str], ...]
+Accumulator = Any
+"""An aggregate's running state; only the aggregate knows what it is."""
 
 _WIDE: Final = Context(prec=80)
 """Wide enough for every sum of decimal(38, s) values."""
@@ -36,22 +37,22 @@ class Aggregate(Protocol):
     def state_columns(self) -> Columns:
         """Name and Spark type of each value of the state."""
 
-    def create(self) -> Any:
+    def create(self) -> Accumulator:
         """Return an empty accumulator."""
 
-    def add(self, accumulator: Any, value: Any, position: Position) -> Any:
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
         """Return the accumulator with one more value; it may be the same object."""
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Return the accumulator of both; neither is used afterwards."""
 
-    def result(self, accumulator: Any) -> Any:
+    def result(self, accumulator: Accumulator) -> Value:
         """Return the aggregate's value; the accumulator stays as it is."""
 
-    def to_state(self, accumulator: Any) -> State:
+    def to_state(self, accumulator: Accumulator) -> State:
         """Return the accumulator as plain values, one per state column."""
 
-    def from_state(self, state: State) -> Any:
+    def from_state(self, state: State) -> Accumulator:
         """Return the accumulator that `to_state` described."""
 
 
@@ -71,7 +72,7 @@ class Count:
         """Start at zero."""
         return 0
 
-    def add(self, accumulator: int, value: Any, position: Position) -> int:  # noqa: ARG002
+    def add(self, accumulator: int, value: Value, position: Position) -> int:  # noqa: ARG002
         """Count the row, or the value unless it is null."""
         return accumulator + (value is not None or self.input_type is None)
 
@@ -180,7 +181,7 @@ class SumDouble:
 
     def result(self, accumulator: ExactSum) -> float | None:
         """Return the sum or mean, rounded to the nearest double."""
-        if not accumulator.count:
+        if not accumulator and not accumulator.number_count:
             return None
         return accumulator.mean() if self.is_mean else accumulator.value()
 
@@ -236,6 +237,7 @@ class SumDecimal:
     """The sum or mean of decimals that are not null; null without any.
 
     Sums have Spark's type, ten digits more than the input; means have four digits more, rounded half up.
+
     Raises:
         SpecError: the sum does not fit its type.
     """
@@ -299,164 +301,3 @@ class SumDecimal:
     def from_state(self, state: State) -> tuple[int, int]:
         """Return count and total."""
         return (int(state[0]), int(state[1]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extreme:
-    """The least or greatest value that is not null; null without any. NaN is greater than all, -0.0 is 0.0 (Spark)."""
-
-    is_max: bool
-    input_type: str
-
-    @property
-    def output_type(self) -> str:
-        """The input's type."""
-        return self.input_type
-
-    @property
-    def state_columns(self) -> Columns:
-        """The value."""
-        return (("value", self.input_type),)
-
-    def create(self) -> Any:
-        """Start with nothing."""
-        return None
-
-    def add(self, accumulator: Any, value: Any, position: Position) -> Any:  # noqa: ARG002
-        """Keep the more extreme of both."""
-        return self.merge(accumulator, value)
-
-    def merge(self, left: Any, right: Any) -> Any:
-        """Keep the more extreme of both."""
-        if right is None:
-            return left
-        if left is None:
-            return right + 0.0 if right.__class__ is float else right
-        if right != right:  # noqa: PLR0124  (NaN)
-            return right if self.is_max else left
-        if left != left:  # noqa: PLR0124
-            return left if self.is_max else right
-        is_better = right > left if self.is_max else right < left
-        if not is_better:
-            return left
-        return right + 0.0 if right.__class__ is float else right
-
-    def result(self, accumulator: Any) -> Any:
-        """Return the value."""
-        return accumulator
-
-    def to_state(self, accumulator: Any) -> State:
-        """Return the value."""
-        return (accumulator,)
-
-    def from_state(self, state: State) -> Any:
-        """Return the value."""
-        return state[0]
-
-
-Placed = tuple[Position, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstOrLast:
-    """The first or last value in log order; with `ignores_nulls`, of those that are not null."""
-
-    is_last: bool
-    input_type: str
-    ignores_nulls: bool = False
-
-    @property
-    def output_type(self) -> str:
-        """The input's type."""
-        return self.input_type
-
-    @property
-    def state_columns(self) -> Columns:
-        """The value and its position in the log; the position is null without any value."""
-        return (("slice_start_ms", "bigint"), ("rank", "bigint"), ("value", self.input_type))
-
-    def create(self) -> Placed | None:
-        """Start with nothing."""
-        return None
-
-    def add(self, accumulator: Placed | None, value: Any, position: Position) -> Placed | None:
-        """Keep the earlier or later of both."""
-        if value is None and self.ignores_nulls:
-            return accumulator
-        return self.merge(accumulator, (position, value))
-
-    def merge(self, left: Placed | None, right: Placed | None) -> Placed | None:
-        """Keep the earlier or later of both."""
-        if left is None or right is None:
-            return right if left is None else left
-        if self.is_last:
-            return left if left[0] > right[0] else right
-        return right if right[0] < left[0] else left
-
-    def result(self, accumulator: Placed | None) -> Any:
-        """Return the value."""
-        return None if accumulator is None else accumulator[1]
-
-    def to_state(self, accumulator: Placed | None) -> State:
-        """Return position and value."""
-        return (None, None, None) if accumulator is None else (*accumulator[0], accumulator[1])
-
-    def from_state(self, state: State) -> Placed | None:
-        """Return position and value."""
-        return None if state[0] is None else ((state[0], state[1]), state[2])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectList:
-    """All values that are not null, in log order; empty without any."""
-
-    input_type: str
-
-    @property
-    def output_type(self) -> str:
-        """An array of the input's type."""
-        return f"array<{self.input_type}>"
-
-    @property
-    def state_columns(self) -> Columns:
-        """The values and their positions, as three arrays of one length."""
-        return (
-            ("slice_starts_ms", "array<bigint>"),
-            ("ranks", "array<bigint>"),
-            ("values", f"array<{self.input_type}>"),
-        )
-
-    def create(self) -> list[Placed]:
-        """Start with nothing."""
-        return []
-
-    def add(self, accumulator: list[Placed], value: Any, position: Position) -> list[Placed]:
-        """Append the value unless it is null; records come in log order."""
-        if value is not None:
-            accumulator.append((position, value))
-        return accumulator
-
-    def merge(self, left: list[Placed], right: list[Placed]) -> list[Placed]:
-        """Bring both into one log order."""
-        return list(merge_sorted(left, right, key=_position_of))
-
-    def result(self, accumulator: list[Placed]) -> list[Any]:
-        """Return the values."""
-        return [value for _, value in accumulator]
-
-    def to_state(self, accumulator: list[Placed]) -> State:
-        """Return positions and values."""
-        return (
-            [position[0] for position, _ in accumulator],
-            [position[1] for position, _ in accumulator],
-            [value for _, value in accumulator],
-        )
-
-    def from_state(self, state: State) -> list[Placed]:
-        """Return positions and values."""
-        starts, ranks, values = state
-        return list(zip(zip(starts, ranks, strict=True), values, strict=True))
-
-
-def _position_of(placed: Placed) -> Position:
-    return placed[0]

@@ -28,9 +28,13 @@ def parse_type(text: str) -> Node:
     try:
         node = _parse(tokens, next(tokens))
     except (StopIteration, KeyError) as error:
-        raise SpecError(f"{text!r} is no column type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>") from error
+        raise SpecError(
+            f"{text!r} is no column type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>"
+        ) from error
     if next(tokens, None) is not None:
-        raise SpecError(f"{text!r} goes on behind its type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>")
+        raise SpecError(
+            f"{text!r} goes on behind its type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>"
+        )
     return node
 
 
@@ -40,7 +44,11 @@ def spell_type(node: Node) -> str:
         return _TO_SPARK.get(node, node)
     match node["type"]:
         case "struct":
-            return "struct<" + ",".join(f"{_quoted(field['name'])}:{spell_type(field['type'])}" for field in node["fields"]) + ">"
+            return (
+                "struct<"
+                + ",".join(f"{_quoted(field['name'])}:{spell_type(field['type'])}" for field in node["fields"])
+                + ">"
+            )
         case "array":
             return f"array<{spell_type(node['elementType'])}>"
         case "map":

@@ -6,7 +6,7 @@ public pieces of windowlib in the profile of the engine that the script comes fr
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from windowlib import key_groups
@@ -15,10 +15,11 @@ from windowlib.errors import SpecError
 from windowlib.evictors import Evictor, KeepClose, KeepCount, KeepRecent
 from windowlib.functions import Apply, Reduce, UserAggregate, Whole, WindowFunction
 from windowlib.profiles import FLINK, EngineFault
-from windowlib.records import LATE_IN_GAP, PAST_CLEANUP, Late, Output, Pane, Record
+from windowlib.records import LATE_IN_GAP, PAST_CLEANUP, Late, Output, Pane, Record, Value
 from windowlib.spec import WindowSpec, default_trigger
-from windowlib.timers import EVENT, TimerRow, TimerService
+from windowlib.timers import EVENT, Timer, TimerQueue, TimerRow, TimerService
 from windowlib.trigger_protocol import Trigger
+from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
     ContinuousEventTime,
     ContinuousProcessingTime,
@@ -27,8 +28,6 @@ from windowlib.triggers import (
     EndOfStream,
     EventTime,
     ProcessingTime,
-    ProcessingTimeout,
-    Purging,
 )
 from windowlib.watermark_valve import Advanced, Valve, WatermarkEvent
 from windowlib.watermarks import Bounded, EmitPeriodically, WatermarkSource
@@ -68,30 +67,27 @@ def assigner_of(script: Script) -> Assigner:
 
 def trigger_of(script: Script) -> Trigger:
     """Return the trigger that a script's `trigger` names."""
-    match script["type"]:
-        case "event_time":
-            return EventTime()
-        case "proc_time":
-            return ProcessingTime()
-        case "cont_event":
-            return ContinuousEventTime(script["interval"])
-        case "cont_proc":
-            return ContinuousProcessingTime(script["interval"])
-        case "count":
-            return CountReached(script["n"])
-        case "delta":
-            return DeltaExceeded(script["threshold"])
-        case "purging":
-            return Purging(trigger_of(script["inner"]))
-        case "timeout":
-            return ProcessingTimeout(
-                inner=trigger_of(script["inner"]),
-                timeout_ms=script["timeout"],
-                resets=script.get("reset", False),
-                clears=script.get("clear", True),
-            )
-        case other:
-            raise SpecError(f"script: no trigger is called {other!r}")
+    build = _TRIGGERS.get(script["type"])
+    if build is None:
+        raise SpecError(f"script: no trigger is called {script['type']!r}; there are {', '.join(_TRIGGERS)}")
+    return build(script)
+
+
+_TRIGGERS: Final[Mapping[str, Callable[[Script], Trigger]]] = {
+    "event_time": lambda _: EventTime(),
+    "proc_time": lambda _: ProcessingTime(),
+    "cont_event": lambda script: ContinuousEventTime(script["interval"]),
+    "cont_proc": lambda script: ContinuousProcessingTime(script["interval"]),
+    "count": lambda script: CountReached(script["n"]),
+    "delta": lambda script: DeltaExceeded(script["threshold"]),
+    "purging": lambda script: Purging(trigger_of(script["inner"])),
+    "timeout": lambda script: ProcessingTimeout(
+        inner=trigger_of(script["inner"]),
+        timeout_ms=script["timeout"],
+        resets=script.get("reset", False),
+        clears=script.get("clear", True),
+    ),
+}
 
 
 def evictor_of(script: Script) -> Evictor:
@@ -231,7 +227,7 @@ def _bounds(window: Window) -> tuple[int | None, int | None]:
     return (window.start_ms, window.end_ms)
 
 
-def _payload(values: Any) -> Any:
+def _payload(values: Value) -> Value:
     return "NaN" if isinstance(values, float) and values != values else values  # noqa: PLR0124
 
 
@@ -256,39 +252,55 @@ def play_window(script: Script) -> Answer:
     return player.answer()
 
 
-def play_timers(script: Script) -> Answer:
-    """Play a script of mode `timers`."""
-    service = TimerService()
-    service.processing_time_ms = script.get("proc_start", 0)
-    out: list[list[Any]] = []
-    for event in script["events"]:
+class TimerPlayer:
+    """Plays one timer script."""
+
+    def __init__(self, start_ms: int) -> None:
+        """Start without timers."""
+        self._service = TimerService()
+        self._service.processing_time_ms = start_ms
+        self.out: list[list[Any]] = []
+
+    def play(self, event: Sequence[Any]) -> None:
+        """Play one event and collect what fires."""
+        service = self._service
         match event:
-            case ["reg_e", key, namespace, at_ms]:
-                service.event_timers.register(at_ms, key, namespace)
-            case ["reg_p", key, namespace, at_ms]:
-                service.processing_timers.register(at_ms, key, namespace)
-            case ["del_e", key, namespace, at_ms]:
-                service.event_timers.delete(at_ms, key, namespace)
-            case ["del_p", key, namespace, at_ms]:
-                service.processing_timers.delete(at_ms, key, namespace)
+            case ["reg_e" | "reg_p" as kind, key, namespace, at_ms]:
+                self._queue(kind).register(at_ms, key, namespace)
+            case ["del_e" | "del_p" as kind, key, namespace, at_ms]:
+                self._queue(kind).delete(at_ms, key, namespace)
             case ["w", watermark_ms]:
-                due = service.advance_watermark(watermark_ms)
-                out += [["fire_e", timer.key, timer.namespace, at_ms] for at_ms, timer in due]
+                self._fire("fire_e", service.advance_watermark(watermark_ms))
             case ["p", processing_time_ms]:
-                due = service.advance_processing_time(processing_time_ms)
-                out += [["fire_p", timer.key, timer.namespace, at_ms] for at_ms, timer in due]
+                self._fire("fire_p", service.advance_processing_time(processing_time_ms))
             case ["snap"]:
-                rows = service.snapshot()
-                service = TimerService()
-                service.restore(rows)
+                self._service = TimerService()
+                self._service.restore(service.snapshot())
             case _:
                 raise SpecError(f"script: unknown event {event!r}")
-    event_timers, processing_timers = _split(service.snapshot())
-    return {
-        "out": out,
-        "event_timers": [[row.key, row.namespace, row.at_ms] for row in event_timers],
-        "proc_timers": [[row.key, row.namespace, row.at_ms] for row in processing_timers],
-    }
+
+    def _queue(self, kind: str) -> TimerQueue:
+        return self._service.event_timers if kind.endswith("_e") else self._service.processing_timers
+
+    def _fire(self, kind: str, due: Iterable[tuple[int, Timer]]) -> None:
+        self.out += [[kind, timer.key, timer.namespace, at_ms] for at_ms, timer in due]
+
+    def answer(self) -> Answer:
+        """Return the answer to the whole script."""
+        event_timers, processing_timers = _split(self._service.snapshot())
+        return {
+            "out": self.out,
+            "event_timers": [[row.key, row.namespace, row.at_ms] for row in event_timers],
+            "proc_timers": [[row.key, row.namespace, row.at_ms] for row in processing_timers],
+        }
+
+
+def play_timers(script: Script) -> Answer:
+    """Play a script of mode `timers`."""
+    player = TimerPlayer(script.get("proc_start", 0))
+    for event in script["events"]:
+        player.play(event)
+    return player.answer()
 
 
 def _status(event: WatermarkEvent, *at_ms: int) -> list[Any]:

@@ -9,9 +9,10 @@ from operator import itemgetter
 from typing import Any, Protocol, assert_never
 
 from windowlib.aggregates import Aggregate, State
-from windowlib.functions import Aggregates, ProcessFunction, Whole, WindowFunction
+from windowlib.functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
 from windowlib.open_windows import OpenWindow
-from windowlib.records import Position, Record, SideOutput, Stored
+from windowlib.records import Position, Record, SideOutput, Stored, Value
+from windowlib.state import StateHandle
 
 
 class WindowScope:
@@ -34,20 +35,18 @@ class WindowScope:
         """What the clock says."""
         return self._open.processing_time_ms
 
-    def state(self, name: str) -> Any:
+    def state(self, name: str) -> StateHandle:
         """Return the handle of state of the key."""
         return self._open.runtime.user_state.handle(name, self._open.key)
 
-    def window_state(self, name: str) -> Any:
+    def window_state(self, name: str) -> StateHandle:
         """Return the handle of state of this window."""
         return self._open.runtime.user_state.handle(name, self._open.key, self._open.window)
 
-    def output(self, tag: str, value: Any) -> None:
+    def output(self, tag: str, value: Value) -> None:
         """Send a value to a side output."""
         self._open.runtime.outputs.append(
-            SideOutput(
-                tag, value, self._open.key, self._open.window.last_ms, self._open.watermark_ms, self._position
-            )
+            SideOutput(tag, value, self._open.key, self._open.window.last_ms, self._open.watermark_ms, self._position)
         )
 
 
@@ -107,7 +106,7 @@ class AggregatedContents:
         values = tuple([result(contents[i]) for i, result in enumerate(self._results)])
         if self._then is None:
             return (values,)
-        return self._then.process(open_window.key, open_window.window, (values,), WindowScope(open_window, position))
+        return self._then.process(place_of(open_window), (values,), WindowScope(open_window, position))
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
         """Return one state each."""
@@ -145,7 +144,7 @@ class WholeContents:
         result = self._aggregate.result(contents[0])
         if self._then is None:
             return (result,)
-        return self._then.process(open_window.key, open_window.window, (result,), WindowScope(open_window, position))
+        return self._then.process(place_of(open_window), (result,), WindowScope(open_window, position))
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
         """Return one state."""
@@ -189,7 +188,7 @@ class RecordContents:
             case ProcessFunction():
                 values = [stored.value for stored in contents]
                 scope = WindowScope(open_window, position)
-                return self._function.process(open_window.key, open_window.window, values, scope)
+                return self._function.process(place_of(open_window), values, scope)
             case _:
                 assert_never(self._function)
         accumulators = inner.create()
@@ -204,6 +203,11 @@ class RecordContents:
     def from_states(self, states: Sequence[State]) -> list[Any]:  # noqa: ARG002
         """Return no records."""
         return []
+
+
+def place_of(open_window: OpenWindow) -> Place:
+    """Return which window of which key it is."""
+    return Place(open_window.key, open_window.window)
 
 
 def contents_of(function: WindowFunction, *, keeps_records: bool) -> Contents:

@@ -46,16 +46,18 @@ class ExactSum(list[float]):
     1.0
     """
 
+    is_plain: bool = True
+    """Whether the list holds it all: none of the following is set."""
     scaled: int = 0
     """What no list of doubles can hold, in units of 2**-1074; zero unless sums left the range of doubles."""
     hidden_count: int = 0
-    """How many more numbers were appended than the list is long."""
+    """How many more numbers were appended than the list is long; not what `is_plain` is about."""
     nan_count: int = 0
     positive_infinity_count: int = 0
     negative_infinity_count: int = 0
 
     @property
-    def count(self) -> int:
+    def number_count(self) -> int:
         """How many numbers the sum is of."""
         return len(self) + self.hidden_count
 
@@ -67,6 +69,7 @@ class ExactSum(list[float]):
         self.nan_count += other.nan_count
         self.positive_infinity_count += other.positive_infinity_count
         self.negative_infinity_count += other.negative_infinity_count
+        self.is_plain = self.is_plain and other.is_plain
         if len(self) > PARTS_MAX:
             self.compress()
 
@@ -86,12 +89,14 @@ class ExactSum(list[float]):
         except OverflowError:
             self.scaled += sum(map(_scaled, rest)) + sum(map(_scaled, expansion))
             expansion = []
+            self.is_plain = False
         self._replace(expansion)
 
     def _take_out_specials(self) -> None:
         finite = [part for part in self if isfinite(part)]
         if len(finite) == len(self):
             return
+        self.is_plain = False
         for part in self:
             if isnan(part):
                 self.nan_count += 1
@@ -103,7 +108,7 @@ class ExactSum(list[float]):
 
     def value(self) -> float:
         """Return the sum, rounded once to the nearest double; NaN and infinities as in IEEE 754."""
-        if not (self.scaled or self.nan_count or self.positive_infinity_count or self.negative_infinity_count):
+        if self.is_plain:
             try:
                 return fsum(self)
             except (OverflowError, ValueError):
@@ -114,7 +119,7 @@ class ExactSum(list[float]):
     def mean(self) -> float:
         """Return the sum divided by the count (> 0), rounded once."""
         special = self.special()
-        return divide_rounded(self.total(), self.count << _SCALE_BITS) if special is None else special
+        return divide_rounded(self.total(), self.number_count << _SCALE_BITS) if special is None else special
 
     def special(self) -> float | None:
         """Return NaN or an infinity if that is the sum, else None."""
@@ -140,7 +145,7 @@ class ExactSum(list[float]):
             exponent = zero_bits - _SCALE_BITS
         mantissa = total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
         return (
-            self.count,
+            self.number_count,
             mantissa,
             exponent,
             self.nan_count,
@@ -161,5 +166,6 @@ class ExactSum(list[float]):
             total.append(part)
             rest -= _scaled(part)
         total.scaled = rest
+        total.is_plain = not (rest or any(specials))
         total.hidden_count = count - len(total)
         return total

@@ -5,18 +5,19 @@ incremental ones (`Reduce`, `Fold`, `UserAggregate`) are aggregates over the who
 `ProcessFunction` sees all records of the window at once, `Processed` chains the two.
 """
 
+# mypy: disable-error-code="explicit-override"
+# The core needs the standard library only, and Python 3.11's has no typing.override.
+
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from windowlib.aggregates import (
+    Accumulator,
     Aggregate,
-    CollectList,
     Columns,
     Count,
-    Extreme,
-    FirstOrLast,
     MeanInteger,
     State,
     SumDecimal,
@@ -24,9 +25,10 @@ from windowlib.aggregates import (
     SumInteger,
 )
 from windowlib.errors import InvariantBroken, SpecError
+from windowlib.ordered_aggregates import CollectList, Extreme, FirstOrLast
 from windowlib.profiles import EngineFault
-from windowlib.records import Position
-from windowlib.state import StateSpec
+from windowlib.records import Position, Value
+from windowlib.state import StateHandle, StateSpec
 from windowlib.variance import Variance
 from windowlib.windows import Window
 
@@ -34,7 +36,8 @@ _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _FLOATS: Final = ("float", "double")
 _ORDERED: Final = (*_INTEGERS, *_FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_NUMBERS: Final = (*_INTEGERS, *_FLOATS, "decimal(p,s)")
+_ANY_DECIMAL: Final = "decimal(p,s)"
+_NUMBERS: Final = (*_INTEGERS, *_FLOATS, _ANY_DECIMAL)
 
 KINDS: Final = ("count", "sum", "avg", "min", "max", "first", "last", "collect_list", "variance", "var_pop")
 """The aggregates that a pipeline file can name."""
@@ -56,45 +59,43 @@ def aggregate(
         SpecError: no such kind, or it does not take this type.
     """
     label = name or f"{kind}({input_type or ''})"
-    if kind == "count":
-        return Count(input_type=input_type)
     if kind not in KINDS:
         raise SpecError(f"aggregate {label!r}: no aggregate is called {kind!r}; there are {', '.join(KINDS)}")
+    if kind == "count":
+        return Count(input_type=input_type)
     if input_type is None:
         raise SpecError(f"aggregate {label!r}: {kind} needs an input column; only count does without")
     match kind:
         case "sum" | "avg":
             return _sum_or_mean(kind, input_type, label)
         case "min" | "max":
-            if input_type not in _ORDERED and not _DECIMAL.fullmatch(input_type):
-                raise _mismatch(label, kind, input_type, (*_ORDERED, "decimal(p,s)"))
+            _check_type(label, kind, input_type, allowed=(*_ORDERED, _ANY_DECIMAL))
             return Extreme(is_max=kind == "max", input_type=input_type)
         case "first" | "last":
             return FirstOrLast(is_last=kind == "last", input_type=input_type, ignores_nulls=ignore_nulls)
         case "collect_list":
             return CollectList(input_type=input_type)
         case _:
-            if input_type not in _NUMBERS and not _DECIMAL.fullmatch(input_type):
-                raise _mismatch(label, kind, input_type, _NUMBERS)
+            _check_type(label, kind, input_type, allowed=_NUMBERS)
             return Variance(is_sample=kind == "variance")
 
 
 def _sum_or_mean(kind: str, input_type: str, label: str) -> Aggregate:
+    _check_type(label, kind, input_type, allowed=_NUMBERS)
     is_mean = kind == "avg"
-    if input_type in _INTEGERS:
-        return MeanInteger() if is_mean else SumInteger(name=label)
     if input_type in _FLOATS:
         return SumDouble(is_mean=is_mean)
     if shape := _DECIMAL.fullmatch(input_type):
         return SumDecimal(name=label, is_mean=is_mean, precision=int(shape[1]), scale=int(shape[2]))
-    raise _mismatch(label, kind, input_type, _NUMBERS)
+    return MeanInteger() if is_mean else SumInteger(name=label)
 
 
-def _mismatch(label: str, kind: str, input_type: str, allowed: Sequence[str]) -> SpecError:
-    return SpecError(
-        f"aggregate {label!r}: {kind} does not take {input_type}; it takes {', '.join(allowed)}. "
-        "Choose another column, or cast it in the log"
-    )
+def _check_type(label: str, kind: str, input_type: str, *, allowed: Sequence[str]) -> None:
+    if (_ANY_DECIMAL if _DECIMAL.fullmatch(input_type) else input_type) not in allowed:
+        raise SpecError(
+            f"aggregate {label!r}: {kind} does not take {input_type}; it takes {', '.join(allowed)}. "
+            "Choose another column, or cast it in the log"
+        )
 
 
 class _Nothing:
@@ -119,21 +120,21 @@ class Reduce:
         """The running value."""
         return (("is_set", "boolean"), ("value", self.output_type))
 
-    def create(self) -> Any:
+    def create(self) -> Accumulator:
         """Start with nothing."""
         return _NOTHING
 
-    def add(self, accumulator: Any, value: Any, position: Position) -> Any:  # noqa: ARG002
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
         """Join one more value."""
         return value if accumulator is _NOTHING else self.function(accumulator, value)
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Join two running values."""
         if left is _NOTHING or right is _NOTHING:
             return right if left is _NOTHING else left
         return self.function(left, right)
 
-    def result(self, accumulator: Any) -> Any:
+    def result(self, accumulator: Accumulator) -> Value:
         """Return the running value.
 
         Raises:
@@ -143,11 +144,11 @@ class Reduce:
             raise EngineFault("NullPointerException", "an evictor left nothing to reduce")
         return accumulator
 
-    def to_state(self, accumulator: Any) -> State:
+    def to_state(self, accumulator: Accumulator) -> State:
         """Return the running value."""
         return (False, None) if accumulator is _NOTHING else (True, accumulator)
 
-    def from_state(self, state: State) -> Any:
+    def from_state(self, state: State) -> Accumulator:
         """Return the running value."""
         return state[1] if state[0] else _NOTHING
 
@@ -171,34 +172,34 @@ class UserAggregate:
         """The accumulator."""
         return (("accumulator", self.state_type),)
 
-    def create(self) -> Any:
+    def create(self) -> Accumulator:
         """Call the user's function."""
         return self.create_accumulator()
 
-    def add(self, accumulator: Any, value: Any, position: Position) -> Any:  # noqa: ARG002
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
         """Call the user's function."""
         return self.add_value(accumulator, value)
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Call the user's function; specs with merging windows are refused without one."""
         if self.merge_accumulators is None:
             raise InvariantBroken("a fold was asked to merge; WindowSpec should have refused it")
         return self.merge_accumulators(left, right)
 
-    def result(self, accumulator: Any) -> Any:
+    def result(self, accumulator: Accumulator) -> Value:
         """Call the user's function."""
         return self.get_result(accumulator)
 
-    def to_state(self, accumulator: Any) -> State:
+    def to_state(self, accumulator: Accumulator) -> State:
         """Return the accumulator."""
         return (accumulator,)
 
-    def from_state(self, state: State) -> Any:
+    def from_state(self, state: State) -> Accumulator:
         """Return the accumulator."""
         return state[0]
 
 
-def fold(initial: Any, function: Callable[[Any, Any], Any], *, output_type: str = "string") -> UserAggregate:
+def fold(initial: Accumulator, function: Callable[[Any, Any], Any], *, output_type: str = "string") -> UserAggregate:
     """Return an aggregate that starts at `initial` (an immutable value) and takes in one value after the other.
 
     Two folds cannot be merged, so sessions refuse it. Flink took it out in 2.0.
@@ -217,6 +218,13 @@ def can_merge(function: object) -> bool:
     return not isinstance(function, UserAggregate) or function.merge_accumulators is not None
 
 
+class Place(NamedTuple):
+    """One window of one key."""
+
+    key: Hashable
+    window: Window
+
+
 class ProcessContext(Protocol):
     """What a process function may ask and do besides returning values."""
 
@@ -228,13 +236,13 @@ class ProcessContext(Protocol):
     def processing_time_ms(self) -> int:
         """What the clock says."""
 
-    def state(self, name: str) -> Any:
+    def state(self, name: str) -> StateHandle:
         """Return the handle of state of the key, shared by all its windows; declared in `state`."""
 
-    def window_state(self, name: str) -> Any:
+    def window_state(self, name: str) -> StateHandle:
         """Return the handle of state of this window, gone when it is cleaned up; declared in `window_state`."""
 
-    def output(self, tag: str, value: Any) -> None:
+    def output(self, tag: str, value: Value) -> None:
         """Send a value to the side output `tag`."""
 
 
@@ -246,14 +254,14 @@ class ProcessFunction:
     window_state: tuple[StateSpec, ...] = ()
     """State of each window that the function uses; not with merging windows."""
 
-    def process(self, key: Hashable, window: Window, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
         """Return the values to emit, any number.
 
         `contents` are the values of the window's records in log order, or the one result of an aggregate before it.
         """
         raise NotImplementedError
 
-    def clear(self, key: Hashable, window: Window, ctx: ProcessContext) -> None:
+    def clear(self, place: Place, ctx: ProcessContext) -> None:
         """Called when the window is cleaned up, before its state goes."""
 
 
@@ -263,14 +271,14 @@ class Apply(ProcessFunction):
 
     function: Callable[[Hashable, Window, Sequence[Any]], Iterable[Any]]
 
-    def process(self, key: Hashable, window: Window, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
         """Call the user's function."""
-        return self.function(key, window, contents)
+        return self.function(place.key, place.window, contents)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """SQL aggregates side by side; the i-th reads the i-th element of a record's value. A pane has a tuple of results."""
+    """SQL aggregates side by side; the i-th reads the i-th element of a record's value. A pane has their results."""
 
     aggregates: tuple[Aggregate, ...]
     then: ProcessFunction | None = None

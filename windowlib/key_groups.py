@@ -19,10 +19,9 @@ Java's `hashCode` where Java has the type, and is stable for ever: it is part of
 """
 
 import struct
-from collections.abc import Callable, Hashable, Iterable
-from datetime import date, datetime, timedelta, timezone
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final
 
 from windowlib.errors import SpecError
@@ -30,7 +29,7 @@ from windowlib.errors import SpecError
 DEFAULT_MAX_PARALLELISM: Final = 128
 MAX_PARALLELISM_LIMIT: Final = 1 << 15
 _EPOCH: Final = date(1970, 1, 1)
-_EPOCH_AT: Final = datetime(1970, 1, 1)
+_EPOCH_AT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WORD32: Final = 0xFFFF_FFFF
 
 
@@ -65,9 +64,34 @@ def _hash_str(text: str) -> int:
     return _polynomial(struct.unpack(f"<{len(units) // 2}H", units), 0)
 
 
-def _hash_datetime(instant: datetime) -> int:
-    naive = instant if instant.tzinfo is None else instant.astimezone(timezone.utc).replace(tzinfo=None)
-    return _hash_int((naive - _EPOCH_AT) // timedelta(microseconds=1))
+def microseconds(instant: datetime) -> int:
+    """Return the microseconds from 1970; an instant without a zone is one of UTC."""
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return (aware - _EPOCH_AT) // timedelta(microseconds=1)
+
+
+def _hash_bytes(octets: bytes) -> int:
+    return _polynomial(struct.unpack(f"{len(octets)}b", octets), 1)
+
+
+def _hash_tuple(key: tuple[Hashable, ...]) -> int:
+    if len(key) == 1:
+        return stable_hash(key[0])
+    return _polynomial(map(stable_hash, key), 1) if key else 0
+
+
+_HASHES: Final[Mapping[type, Callable[..., int]]] = {
+    int: _hash_int,
+    str: _hash_str,
+    bool: lambda flag: 1231 if flag else 1237,
+    float: _hash_float,
+    bytes: _hash_bytes,
+    date: lambda day: _hash_int((day - _EPOCH).days),
+    datetime: lambda instant: _hash_int(microseconds(instant)),
+    Decimal: lambda number: _hash_str(canonical_decimal(number)),
+    type(None): lambda _nothing: 0,
+    tuple: _hash_tuple,
+}
 
 
 def stable_hash(key: Hashable) -> int:
@@ -79,34 +103,13 @@ def stable_hash(key: Hashable) -> int:
     Raises:
         SpecError: a type that has no stable hash.
     """
-    match key:
-        case bool():
-            return 1231 if key else 1237
-        case int():
-            return _hash_int(key)
-        case str():
-            return _hash_str(key)
-        case tuple():
-            if len(key) == 1:
-                return stable_hash(key[0])
-            return _polynomial(map(stable_hash, key), 1) if key else 0
-        case float():
-            return _hash_float(key)
-        case bytes():
-            return _polynomial((byte - 256 if byte > 127 else byte for byte in key), 1)
-        case datetime():
-            return _hash_datetime(key)
-        case date():
-            return _hash_int((key - _EPOCH).days)
-        case Decimal():
-            return _hash_str(canonical_decimal(key))
-        case None:
-            return 0
-        case _:
-            raise SpecError(
-                f"a key is of type {type(key).__name__} ({key!r}); allowed are int, str, bool, float, bytes, date, "
-                "datetime, Decimal and tuples of them; convert the column in the log"
-            )
+    function = _HASHES.get(type(key))
+    if function is None:
+        raise SpecError(
+            f"a key is of type {type(key).__name__} ({key!r}); allowed are int, str, bool, float, bytes, date, "
+            "datetime, Decimal and tuples of them; convert the column in the log"
+        )
+    return function(key)
 
 
 def canonical_decimal(number: Decimal) -> str:
@@ -135,9 +138,7 @@ def _murmur(code: int) -> int:
     code = (code * 0xC2B2AE35) & _WORD32
     code ^= code >> 16
     signed = _signed32(code)
-    if signed >= 0:
-        return signed
-    return -signed if signed != -(1 << 31) else 0
+    return abs(signed) if signed != -(1 << 31) else 0
 
 
 def key_group(key: Hashable, max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> int:
@@ -191,82 +192,3 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
             f"need 1 <= parallelism <= max_parallelism <= {MAX_PARALLELISM_LIMIT}, "
             f"got parallelism {parallelism} and max_parallelism {max_parallelism}"
         )
-
-
-# Order: a byte string per key, so that sorting timers compares bytes and asks no type anything.
-_TERMINATOR: Final = b"\x00\x00"
-_ESCAPE: Final = (b"\x00", b"\x00\xff")
-
-
-def _sortable_float(number: float) -> bytes:
-    if number != number:  # noqa: PLR0124  (NaN is greatest, as in Spark)
-        return b"\xff" * 8
-    bits: int = struct.unpack(">Q", struct.pack(">d", number + 0.0))[0]
-    bits = bits ^ 0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else bits | 1 << 63
-    return bits.to_bytes(8, "big")
-
-
-def _sortable_int(number: int) -> bytes:
-    if -(1 << 63) <= number < 1 << 63:
-        return b"\x80" + (number + (1 << 63)).to_bytes(8, "big")
-    size = (number.bit_length() + 7) // 8
-    if number > 0:
-        return b"\x81" + size.to_bytes(4, "big") + number.to_bytes(size, "big")
-    return b"\x7f" + ((1 << 32) - 1 - size).to_bytes(4, "big") + (number + (1 << 8 * size)).to_bytes(size, "big")
-
-
-def _sortable_decimal(number: Decimal) -> bytes:
-    sign, digits, _ = number.normalize().as_tuple()
-    if not number:
-        return b"\x01"
-    magnitude = (number.adjusted() + (1 << 31)).to_bytes(4, "big") + bytes(digit + 1 for digit in digits) + b"\x00"
-    return b"\x00" + bytes(255 - byte for byte in magnitude) if sign else b"\x02" + magnitude
-
-
-def sortable(key: Hashable) -> bytes:
-    """Return bytes that sort as keys do: by type first (None, bool, int, float, Decimal, str, bytes, date, datetime,
-    tuple), then by value; strings by code point. Distinct keys of one pipeline have distinct bytes.
-    """
-    match key:
-        case None:
-            return b"\x01"
-        case bool():
-            return b"\x02\x01" if key else b"\x02\x00"
-        case int():
-            return b"\x03" + _sortable_int(key)
-        case float():
-            return b"\x04" + _sortable_float(key)
-        case Decimal():
-            return b"\x05" + _sortable_decimal(key)
-        case str():
-            return b"\x06" + key.encode("utf-8", "surrogatepass").replace(*_ESCAPE) + _TERMINATOR
-        case bytes():
-            return b"\x07" + key.replace(*_ESCAPE) + _TERMINATOR
-        case datetime():
-            naive = key if key.tzinfo is None else key.astimezone(timezone.utc).replace(tzinfo=None)
-            return b"\x09" + _sortable_int((naive - _EPOCH_AT) // timedelta(microseconds=1))
-        case date():
-            return b"\x08" + _sortable_int((key - _EPOCH).days)
-        case tuple():
-            return b"\x0a" + b"".join(map(sortable, key)) + b"\x00"
-        case _:
-            raise SpecError(f"keys of type {type(key).__name__} have no order; see key_groups.stable_hash")
-
-
-def key_orderer(max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> Callable[[Hashable], bytes]:
-    """Return a function from a key to bytes that sort by (key group, key); the first two bytes are the group.
-
-    It remembers, because a key's bytes are needed at every timer. Each owner gets its own, because keys of different
-    pipelines may be equal in Python and of different types: (1,) and (True,).
-    """
-
-    @lru_cache(maxsize=1 << 17)
-    def order(key: Hashable) -> bytes:
-        return key_group(key, max_parallelism).to_bytes(2, "big") + sortable(key)
-
-    return order
-
-
-def group_of_order(order: bytes) -> int:
-    """Return the key group in bytes made by `key_orderer`."""
-    return int.from_bytes(order[:2], "big")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from windowlib.profiles import Profile
-from windowlib.windows import TimeWindow
+from windowlib.windows import TimeWindow, Window
 
 _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -22,7 +22,7 @@ class Meeting(NamedTuple):
     met: list[TimeWindow]
 
 
-def meet(opened: Collection[TimeWindow], new: TimeWindow, profile: Profile) -> Meeting:
+def meet(opened: Collection[Window], new: TimeWindow, profile: Profile) -> Meeting:
     """Find the open sessions that overlap `new`, or touch it where the profile merges those.
 
     >>> from windowlib.profiles import STRICT
@@ -31,9 +31,17 @@ def meet(opened: Collection[TimeWindow], new: TimeWindow, profile: Profile) -> M
     """
     start_ms, end_ms = new
     if profile.merge_touching:
-        met = [window for window in opened if window[0] <= end_ms and window[1] >= start_ms]
+        met = [
+            window
+            for window in opened
+            if isinstance(window, TimeWindow) and window[0] <= end_ms and window[1] >= start_ms
+        ]
     else:
-        met = [window for window in opened if window[0] < end_ms and window[1] > start_ms]
+        met = [
+            window
+            for window in opened
+            if isinstance(window, TimeWindow) and window[0] < end_ms and window[1] > start_ms
+        ]
     if not met:
         return Meeting(new, met)
     cover = TimeWindow(min(start_ms, *(w[0] for w in met)), max(end_ms, *(w[1] for w in met)))

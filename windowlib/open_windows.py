@@ -1,13 +1,15 @@
 """What the window operator holds: one object per open window, and what all of them share."""
 
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from windowlib.profiles import Profile
-from windowlib.records import Output
 from windowlib.state import KeyedState
 from windowlib.timers import TimerService
 from windowlib.windows import MAX_TIME_MS, Window
+
+if TYPE_CHECKING:
+    from windowlib.records import Output
 
 Edges = tuple[int, int, int]
 """Count, XOR and sum of the ids of edges, that is (record, window) pairs; the sum is not wrapped yet."""
@@ -70,7 +72,7 @@ class OpenWindow:
         "window",
     )
 
-    def __init__(self, key: Hashable, window: Window, runtime: Runtime, lifetime: Lifetime) -> None:
+    def __init__(self, key: Hashable, window: Window, runtime: Runtime, lifetime: Lifetime) -> None:  # noqa: PLR0917
         """Start empty."""
         self.key = key
         self.window = window
@@ -120,34 +122,38 @@ class OpenWindow:
         """Whose answers to give."""
         return self.runtime.profile
 
+    def _is_cleanup(self, at_ms: int, *, is_event_time: bool) -> bool:
+        """Tell whether the operator has a timer at this instant that the trigger must not touch."""
+        return (
+            at_ms == self.cleanup_ms < MAX_TIME_MS
+            and self.runtime.is_event_time == is_event_time
+            and self.runtime.profile.protects_cleanup_timer
+        )
+
     def register_event_timer(self, at_ms: int) -> None:
         """Register an event timer of this window."""
-        runtime = self.runtime
-        if at_ms == self.cleanup_ms < MAX_TIME_MS and runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+        if self._is_cleanup(at_ms, is_event_time=True):
             self.cleanup_deleted = False  # the operator's timer is there, and serves both
             return
-        runtime.timers.event_timers.register(at_ms, self.key, self.window)
+        self.runtime.timers.event_timers.register(at_ms, self.key, self.window)
 
     def delete_event_timer(self, at_ms: int) -> None:
         """Delete an event timer of this window, but not the operator's own (F11)."""
-        runtime = self.runtime
-        if at_ms == self.cleanup_ms < MAX_TIME_MS and runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+        if self._is_cleanup(at_ms, is_event_time=True):
             self.cleanup_deleted = True
         else:
-            runtime.timers.event_timers.delete(at_ms, self.key, self.window)
+            self.runtime.timers.event_timers.delete(at_ms, self.key, self.window)
 
     def register_processing_timer(self, at_ms: int) -> None:
         """Register a processing timer of this window."""
-        runtime = self.runtime
-        if at_ms == self.cleanup_ms < MAX_TIME_MS and not runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+        if self._is_cleanup(at_ms, is_event_time=False):
             self.cleanup_deleted = False  # the operator's timer is there, and serves both
             return
-        runtime.timers.processing_timers.register(at_ms, self.key, self.window)
+        self.runtime.timers.processing_timers.register(at_ms, self.key, self.window)
 
     def delete_processing_timer(self, at_ms: int) -> None:
         """Delete a processing timer of this window, but not the operator's own (F11)."""
-        runtime = self.runtime
-        if at_ms == self.cleanup_ms < MAX_TIME_MS and not runtime.is_event_time and runtime.profile.protects_cleanup_timer:
+        if self._is_cleanup(at_ms, is_event_time=False):
             self.cleanup_deleted = True
         else:
-            runtime.timers.processing_timers.delete(at_ms, self.key, self.window)
+            self.runtime.timers.processing_timers.delete(at_ms, self.key, self.window)

@@ -10,7 +10,7 @@ from windowlib.errors import HindcastError, SpecError
 from windowlib.windows import wrap_int64
 
 
-class EngineFault(HindcastError):
+class EngineFault(HindcastError):  # noqa: N818 - it names a fault of the engine, and is no error of ours
     """The engine whose profile is asked for would throw here and the job would die. Never raised in strict."""
 
     def __init__(self, exception: str, what: str) -> None:
@@ -31,7 +31,7 @@ class Profile:
     watermark_survives_failure: bool = True
     """Restoring after a failure restores the watermark. Flink starts at the minimum and fires again (F2)."""
     guards_merge_overflow: bool = True
-    """Merging looks at the guarded cleanup instant first. Flink merges, adds the lateness unguarded, and throws (F3)."""
+    """Merging looks at the guarded cleanup instant first. Flink merges, adds the lateness unguarded, throws (F3)."""
     continuous_ends: bool = True
     """A continuous trigger stops at the last watermark. Flink counts on to the end of time (F4)."""
     reports_gaps: bool = True

@@ -4,7 +4,10 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
-from windowlib.windows import TimeWindow, Window
+from windowlib.windows import Window
+
+Value = Any
+"""What users put into records, or their functions return: any plain data."""
 
 Position = tuple[int, int]
 """Where something stands in the log: (start of the slice in epoch ms, rank inside the slice)."""
@@ -51,7 +54,7 @@ class Record(NamedTuple):
 
     key: Hashable
     timestamp_ms: int | None
-    value: Any
+    value: Value
     position: Position = START
     record_hash: int = 0
     gap_ms: int | None = None
@@ -68,7 +71,7 @@ class Pane(NamedTuple):
 
     key: Hashable
     window: Window
-    values: Any
+    values: Value
     pane_index: int
     timing: Timing
     is_first: bool
@@ -89,7 +92,7 @@ class Late(NamedTuple):
     """
 
     record: Record
-    missed: tuple[TimeWindow, ...]
+    missed: tuple[Window, ...]
     missed_all: bool
     watermark_ms: int
     late_by_ms: int
@@ -107,7 +110,7 @@ class SideOutput(NamedTuple):
     """What a user's function sent to the output named `tag`. `timestamp_ms` is None outside event time."""
 
     tag: str
-    value: Any
+    value: Value
     key: Hashable
     timestamp_ms: int | None
     watermark_ms: int
@@ -118,7 +121,7 @@ class Emitted(NamedTuple):
     """What a user's keyed process function emitted. `timestamp_ms` is None when a processing timer did it."""
 
     key: Hashable
-    values: Any
+    values: Value
     timestamp_ms: int | None
     watermark_ms: int
     position: Position
@@ -135,13 +138,13 @@ class Stored(NamedTuple):
 
     position: Position
     timestamp_ms: int | None
-    value: Any
+    value: Value
     edge_id: int
 
 
 class Tally(NamedTuple):
     """A count, an XOR and a wrapping sum of 64-bit ids, the last two as signed words: one term of the audit."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of a tally
     xor: int
     sum: int

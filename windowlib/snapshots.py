@@ -18,8 +18,8 @@ class WindowStateRow:
     """One open window of one key. Bounds are None for the global window.
 
     `state_window_*` are the bounds under which a merged session's contents began. `accumulators` has one plain state
-    per aggregate, `contents` the records where they are kept whole. The `edge_*` and `fired_*` columns are signed 64-bit
-    words, the latter of the edges that a pane has shown. `is_orphan`: contents that the flink profile lost (F1).
+    per aggregate, `contents` the records where they are kept whole. The `edge_*` and `fired_*` columns are signed
+    64-bit words, the latter of the edges that a pane has shown. `is_orphan`: contents that the flink profile lost (F1).
     """
 
     key_group: int

@@ -12,16 +12,16 @@ from windowlib.profiles import STRICT, Profile
 from windowlib.records import Mode
 from windowlib.timers import KeyGroupRange
 from windowlib.trigger_protocol import Trigger
+from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
     ContinuousEventTime,
     CountReached,
     EventTime,
     Never,
     ProcessingTime,
-    ProcessingTimeout,
-    Purging,
 )
-from windowlib.window_operator import Leftovers, Windowing, WindowOperator
+from windowlib.window_operator import WindowOperator
+from windowlib.windowing import Leftovers, Windowing
 from windowlib.windows import MAX_TIME_MS
 
 MODES: Final = ("accumulating", "discarding")
@@ -161,9 +161,7 @@ def count_windows(
         SpecError: a size or slide that is not positive.
     """
     if slide is None:
-        return WindowSpec(
-            assigner=Global(), function=function, trigger=Purging(CountReached(size)), profile=profile
-        )
+        return WindowSpec(assigner=Global(), function=function, trigger=Purging(CountReached(size)), profile=profile)
     if size <= 0:
         raise SpecError(f"count window: the size must be positive, got {size}")
     return WindowSpec(

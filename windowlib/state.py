@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from windowlib.errors import CheckpointError, SpecError
-from windowlib.key_groups import group_of_order
+from windowlib.key_order import group_of_order
+from windowlib.records import Value
 
 Kind = Literal["value", "list", "map"]
 KINDS: Final = ("value", "list", "map")
 _NO_NAMESPACE: Final = ()
+
+Namespace = Any
+"""A window, or () for the key alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +59,11 @@ class ValueState:
         self._cells = cells
         self._address = address
 
-    def get(self) -> Any:
+    def get(self) -> Value:
         """Return the value or None."""
         return self._cells.get(self._address)
 
-    def set(self, value: Any) -> None:
+    def set(self, value: Value) -> None:
         """Replace the value; None removes it."""
         if value is None:
             self.clear()
@@ -85,7 +89,7 @@ class ListState:
         """Return the elements."""
         return tuple(self._cells.get(self._address, ()))
 
-    def append(self, element: Any) -> None:
+    def append(self, element: Value) -> None:
         """Add one element at the end."""
         self._cells.setdefault(self._address, []).append(element)
 
@@ -112,11 +116,11 @@ class MapState:
         self._cells = cells
         self._address = address
 
-    def get(self, name: Hashable, default: Any = None) -> Any:
+    def get(self, name: Hashable, default: Value = None) -> Value:
         """Return the value under `name`."""
         return self._cells.get(self._address, {}).get(name, default)
 
-    def put(self, name: Hashable, value: Any) -> None:
+    def put(self, name: Hashable, value: Value) -> None:
         """Set the value under `name`."""
         self._cells.setdefault(self._address, {})[name] = value
 
@@ -141,7 +145,12 @@ class MapState:
         self._cells.pop(self._address, None)
 
 
-_HANDLES: Final = {"value": ValueState, "list": ListState, "map": MapState}
+StateHandle = ValueState | ListState | MapState
+_HANDLES: Final[dict[Kind, type[ValueState] | type[ListState] | type[MapState]]] = {
+    "value": ValueState,
+    "list": ListState,
+    "map": MapState,
+}
 
 
 class KeyedState:
@@ -149,7 +158,7 @@ class KeyedState:
 
     __slots__ = ("_cells", "_order", "_specs")
 
-    def __init__(self, specs: Iterable[StateSpec], order: Callable[[Hashable], bytes]) -> None:
+    def __init__(self, specs: Iterable[StateSpec], order: Callable[[Hashable], str]) -> None:
         """Start empty. `order` is a key_groups.key_orderer.
 
         Raises:
@@ -163,7 +172,7 @@ class KeyedState:
                 raise SpecError(f"state {spec.name!r} is declared twice; names must differ")
             self._specs[spec.name] = spec
 
-    def handle(self, name: str, key: Hashable, namespace: Any = _NO_NAMESPACE) -> ValueState | ListState | MapState:
+    def handle(self, name: str, key: Hashable, namespace: Namespace = _NO_NAMESPACE) -> StateHandle:
         """Return the handle of one piece of state.
 
         Raises:
@@ -184,8 +193,7 @@ class KeyedState:
         for key, namespace, name in sorted(self._cells, key=lambda cell: (order(cell[0]), cell[1], cell[2])):
             kind = self._specs[name].kind
             cell = self._cells[key, namespace, name]
-            content = cell if kind == "value" else list(cell) if kind == "list" else [list(pair) for pair in cell.items()]
-            yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, content)
+            yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, _plain(cell))
 
     def restore(self, rows: Iterable[UserStateRow]) -> None:
         """Add the state of one or more snapshots.
@@ -205,5 +213,16 @@ class KeyedState:
             if row.kind == "list":
                 content = list(content)
             elif row.kind == "map":
-                content = {name: value for name, value in content}
+                content = {_hashable(name): value for name, value in content}
             self._cells[row.key, row.namespace, row.name] = content
+
+
+def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data
+    """Return a copy that later changes do not reach; a map as a list of pairs, because JSON's names are strings."""
+    if isinstance(cell, dict):
+        return [[name, value] for name, value in cell.items()]
+    return list(cell) if isinstance(cell, list) else cell
+
+
+def _hashable(name: Any) -> Hashable:  # noqa: ANN401
+    return tuple(name) if isinstance(name, list) else name

@@ -120,7 +120,9 @@ def window_state(keys: Mapping[str, str], accumulators: Mapping[str, Mapping[str
             "contents": parse_type(contents),
             "trigger_state": "string",
             "record_count": "long",
-            **dict.fromkeys((f"{edges}_{part}" for edges in ("edge", "fired") for part in ("count", "xor", "sum")), "long"),
+            **dict.fromkeys(
+                (f"{edges}_{part}" for edges in ("edge", "fired") for part in ("count", "xor", "sum")), "long"
+            ),
             "pane_index": "integer",
             **dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), "boolean"),
         },
@@ -170,7 +172,15 @@ def tallies() -> Table:
 def quality_results() -> Table:
     """One row is one check of one run."""
     names: Sequence[str] = (
-        "table_name", "check", "column_name", "severity", "verdict", "observed", "arguments", "message", "checks_fingerprint",
+        "table_name",
+        "check",
+        "column_name",
+        "severity",
+        "verdict",
+        "observed",
+        "arguments",
+        "message",
+        "checks_fingerprint",
     )
     return Table(name=QUALITY_RESULTS, content=dict.fromkeys(names, "string"), coordinates={})
 

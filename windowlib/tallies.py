@@ -77,5 +77,3 @@ def together(left: Edges, right: Edges) -> Edges:
 def signed(edges: Edges) -> Edges:
     """Return the edges with XOR and sum as signed 64-bit words."""
     return (edges[0], wrap_int64(edges[1]), wrap_int64(edges[2]))
-
-

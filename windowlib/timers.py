@@ -13,7 +13,8 @@ from heapq import heappop, heappush
 from typing import Any, Final, Literal, NamedTuple
 
 from windowlib.errors import CheckpointError, SpecError
-from windowlib.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism, group_of_order, key_orderer
+from windowlib.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
+from windowlib.key_order import group_of_order, key_orderer
 from windowlib.windows import MIN_TIME_MS
 
 Domain = Literal["event", "processing"]
@@ -40,7 +41,7 @@ class TimerRow(NamedTuple):
 class Timer(NamedTuple):
     """A timer that is due. Sorts in firing order within one instant: `order` stands for (key group, key)."""
 
-    order: bytes
+    order: str
     namespace: Namespace
     key: Hashable
 
@@ -50,7 +51,7 @@ class TimerQueue:
 
     __slots__ = ("_buckets", "_instants", "_order")
 
-    def __init__(self, order: Callable[[Hashable], bytes]) -> None:
+    def __init__(self, order: Callable[[Hashable], str]) -> None:
         """Start empty; `order` is a key_groups.key_orderer."""
         self._order = order
         self._buckets: dict[int, set[Timer]] = {}
@@ -162,7 +163,9 @@ class TimerService:
         self.watermark_ms = watermark_ms
         return self.event_timers.due(watermark_ms)
 
-    def advance_processing_time(self, processing_time_ms: int, *, inclusive: bool = True) -> Iterator[tuple[int, Timer]]:
+    def advance_processing_time(
+        self, processing_time_ms: int, *, inclusive: bool = True
+    ) -> Iterator[tuple[int, Timer]]:
         """Yield the processing timers up to an instant, each with the clock at its own instant, then set the clock.
 
         Without `inclusive`, timers at the instant itself wait: a record that arrives then goes first.
@@ -239,5 +242,3 @@ def rows_by_group(rows: Iterable[TimerRow]) -> dict[int, list[TimerRow]]:
     for row in rows:
         groups.setdefault(row.key_group, []).append(row)
     return dict(sorted(groups.items()))
-
-

@@ -91,7 +91,7 @@ class Trigger:
         """Called when a processing timer of the window is due, and when a processing-time window is cleaned up."""
         return CONTINUE
 
-    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
+    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
         """Called when the windows behind `merged` became `window`: bring their state into `ctx` and set its timers."""
         raise SpecError(f"{type(self).__name__} does not support merging windows")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from windowlib.errors import InvariantBroken, SpecError
+from windowlib.records import Value
 from windowlib.watermark_valve import Advanced, StatusChanged, WatermarkEvent
 from windowlib.windows import MAX_TIME_MS, MIN_TIME_MS
 
@@ -23,7 +24,7 @@ class GeneratorState:
 class Generator(Protocol):
     """How event times become watermarks. Methods return a watermark to emit, or None; only a rise goes out."""
 
-    def on_event(self, timestamp_ms: int, value: Any, state: GeneratorState) -> int | None:
+    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:
         """Called for each record."""
 
     def on_tick(self, state: GeneratorState) -> int | None:
@@ -49,7 +50,7 @@ class Bounded:
         """Return the watermark that belongs to a greatest event time."""
         return max_timestamp_ms - self.out_of_orderness_ms - (not self.is_legacy)
 
-    def on_event(self, timestamp_ms: int, value: Any, state: GeneratorState) -> int | None:  # noqa: ARG002
+    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
         """Remember the latest."""
         if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
             state.max_timestamp_ms = timestamp_ms
@@ -71,7 +72,7 @@ class Punctuated:
 
     watermark_of: Callable[[int, Any], int | None]
 
-    def on_event(self, timestamp_ms: int, value: Any, state: GeneratorState) -> int | None:
+    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:
         """Ask the user's function."""
         if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
             state.max_timestamp_ms = timestamp_ms
@@ -88,7 +89,7 @@ class Periodic:
 
     watermark_of: Callable[[int], int | None]
 
-    def on_event(self, timestamp_ms: int, value: Any, state: GeneratorState) -> int | None:  # noqa: ARG002
+    def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
         """Remember the latest."""
         if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
             state.max_timestamp_ms = timestamp_ms
@@ -172,7 +173,7 @@ class WatermarkSource:
         if isinstance(emission, EmitPeriodically):
             self.state.next_tick_ms = start_ms + emission.every_ms
 
-    def on_record(self, timestamp_ms: int, value: Any = None) -> list[WatermarkEvent]:
+    def on_record(self, timestamp_ms: int, value: Value = None) -> list[WatermarkEvent]:
         """Take in a valid record; return what it makes the source emit."""
         state = self.state
         state.has_activity = True

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from windowlib.contents import Contents
 from windowlib.errors import CheckpointError
-from windowlib.key_groups import group_of_order
+from windowlib.key_order import group_of_order
 from windowlib.open_windows import NO_EDGES, Edges, Lifetime, OpenWindow, Runtime
 from windowlib.records import Stored, Tally
 from windowlib.snapshots import WindowStateRow
@@ -26,11 +26,11 @@ class Orphan(NamedTuple):
 class WindowStore:
     """Open windows by key and bounds; `windows` is read and written by the operator alone."""
 
-    __slots__ = ("_contents", "_lateness_ms", "_runtime", "orphans", "windows")
+    __slots__ = ("_contents", "_lateness_ms", "orphans", "runtime", "windows")
 
     def __init__(self, runtime: Runtime, contents: Contents, lateness_ms: int) -> None:
         """Start without windows."""
-        self._runtime = runtime
+        self.runtime = runtime
         self._contents = contents
         self._lateness_ms = lateness_ms
         self.windows: dict[Hashable, dict[Window, OpenWindow]] = {}
@@ -44,22 +44,34 @@ class WindowStore:
     def lifetime(self, window: Window) -> Lifetime:
         """Return when a window ends, is cleaned up, and turns records away."""
         last_ms = window.last_ms
-        if not self._runtime.is_event_time:
+        if not self.runtime.is_event_time:
             return (last_ms, last_ms, NEVER_LATE)
         cleanup_ms = last_ms + self._lateness_ms
-        if cleanup_ms > MAX_TIME_MS:
-            cleanup_ms = MAX_TIME_MS
+        cleanup_ms = min(cleanup_ms, MAX_TIME_MS)
         return (last_ms, cleanup_ms, cleanup_ms)
 
     def create(self, key: Hashable, window: Window, lifetime: Lifetime) -> OpenWindow:
         """Open a window, without contents."""
-        open_window = OpenWindow(key, window, self._runtime, lifetime)
+        open_window = OpenWindow(key, window, self.runtime, lifetime)
         windows = self.windows.get(key)
         if windows is None:
             self.windows[key] = {window: open_window}
         else:
             windows[window] = open_window
         return open_window
+
+    def register_cleanup(self, open_window: OpenWindow) -> None:
+        """Set the operator's own timer, unless the window never goes."""
+        if open_window.cleanup_ms < MAX_TIME_MS:
+            timers = self.runtime.timers
+            queue = timers.event_timers if self.runtime.is_event_time else timers.processing_timers
+            queue.register(open_window.cleanup_ms, open_window.key, open_window.window)
+
+    def delete_cleanup(self, open_window: OpenWindow) -> None:
+        """Take the operator's own timer back."""
+        timers = self.runtime.timers
+        queue = timers.event_timers if self.runtime.is_event_time else timers.processing_timers
+        queue.delete(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def remove(self, open_window: OpenWindow) -> None:
         """Forget a window, and its key with its last window."""
@@ -77,7 +89,7 @@ class WindowStore:
 
     def rows(self) -> list[WindowStateRow]:
         """Return all windows in the order (key group, key, start, end), orphans last."""
-        order = self._runtime.timers.order
+        order = self.runtime.timers.order
         opened = sorted(self, key=lambda open_window: (order(open_window.key), open_window.window))
         rows = [self._row(open_window, group_of_order(order(open_window.key))) for open_window in opened]
         lost = sorted(self.orphans.items(), key=lambda item: (order(item[0][0]), item[0][1]))
@@ -111,7 +123,7 @@ class WindowStore:
     def _orphan_row(self, key: Hashable, window: Window, orphan: Orphan) -> WindowStateRow:
         edge_count, edge_xor, edge_sum = signed(orphan.edges)
         return WindowStateRow(
-            key_group=group_of_order(self._runtime.timers.order(key)),
+            key_group=group_of_order(self.runtime.timers.order(key)),
             key=key,
             window_start_ms=window.start_ms,
             window_end_ms=window.end_ms,
@@ -133,13 +145,13 @@ class WindowStore:
             CheckpointError: a row belongs to a key group that this operator does not own, or stands there twice.
         """
         for row in rows:
-            group = group_of_order(self._runtime.timers.order(row.key))
-            if group != row.key_group or group not in self._runtime.timers.groups:
-                groups = self._runtime.timers.groups
+            group = group_of_order(self.runtime.timers.order(row.key))
+            if group != row.key_group or group not in self.runtime.timers.groups:
+                groups = self.runtime.timers.groups
                 raise CheckpointError(
-                    f"the window {row.window_start_ms} to {row.window_end_ms} of key {row.key!r} is stored in key group "
-                    f"{row.key_group}; its key is in {group}, and this operator owns [{groups.start}, {groups.stop}) of "
-                    f"{groups.max_parallelism}. Restore it with the max_parallelism that wrote it"
+                    f"the window {row.window_start_ms} to {row.window_end_ms} of key {row.key!r} is stored in key "
+                    f"group {row.key_group}; its key is in {group}, and this operator owns [{groups.start}, "
+                    f"{groups.stop}) of {groups.max_parallelism}. Restore it with the max_parallelism that wrote it"
                 )
             window = _window(row.window_start_ms, row.window_end_ms)
             contents = self._restored_contents(row)

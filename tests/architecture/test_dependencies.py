@@ -75,7 +75,7 @@ def test_what_is_imported_is_declared() -> None:
 
 def parts_of_declared() -> set[str]:
     """Distributions that come with a declared one and have no life of their own."""
-    return {"apache-airflow-core", "apache-airflow-task-sdk", "markupsafe", "pydantic-core"}
+    return {"apache-airflow-core", "apache-airflow-task-sdk", "markupsafe", "pydantic-core", "typing-extensions"}
 
 
 def test_what_is_declared_is_imported() -> None:

@@ -181,8 +181,9 @@ def test_every_module_says_what_it_is_for() -> None:
 
 def test_no_large_or_binary_file_slipped_in() -> None:
     large = {name_of(file): file.stat().st_size for file in tracked_files() if file.stat().st_size > 512 * 1024}
-    allowed = {"requirements.lock"}
-    assert {name: size for name, size in large.items() if name not in allowed} == {}
+    recorded = "tests/conformance/"  # answers of the real engines; still no more than a clone can bear
+    allowed = {name for name, size in large.items() if name.startswith(recorded) and size < 4 * 1024 * 1024}
+    assert {name: size for name, size in large.items() if name not in allowed | {"requirements.lock"}} == {}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typing_extensions import override
 
 from deploy import container
 
@@ -19,7 +18,6 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if self.path == "/health" else 503)
         self.end_headers()
 
-    @override
     def log_message(self, *_: object) -> None:
         pass
 

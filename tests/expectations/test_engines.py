@@ -243,6 +243,15 @@ def test_an_unanswered_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         runner.validate("t", frame("nulls and NaN"), suite)
 
 
+def test_only_the_row_of_a_run_keeps_its_value() -> None:
+    kwargs = {"column": "n", "min_value": 0}
+    one_row = pd.DataFrame({"n": [7]})
+    (of_run,) = runner.validate("run", one_row, suite_of((BETWEEN, kwargs), table="run"))
+    (of_table,) = runner.validate("late_records", one_row, suite_of((BETWEEN, kwargs), table="late_records"))
+    assert json.loads(of_run.observed)["value"] == 7
+    assert "value" not in json.loads(of_table.observed)
+
+
 def test_unexpected_values_are_few_distinct_and_json() -> None:
     values = ["x" * 1000, *(f"<b>{number}</b>" for number in range(100))]
     outcome = outcome_of(

@@ -9,7 +9,7 @@ import pytest
 from expectations.loader import EXPECTATIONS_DIR, check_suite_file, load_suite_file, resolve_suite
 from windowlib.errors import SpecError
 
-NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "kind"}}
+NOT_NULL: dict[str, Any] = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "kind"}}
 
 
 def write(directory: Path, document: object, name: str = "s.json") -> Path:

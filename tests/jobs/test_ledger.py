@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.ledger import COMPACT_EVERY, Ledger
+from jobs.ledger import Ledger
 from jobs.ledger_events import EventKind, LedgerEvent
 from jobs.ledger_view import LedgerView
 from windowlib.errors import LedgerError
@@ -132,19 +132,22 @@ def test_what_a_decision_raises_ends_the_write(tmp_path: Path) -> None:
     assert ledger.view().version == 0
 
 
-def test_compaction_loses_nothing_and_old_versions_stay_readable(tmp_path: Path) -> None:
+def test_compaction_loses_nothing_and_old_versions_stay_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.ledger.COMPACT_EVERY", 10)
     uri = tmp_path / "ledger"
     ledger, reader = Ledger(str(uri), now_ms=lambda: 1), Ledger(str(uri), now_ms=lambda: 1)
-    for number in range(COMPACT_EVERY + 5):
+    for number in range(25):
         event = LedgerEvent(kind=EventKind.REQUESTED, request_id=f"r{number:03d}", spec_fingerprint="s")
         ledger.write(lambda _view, event=event: [event])  # type: ignore[misc]
         if number == 3:
             reader.view()
-    expected = [f"r{number:03d}" for number in range(COMPACT_EVERY + 5)]
+    expected = [f"r{number:03d}" for number in range(25)]
     assert list(reader.view().requests) == expected
     assert list(Ledger(str(uri), now_ms=lambda: 1).view().requests) == expected
     assert list(reader.view(at=3).requests) == expected[:3]
-    assert len(DeltaTable(uri).file_uris()) < COMPACT_EVERY
+    assert len(DeltaTable(uri).file_uris()) < 10
     with pytest.raises(LedgerError, match="has no version 999"):
         reader.view(at=999)
 

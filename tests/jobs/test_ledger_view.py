@@ -62,7 +62,12 @@ def staged(result: RunResult, request_id: str = "r") -> list[LedgerEvent]:
 
 
 def about(
-    kind: EventKind, result: RunResult, *, who: str | None = None, reason: str | None = None, request_id: str | None = None
+    kind: EventKind,
+    result: RunResult,
+    *,
+    who: str | None = None,
+    reason: str | None = None,
+    request_id: str | None = None,
 ) -> LedgerEvent:
     return LedgerEvent(
         kind=kind,

@@ -10,7 +10,7 @@ import pytest
 from jobs import scheduling
 from jobs.lake import Lake
 from jobs.publishing import waive
-from jobs.requests import run_request
+from jobs.requests import Staging, run_request
 from jobs.workspace import Asked, Workspace, open_workspace
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import RequestError
@@ -57,10 +57,13 @@ class Airflow:
             replayer=self.replayer,
             now_ms=lambda: now_ms,
         )
-        gate = scheduling.gate(pipeline, self.lake, request_id=request_id, now_ms=now_ms)
+        slices = decision["slices"]
+        gate = scheduling.gate(pipeline, self.lake, request_id=request_id, now_ms=now_ms, slices=slices)
         if not gate["passed"]:
             return decision | {"gate": gate, "published": False}
-        done = scheduling.publish_task(pipeline, self.lake, request_id=request_id, who="airflow", now_ms=now_ms)
+        done = scheduling.publish_task(
+            pipeline, self.lake, request_id=request_id, who="airflow", now_ms=now_ms, slices=slices
+        )
         return decision | {"gate": gate} | done
 
     @property
@@ -188,6 +191,28 @@ def test_airflows_backfill_of_a_new_chain_publishes_each_interval_at_the_head(ai
     for start, end in pairwise(DAYS[:4]):
         assert airflow.backfilled(start, end)["published"]
     assert airflow.seen == DAYS[:3]
+
+
+def test_airflows_backfill_waits_for_a_slice_of_the_request_that_a_check_holds(airflow: Airflow) -> None:
+    append_day(Path(airflow.lake.root), "2024-01-01", {"c": 5_000})
+    assert airflow.backfilled("2024-01-01", "2024-01-02")["gate"]["stopped_by"] == ["2024-01-01"]
+    second = airflow.backfilled("2024-01-02", "2024-01-03")
+    assert (second["gate"]["passed"], second["published"], second["waits_for"]) == (True, False, "2024-01-01")
+    waive(airflow.work(day_ms("2024-02-01")), "2024-01-01", reason="it was real", who="ann")
+    assert airflow.backfilled("2024-01-03", "2024-01-04")["published"]
+    assert airflow.seen == DAYS[:3]
+
+
+def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
+    append_day(Path(airflow.lake.root), "2024-01-02", {"c": 5_000})
+    decision = scheduling.plan_scheduled(
+        sales(), airflow.lake, interval_end_ms=day_ms("2024-01-07"), now_ms=day_ms("2024-01-08"), who="airflow"
+    )
+    scheduling.replay(
+        sales(), airflow.lake, request_id=decision["request_id"], slices=decision["slices"], replayer=airflow.replayer,
+        now_ms=lambda: day_ms("2024-01-08"), staging=Staging(chunk=2),
+    )  # fmt: skip
+    assert airflow.replayer.replayed == [DAYS[:2]]
 
 
 def test_airflows_backfill_without_a_predecessor_is_refused(airflow: Airflow) -> None:

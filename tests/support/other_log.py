@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 DAY_MS = 86_400_000
@@ -77,6 +78,31 @@ INVALID_TIMES: Mapping[str, tuple[float | None, ...]] = {
 }
 EDGE_TIMES = (0.0, -0.0, -0.001, 0.001, 253_402_300_799.999, -62_135_596_800.0)
 """Valid, at the very edges. The latest of them ends all event time, so `other_log` takes it only when asked."""
+
+
+TABLE = "event_logs/other"
+PIPELINE = """\
+pipeline: other
+log:
+  table: event_logs/other
+  key: [sensor-id]
+  event_time: {column: measured, unit: s}
+  slice: {by: in, every: 1d, first: 1969-12-30, last: 1970-01-02}
+watermark: {kind: bounded, out_of_orderness: 2h}
+windows:
+  tumbling: {size: 1h}
+  allowed_lateness: 30m
+aggregates:
+  readings: {count: {}}
+  size_total: {sum: größe}
+  select_least: {min: select}
+  select_most: {max: select}
+  note_first: {first: note}
+  note_last: {last: note}
+"""
+"""A pipeline on that log. `fates` says what becomes of its records."""
+
+WINDOW_MS, BOUND_MS, LATENESS_MS = 3_600_000, 7_200_000, 1_800_000
 
 
 class Reading(NamedTuple):
@@ -162,6 +188,79 @@ def event_time_ms(reading: Reading) -> int:
     """The event time of a valid record; exact, for all of them are whole milliseconds."""
     assert reading.measured is not None
     return round(Decimal(repr(reading.measured)) * 1000)
+
+
+def fates(log: OtherLog) -> dict[date, Counter[str]]:
+    """Return day -> fate -> records, for `PIPELINE`, straight from the definitions: one record after the other.
+
+    A record is late if the watermark, which the records before it made, has reached the instant at which its window is
+    dropped: the window's last instant and the allowed lateness.
+    """
+    watermark_ms = -(1 << 63)
+    found: dict[date, Counter[str]] = {}
+    for day, readings in log.days().items():
+        fate = found.setdefault(day, Counter())
+        for reading in readings:
+            if not is_valid(reading):
+                fate["invalid"] += 1
+                continue
+            at = event_time_ms(reading)
+            last_ms = at - at % WINDOW_MS + WINDOW_MS - 1
+            fate["late" if last_ms + LATENESS_MS <= watermark_ms else "assigned"] += 1
+            watermark_ms = max(watermark_ms, at - BOUND_MS - 1)
+    return found
+
+
+class Totals(NamedTuple):
+    """What one window comes to in the end."""
+
+    readings: int
+    size_total: float | None
+    select_least: int | None
+    select_most: int | None
+
+
+def published_windows(log: OtherLog) -> dict[tuple[str, int], Totals]:
+    """Return (key, window start) -> what `PIPELINE` publishes of the window after all slices, by brute force.
+
+    Windows that the watermark has not passed are open, and not published yet.
+    """
+    members: dict[tuple[str, int], list[Reading]] = {}
+    watermark_ms = -(1 << 63)
+    for reading in log.records():
+        if reading.sensor_id is None or not is_valid(reading):
+            continue
+        at = event_time_ms(reading)
+        start_ms = at - at % WINDOW_MS
+        if start_ms + WINDOW_MS - 1 + LATENESS_MS > watermark_ms:
+            members.setdefault((reading.sensor_id, start_ms), []).append(reading)
+        watermark_ms = max(watermark_ms, at - BOUND_MS - 1)
+    return {window: totals(of) for window, of in members.items() if window[1] + WINDOW_MS - 1 <= watermark_ms}
+
+
+def totals(readings: Sequence[Reading]) -> Totals:
+    """Aggregate the records of one window; nulls count as readings only."""
+    selects = [one.select for one in readings if one.select is not None]
+    return Totals(
+        readings=len(readings),
+        size_total=exact_sum([one.size for one in readings if one.size is not None]),
+        select_least=min(selects, default=None),
+        select_most=max(selects, default=None),
+    )
+
+
+def exact_sum(values: Sequence[float]) -> float | None:
+    """Add without rounding, then round once; what lies beyond the greatest double is infinite."""
+    if not values:
+        return None
+    special = [value for value in values if not math.isfinite(value)]
+    if special:
+        return special[0] if all(value == special[0] for value in special) else math.nan
+    total = sum(map(Fraction, values), Fraction())
+    try:
+        return float(total)
+    except OverflowError:
+        return math.copysign(math.inf, total)
 
 
 def other_log(

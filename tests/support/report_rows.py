@@ -1,13 +1,16 @@
-"""Rows for reports: a fortnight with a blizzard as the real flights have it, years of slices, and hostile values everywhere."""
+"""Rows for reports: the fortnight of the blizzard, years of slices, and hostile values wherever a text can be."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
+from expectations.suites import Check
+from expectations.units import spell
 from expectations.values import to_json
-from expectations.wording import demand, finding
+from expectations.wording import demand
 from jobs.checks import conservation
 from jobs.report_rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
 from jobs.runs import CheckResult, Counts, Slice, Verdict
@@ -25,29 +28,46 @@ def day_slice(day: date) -> Slice:
     return Slice(slice_id=day.isoformat(), start_ms=ms(day), end_ms=ms(day) + DAY_MS)
 
 
+@cache
+def flights_checks() -> tuple[tuple[str, str, str, Check], ...]:
+    """Table, columns, demand and check of everything in the suites of flights."""
+    loaded = load_suite_file(EXPECTATIONS_DIR / "flights.json")
+    named = [(suite.table, ", ".join(check.columns), check) for suite in loaded for check in suite.checks]
+    return tuple((table, column, demand(check.type, column, check.kwargs), check) for table, column, check in named)
+
+
 def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
     """What the suites of flights would say of these counts."""
     values = {
-        "invalid_share": counts.invalid / max(counts.read, 1), "late_share": counts.late / max(counts.read, 1),
-        "records_read": counts.read, "unassigned": counts.unassigned, "watermark_ms": 1_360_000_000_000,
-    }  # fmt: skip
+        "invalid_share": counts.invalid / max(counts.read, 1),
+        "late_share": counts.late / max(counts.read, 1),
+        "records_read": counts.read,
+        "unassigned": counts.unassigned,
+        "watermark_ms": 1_360_000_000_000,
+    }
     results = [conservation(slice_id, counts)]
-    for suite in load_suite_file(EXPECTATIONS_DIR / "flights.json"):
-        for check in suite.checks:
-            low, high = check.kwargs.get("min_value"), check.kwargs.get("max_value")
-            value = values.get(check.columns[0]) if suite.table == "run" else None
-            bad = value is not None and ((low is not None and value < low) or (high is not None and value > high))
-            observed: dict[str, object] = {"rows": 1 if suite.table == "run" else counts.panes, "unexpected": int(bad), "share": float(bad)}
-            observed |= {"value": value} if value is not None else {}
-            failed = Verdict.FAIL if check.severity == "critical" else Verdict.WARN
-            column = ", ".join(check.columns)
-            said = f"{demand(check.type, column, check.kwargs)}: found {finding(column, observed)}. {check.description}"
-            results.append(
-                CheckResult(
-                    slice_id=slice_id, table=suite.table, check=check.type, column=column, severity=check.severity,
-                    verdict=failed if bad else Verdict.PASS, observed=to_json(observed), arguments=check.arguments, message=said,
-                )
-            )  # fmt: skip
+    for table, column, wanted, check in flights_checks():
+        low, high = check.kwargs.get("min_value"), check.kwargs.get("max_value")
+        value = values.get(column) if table == "run" else None
+        bad = value is not None and ((low is not None and value < low) or (high is not None and value > high))
+        failed = Verdict.FAIL if check.severity == "critical" else Verdict.WARN
+        rows = 1 if table == "run" else counts.panes
+        shown = "" if value is None else f',"value":{value}'
+        observed = f'{{"missing":0,"rows":{rows},"share":{float(bad)},"unexpected":{int(bad)}{shown}}}'
+        found = spell(value, column) if value is not None else f"all {rows:,} rows"
+        results.append(
+            CheckResult(
+                slice_id=slice_id,
+                table=table,
+                check=check.type,
+                column=column,
+                severity=check.severity,
+                verdict=failed if bad else Verdict.PASS,
+                observed=observed,
+                arguments=check.arguments,
+                message=f"{wanted}: found {found}. {check.description}",
+            )
+        )
     return tuple(results)
 
 
@@ -73,7 +93,9 @@ def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> Ru
 
 
 def counts_of(read: int, invalid: int, late: int) -> Counts:
-    return Counts(read=read, assigned=read - invalid - late, late=late, unassigned=0, invalid=invalid, panes=read // 2 + 300)
+    return Counts(
+        read=read, assigned=read - invalid - late, late=late, unassigned=0, invalid=invalid, panes=read // 2 + 300
+    )
 
 
 def blizzard(*, waived: bool = False) -> ReportRows:
@@ -86,30 +108,60 @@ def blizzard(*, waived: bool = False) -> ReportRows:
     opened = slices[-1].end_ms + 3_600_000
     if waived:
         for slice_id in ("2013-02-08", "2013-02-09"):
-            waiver = WaiverRow(who="ines", reason="The blizzard Nemo closed the airports; the numbers are real.", at_ms=opened + 900_000)
+            waiver = WaiverRow(
+                who="ines",
+                reason="The blizzard Nemo closed the airports; the numbers are real.",
+                at_ms=opened + 900_000,
+            )
             runs[slice_id] = replace(runs[slice_id], waiver=waiver)
     published = {slice_id: run.run_id for slice_id, run in runs.items() if run.is_published}
     names = tuple(one.slice_id for one in slices)
     return ReportRows(
-        pipeline="flights", lake="/var/lake", zone="UTC", every_ms=DAY_MS, ledger_version=31 if waived else 24,
-        as_of_ms=opened + 1_800_000, fail_on="critical", slices=slices, runs=runs, published=published,
-        description="Departures per airport in a sliding hour, a new window every quarter of an hour", owner="operations",
+        pipeline="flights",
+        lake="/var/lake",
+        zone="UTC",
+        every_ms=DAY_MS,
+        ledger_version=31 if waived else 24,
+        as_of_ms=opened + 1_800_000,
+        fail_on="critical",
+        slices=slices,
+        runs=runs,
+        published=published,
+        description="Departures per airport in a sliding hour, a new window every quarter of an hour",
+        owner="operations",
         requests=(
             RequestRow(
-                request_id="0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6", kind="airflow-backfill", who="airflow", reason="the first three days",
-                state="published", opened_at_ms=opened - 600_000, from_ms=slices[0].start_ms, to_ms=slices[3].start_ms, slice_count=3,
+                request_id="0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
+                kind="airflow-backfill",
+                who="airflow",
+                reason="the first three days",
+                state="published",
+                opened_at_ms=opened - 600_000,
+                from_ms=slices[0].start_ms,
+                to_ms=slices[3].start_ms,
+                slice_count=3,
             ),
             RequestRow(
-                request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4", kind="range", who="ines", reason="the rest of the fortnight",
-                state="published" if waived else "open", opened_at_ms=opened, from_ms=slices[3].start_ms, to_ms=slices[-1].end_ms,
+                request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4",
+                kind="range",
+                who="ines",
+                reason="the rest of the fortnight",
+                state="published" if waived else "open",
+                opened_at_ms=opened,
+                from_ms=slices[3].start_ms,
+                to_ms=slices[-1].end_ms,
                 slice_count=11,
             ),
         ),
         publications=(
             PublicationRow(seq=9, at_ms=opened - 300_000, who="airflow", is_rollback=False, slice_ids=names[:3]),
-            *((PublicationRow(seq=31, at_ms=opened + 1_800_000, who="ines", is_rollback=False, slice_ids=names[3:]),) if waived else ()),
+            *(
+                (PublicationRow(seq=31, at_ms=opened + 1_800_000, who="ines", is_rollback=False, slice_ids=names[3:]),)
+                if waived
+                else ()
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> ReportRows:
@@ -152,31 +204,64 @@ def hostile(values: Sequence[str]) -> ReportRows:
     }
     requests = tuple(
         RequestRow(
-            request_id=text, kind=text, who=text, reason=text, state=text, failure=text, opened_at_ms=rows.slices[0].start_ms,
-            from_ms=rows.slices[0].start_ms, to_ms=rows.slices[1].start_ms,
+            request_id=text,
+            kind=text,
+            who=text,
+            reason=text,
+            state=text,
+            failure=text,
+            opened_at_ms=rows.slices[0].start_ms,
+            from_ms=rows.slices[0].start_ms,
+            to_ms=rows.slices[1].start_ms,
         )
         for text in values
-    )  # fmt: skip
+    )
     publications = tuple(
-        PublicationRow(seq=number, at_ms=0, who=text, is_rollback=False, slice_ids=(text,)) for number, text in enumerate(values)
+        PublicationRow(seq=number, at_ms=0, who=text, is_rollback=False, slice_ids=(text,))
+        for number, text in enumerate(values)
     )
     everything = " ".join(values)
     return replace(
-        rows, pipeline=values[0], lake=everything, zone="UTC", description=everything, owner=everything, fail_on=values[1],
-        runs=runs, requests=requests, publications=publications,
-    )  # fmt: skip
+        rows,
+        pipeline=values[0],
+        lake=everything,
+        zone="UTC",
+        description=everything,
+        owner=everything,
+        fail_on=values[1],
+        runs=runs,
+        requests=requests,
+        publications=publications,
+    )
 
 
 def _hostile_run(run: RunRow, text: str) -> RunRow:
     check = CheckResult(
-        slice_id=text, table=text, check=text, column=text, severity=text, verdict=Verdict.FAIL,
-        observed=to_json({"values": [text], "sample": [text], "note": text}), arguments=to_json({"regex": text, "value_set": [text]}),
+        slice_id=text,
+        table=text,
+        check=text,
+        column=text,
+        severity=text,
+        verdict=Verdict.FAIL,
+        observed=to_json({"values": [text], "sample": [text], "note": text}),
+        arguments=to_json({"regex": text, "value_set": [text]}),
         message=text,
-    )  # fmt: skip
-    known = replace(check, check="expect_column_values_to_be_in_set", observed=to_json({"rows": 2, "unexpected": 1, "sample": [text]}))
+    )
+    known = replace(
+        check,
+        check="expect_column_values_to_be_in_set",
+        observed=to_json({"rows": 2, "unexpected": 1, "sample": [text]}),
+    )
     broken = replace(check, verdict=Verdict.ERROR, message=f"{text}: the check itself broke, so nobody knows: {text}")
     waiver = WaiverRow(who=text, reason=text, at_ms=0)
     return replace(
-        run, run_id=text, attempt_id=text, request_id=text, warnings=(text,), clamped=3, waiver=waiver, verdict=Verdict.FAIL,
+        run,
+        run_id=text,
+        attempt_id=text,
+        request_id=text,
+        warnings=(text,),
+        clamped=3,
+        waiver=waiver,
+        verdict=Verdict.FAIL,
         checks=(check, known, broken),
-    )  # fmt: skip
+    )

@@ -1,1 +1,1 @@
-"""windowlib on Spark: the order of a log, the windows by key group, and what comes back. The only part that knows Spark."""
+"""windowlib on Spark: a log in order, its windows by bucket, and what comes back. The only part that knows Spark."""

@@ -38,7 +38,9 @@ def arrow_type(node: Node) -> pa.DataType:
         if (decimal := decimal_of(node)) is not None:
             return pa.decimal128(*decimal)
         if node not in _ARROW:
-            raise SpecError(f"columns of type {node} cannot be used here; allowed are {', '.join(_ARROW)} and decimal(p,s)")
+            raise SpecError(
+                f"columns of type {node} cannot be used here; allowed are {', '.join(_ARROW)} and decimal(p,s)"
+            )
         return _ARROW[node]
     match node["type"]:
         case "struct":
@@ -73,11 +75,15 @@ def plain_values(array: pa.Array) -> list[Any]:
     """Return a column as plain Python values: instants and dates as integers, structs as tuples, nulls as None."""
     kind = array.type
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        return array.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist()
+        return list(array.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist())
     if pa.types.is_struct(kind):
-        return [row if valid else None for row, valid in zip(struct_rows(array), array.is_valid().to_pylist(), strict=True)]
+        return [
+            row if valid else None for row, valid in zip(struct_rows(array), array.is_valid().to_pylist(), strict=True)
+        ]
     if pa.types.is_list(kind):
         items = plain_values(array.values)
-        spans = zip(array.offsets.to_pylist(), array.offsets.to_pylist()[1:], array.is_valid().to_pylist(), strict=False)
+        spans = zip(
+            array.offsets.to_pylist(), array.offsets.to_pylist()[1:], array.is_valid().to_pylist(), strict=False
+        )
         return [items[start:end] if valid else None for start, end, valid in spans]
-    return array.to_pylist()
+    return list(array.to_pylist())

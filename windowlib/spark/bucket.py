@@ -30,7 +30,7 @@ US_PER_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRange:
-    """One slice of the chunk: its records have sequence numbers below `end_sequence` and not below the slice before's."""
+    """One slice of the chunk: its records have sequence numbers from the `end_sequence` before up to its own."""
 
     slice_no: int
     start_ms: int
@@ -71,6 +71,7 @@ def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterat
     Args:
         batches: rows of the feed, sorted by (kind, sequence): windows and timers of the checkpoint, then records.
         plan: of the chunk.
+
     Returns:
         Batches of the tagged result.
     """
@@ -171,11 +172,11 @@ class _BucketRun:
             self._advance(end)
         self._drain()
         for table, values, content in self._state.rows(self._operator.snapshot()):
-            self.rows.add(one.slice_no, table, values, content)
+            self.rows.add(one.slice_no, table, values, content=content)
         for term, (count, xor, total) in self._operator.take_tallies().items():
-            self.rows.add_tally(one.slice_no, "edges", term, IdSum(count, xor, total))
+            self.rows.add_tally(one.slice_no, "edges", term, ids=IdSum(count, xor, total))
         for fate, ids in self._fates.items():
-            self.rows.add_tally(one.slice_no, "fates", fate.value, ids)
+            self.rows.add_tally(one.slice_no, "fates", fate.value, ids=ids)
             self._fates[fate] = IdSum()
         following = next(self._slices, None)
         if following is None:
@@ -189,7 +190,6 @@ class _BucketRun:
             table, row = self._row(output)
             self.rows.add(slice_no, table, row)
 
-
     def _row(self, output: Output) -> tuple[str, Sequence[Any]]:
         """Return the table that an output belongs to, and its row there."""
         match output:
@@ -198,18 +198,27 @@ class _BucketRun:
             case Late():
                 record = output.record
                 met = (output.missed_all, output.watermark_ms, output.late_by_ms, output.reason)
-                missed = [dict(zip(("window_start", "window_end"), _bounds_us(window), strict=True)) for window in output.missed]
+                missed = [
+                    dict(zip(("window_start", "window_end"), _bounds_us(window), strict=True))
+                    for window in output.missed
+                ]
                 return tables.LATE_RECORDS, (record.record_hash, record.timestamp_ms, missed, *met, record.position[1])
             case Unassigned():
                 record = output.record
-                return tables.UNASSIGNED_RECORDS, (record.record_hash, record.timestamp_ms, output.watermark_ms, record.position[1])
+                return tables.UNASSIGNED_RECORDS, (
+                    record.record_hash,
+                    record.timestamp_ms,
+                    output.watermark_ms,
+                    record.position[1],
+                )
             case _:
                 raise InvariantBroken(f"the window operator of a pipeline emitted {output!r}, which has no table")
 
     def _pane_row(self, pane: Pane) -> Sequence[Any]:
+        key: Any = pane.key  # a tuple of column values
         values = pane.values if pane.kind == "result" else (None,) * len(self._plan.aggregates)
         about = (pane.pane_index, pane.timing, pane.is_first, pane.is_last, pane.mode, pane.kind, pane.record_count)
-        return (*pane.key, *_bounds_us(pane.window), *about, *values, pane.watermark_ms, pane.position[1])
+        return (*key, *_bounds_us(pane.window), *about, *values, pane.watermark_ms, pane.position[1])
 
 
 def _bounds_us(window: Window) -> tuple[int | None, int | None]:

@@ -18,7 +18,7 @@ from windowlib.windows import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 UNITS_PER_MS = {"s": Fraction(1, 1000), "ms": Fraction(1), "us": Fraction(1000), "ns": Fraction(1_000_000)}
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 SELF_EXPLAINING = (T.TimestampType, T.TimestampNTZType, T.DateType)
-ALLOWED = "a number or a text of a number with a unit (s, ms, us, ns), or a TIMESTAMP, TIMESTAMP_NTZ, DATE or ISO text without"
+ALLOWED = "a number (or its text) with a unit (s, ms, us, ns); a TIMESTAMP, TIMESTAMP_NTZ, DATE or ISO text without one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,9 @@ def record_hash(fields: Sequence[T.StructField]) -> Column:
     A null leaves the hash as it is, and so does its name, so a new nullable column changes no id. What Spark does not
     hash alike everywhere (maps, anything nested) goes in as JSON, maps as sorted entries.
     """
-    pairs = [(F.when(column(field.name).isNotNull(), F.lit(field.name)), _hashable(field)) for field in _by_name(fields)]
+    pairs = [
+        (F.when(column(field.name).isNotNull(), F.lit(field.name)), _hashable(field)) for field in _by_name(fields)
+    ]
     return F.xxhash64(*(part for pair in pairs for part in pair))
 
 
@@ -75,7 +77,7 @@ def _hashable(field: T.StructField) -> Column:
     return value
 
 
-def instant(time_column: TimeColumn, field: T.StructField) -> Instant:
+def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: PLR0911 - one return per type
     """Read an instant from a column.
 
     Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a text that is no time).
@@ -112,7 +114,9 @@ def _check(time_column: TimeColumn, kind: T.DataType) -> None:
     if unit is not None and unit not in UNITS_PER_MS:
         raise SpecError(f"unit {unit!r} of time column {name!r} is not known; allowed are {', '.join(UNITS_PER_MS)}")
     if isinstance(kind, SELF_EXPLAINING) and unit is not None:
-        raise SpecError(f"time column {name!r} is a {kind.simpleString()} and needs no unit; found unit {unit!r}, remove it")
+        raise SpecError(
+            f"time column {name!r} is a {kind.simpleString()} and needs no unit; found unit {unit!r}, remove it"
+        )
     if isinstance(kind, (*INTEGERS, T.DoubleType, T.FloatType, T.DecimalType)) and unit is None:
         raise SpecError(f"time column {name!r} is a {kind.simpleString()}: a number needs a unit, one of s, ms, us, ns")
     if not isinstance(kind, (*SELF_EXPLAINING, *INTEGERS, T.DoubleType, T.FloatType, T.DecimalType, T.StringType)):
@@ -125,7 +129,9 @@ def _integer_ms(value: Column, unit: str) -> Column:
     if per_ms < 1:
         return F.try_multiply(value, F.lit(int(1 / per_ms)))
     divisor = F.lit(int(per_ms))
-    return F.call_function("div", value, divisor) - F.when(F.pmod(value, divisor) == value % divisor, F.lit(0)).otherwise(F.lit(1))
+    return F.call_function("div", value, divisor) - F.when(
+        F.pmod(value, divisor) == value % divisor, F.lit(0)
+    ).otherwise(F.lit(1))
 
 
 def _decimal_ms(value: Column, unit: str) -> Column:
@@ -143,7 +149,9 @@ def _floating(value: Column, unit: str) -> Instant:
     """A double is read as its shortest decimal text, so 1.001 s is 1001 ms although the double lies below it."""
     limit = F.lit(float((MAX_TIMESTAMP_MS + 1) * UNITS_PER_MS[unit]))
     ms = _decimal_ms(F.when(F.abs(value) <= limit, value).try_cast("decimal(38,9)"), unit)
-    special = F.when(F.isnan(value), F.lit("nan_time")).when(F.abs(value) == F.lit(float("inf")), F.lit("infinite_time"))
+    special = F.when(F.isnan(value), F.lit("nan_time")).when(
+        F.abs(value) == F.lit(float("inf")), F.lit("infinite_time")
+    )
     return Instant(ms=ms, problem=F.when(value.isNull(), F.lit("null_time")).otherwise(special))
 
 

@@ -62,6 +62,7 @@ def replay_windows(records: DataFrame, before: CheckpointRows | None, plan: Buck
         records: the valid records: `sequence, slice_no, rank, event_time_ms, record_hash`, and the struct `record`.
         before: the checkpoint that the chunk starts from; None at the beginning of a chain.
         plan: what every task needs to know.
+
     Returns:
         `tag string, slice_no int`, and one struct column per table of `plan.tables`, null but in the rows with its tag.
     """
@@ -91,7 +92,9 @@ def result_schema(tables: Sequence[Table]) -> T.StructType:
 def _record_rows(records: DataFrame, plan: BucketPlan) -> DataFrame:
     record = F.col("record")
     keys = [feed_value(record.getField(name), kind).alias(f"k{i}") for i, (name, kind) in enumerate(plan.keys.items())]
-    inputs = [feed_value(record.getField(name), kind).alias(f"v{i}") for i, (name, kind) in enumerate(plan.inputs.items())]
+    inputs = [
+        feed_value(record.getField(name), kind).alias(f"v{i}") for i, (name, kind) in enumerate(plan.inputs.items())
+    ]
     plain = ["slice_no", "rank", "event_time_ms", "record_hash"]
     typed = records.select(F.lit(FEED_KINDS["record"]).alias("kind"), "sequence", *plain, *keys, *inputs)
     return typed.withColumn("bucket", _bucket(plan))

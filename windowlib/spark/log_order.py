@@ -49,6 +49,7 @@ def number_records(records: DataFrame, order: Sequence[str], *, count: int) -> D
         records: with `slice_no int` and the columns of `order`.
         order: the columns that order the records of one slice.
         count: about how many records there are; decides how many blocks the sort has.
+
     Returns:
         `records` plus `sequence`, to be persisted by the caller before it is read twice.
     """
@@ -69,16 +70,18 @@ def refuse_ties(ordered: DataFrame, order: Sequence[str], log: str) -> None:
     row = shared.agg(F.count(F.lit(1)).alias("ties"), F.first(F.to_json(F.struct(*order))).alias("example")).first()
     if row is not None and row["ties"]:
         raise LogError(
-            f"log.order {list(order)} is no total order of event log {log}: {row['ties']} positions are shared by several "
-            f"records, for example {row['example']}; add a column that tells them apart, or use `order: commits` on a log "
-            "with row tracking"
+            f"log.order {list(order)} is no total order of event log {log}: {row['ties']} positions are shared by "
+            f"several records, for example {row['example']}; add a column that tells them apart, or use "
+            "`order: commits` on a log with row tracking"
         )
 
 
 def block_slices(ordered: DataFrame) -> list[BlockSlice]:
     """Count the records of each slice in each block, in log order."""
     block = F.shiftright("sequence", BLOCK_BITS).cast("int")
-    rows = ordered.groupBy(block.alias("block"), "slice_no").agg(F.min("sequence").alias("first"), F.count(F.lit(1)).alias("records"))
+    rows = ordered.groupBy(block.alias("block"), "slice_no").agg(
+        F.min("sequence").alias("first"), F.count(F.lit(1)).alias("records")
+    )
     found = [BlockSlice(row["block"], row["slice_no"], row["first"], row["records"]) for row in rows.collect()]
     return sorted(found, key=lambda part: part.first)
 
@@ -101,10 +104,17 @@ class Ranks:
     def column(self) -> Column:
         """Return the rank as an expression over `sequence` and `slice_no`: a handful of constants, no join."""
         rank: Column = F.lit(None).cast("bigint")
-        offsets = {(part.block, part.slice_no): part.first - start for part, start in zip(self.parts, self.starts(), strict=True)}
+        offsets = {
+            (part.block, part.slice_no): part.first - start
+            for part, start in zip(self.parts, self.starts(), strict=True)
+        }
         if not offsets:
             return rank
-        entries = [item for (block, slice_no), offset in offsets.items() for item in (F.lit(f"{block}/{slice_no}"), F.lit(offset))]
+        entries = [
+            item
+            for (block, slice_no), offset in offsets.items()
+            for item in (F.lit(f"{block}/{slice_no}"), F.lit(offset))
+        ]
         key = F.concat_ws("/", F.shiftright("sequence", BLOCK_BITS), F.col("slice_no"))
         return F.col("sequence") - F.element_at(F.create_map(*entries), key)
 
@@ -125,8 +135,10 @@ def find_steps(ordered: DataFrame, ranks: Ranks, *, max_before_ms: int | None) -
         ranks: of the same records.
         max_before_ms: the greatest event time before the first record; None at the beginning of a chain.
     """
-    rises = ordered.select("sequence", "event_time_ms").where("event_time_ms is not null").mapInArrow(
-        _rises_in_block, "sequence bigint, event_time_ms bigint"
+    rises = (
+        ordered.select("sequence", "event_time_ms")
+        .where("event_time_ms is not null")
+        .mapInArrow(_rises_in_block, "sequence bigint, event_time_ms bigint")
     )
     table = rises.toArrow().sort_by("sequence")
     sequence = table["sequence"].to_numpy()
@@ -146,7 +158,9 @@ def _rises_in_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
             yield batch.take(pa.array(kept))
 
 
-def _strict_rises(times: "np.ndarray[tuple[int], np.dtype[np.int64]]", before: int | None) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _strict_rises(
+    times: "np.ndarray[tuple[int], np.dtype[np.int64]]", before: int | None
+) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """Return the indexes at which `times` exceeds everything before it, and `before`."""
     if not len(times):
         return np.empty(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Reading the slices of a pinned log: every record with its slice, its id, its event time, and why it may be invalid."""
+"""Reading the slices of a pinned log: each record with its slice, id and event time, and why it may be invalid."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
     Args:
         spark: the session.
         reading: `slices` maps each value of the slice column to the number of its slice in the chunk.
+
     Returns:
         `slice_no int, record struct, record_id string, record_hash bigint, event_time_ms bigint, problem string`, and
         the order columns `o0, o1 ..`; in no order. `problem` is null for valid records.

@@ -1,4 +1,4 @@
-"""A checkpoint between its tables and the operator: rows to a snapshot, a snapshot to rows and the content of their ids.
+"""A checkpoint between tables and operator: rows to a snapshot, a snapshot to rows and the content of their ids.
 
 Positions in the log stand in the state where first, last or a list need them, but they are coordinates: two lakes with
 the same records cut at other slices have other positions and the same state. So a row's id sees, instead of each
@@ -53,8 +53,9 @@ class StateRows:
             states, rest = rest[: len(self._names)], rest[len(self._names) :]
             if None in states:
                 raise CheckpointError(
-                    f"the checkpoint has no state for one of the {len(self._names)} aggregates in window {bounds[:2]} of key {key}: "
-                    "the aggregate is newer than the checkpoint; replay from the start of the log, or begin anew with --fresh"
+                    f"the checkpoint has no state for one of the {len(self._names)} aggregates in window "
+                    f"{bounds[:2]} of key {key}: the aggregate is newer than the checkpoint; replay from the start "
+                    "of the log, or begin anew with --fresh"
                 )
             contents, trigger_state, *plain = rest
             self._windows.append(
@@ -79,7 +80,11 @@ class StateRows:
     def snapshot(self, watermark_ms: int) -> Snapshot:
         """Return what was taken in, as the state of an operator at a watermark."""
         return Snapshot(
-            watermark_ms=watermark_ms, processing_time_ms=watermark_ms, stagger_ms=None, windows=self._windows, timers=self._timers
+            watermark_ms=watermark_ms,
+            processing_time_ms=watermark_ms,
+            stagger_ms=None,
+            windows=self._windows,
+            timers=self._timers,
         )
 
     def rows(self, snapshot: Snapshot) -> Iterator[StateRow]:

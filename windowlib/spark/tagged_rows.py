@@ -26,7 +26,7 @@ class TaggedRows:
         self._waiting: dict[str, list[tuple[int, Sequence[Any]]]] = {name: [] for name in self._tables}
         self._tallies: dict[tuple[int, str, str], IdSum] = {}
 
-    def add(self, slice_no: int, table: str, row: Sequence[Any], content: Sequence[Any] | None = None) -> None:
+    def add(self, slice_no: int, table: str, row: Sequence[Any], *, content: Sequence[Any] | None = None) -> None:
         """Take in a row: its content, then its coordinates, in the order of the table's columns.
 
         Its id is made of `content` where that is given: there, positions in the log have become a mere order.
@@ -36,7 +36,7 @@ class TaggedRows:
         self._waiting[table].append((slice_no, (*row, identity)))
         self._tally(slice_no, "rows", table).add(identity)
 
-    def add_tally(self, slice_no: int, equation: str, term: str, ids: IdSum) -> None:
+    def add_tally(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
         """Add to a term of an equation."""
         self._tally(slice_no, equation, term).merge(ids)
 
@@ -50,7 +50,10 @@ class TaggedRows:
                 yield self._batch(table, waiting[:ROWS_PER_BATCH])
                 del waiting[:ROWS_PER_BATCH]
         if everything and self._tallies:
-            tallied = [(slice_no, (equation, term, *ids.as_row(), 0)) for (slice_no, equation, term), ids in self._tallies.items()]
+            tallied = [
+                (slice_no, (equation, term, *ids.as_row(), 0))
+                for (slice_no, equation, term), ids in self._tallies.items()
+            ]
             self._tallies = {}
             yield self._batch(tables.TALLIES, tallied)
 
@@ -61,4 +64,6 @@ class TaggedRows:
             for name, struct in self._structs.items()
         ]
         tags = pa.array([table] * count, pa.string())
-        return pa.RecordBatch.from_arrays([tags, pa.array([slice_no for slice_no, _ in rows], pa.int32()), *structs], schema=self._schema)
+        return pa.RecordBatch.from_arrays(
+            [tags, pa.array([slice_no for slice_no, _ in rows], pa.int32()), *structs], schema=self._schema
+        )

@@ -1,0 +1,93 @@
+"""kill -9 of a whole run, driver and JVM, in the middle of its writing; then the same command again (law L5)."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.support.logs import make_log
+from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
+from tests.support.replays import pipeline_of, run_range, what_was_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.slow]
+
+FROM, TO = "1969-12-30", "1970-01-03"
+PATIENCE_S = 200
+
+
+@pytest.fixture
+def lake(spark: "SparkSession", tmp_path: Path) -> Path:
+    log = other_log(random.Random(20130208), records_per_day=100)
+    make_log(spark, str(tmp_path / "lake" / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+    (tmp_path / "other.yaml").write_text(PIPELINE, encoding="utf-8")
+    return tmp_path / "lake"
+
+
+def _hindcast(lake: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the command in a session of its own, so that one signal reaches all its processes."""
+    command = [sys.executable, "-m", "jobs.cli", *arguments, "--lake", str(lake)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=_environment()
+    )
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "TZ": "America/New_York"}
+
+
+def _run(lake: Path) -> subprocess.Popen[str]:
+    pipeline = str(lake.parent / "other.yaml")
+    return _hindcast(lake, "run", pipeline, "--from", FROM, "--to", TO, "--json", "--master", "local[1]")
+
+
+def _show(lake: Path) -> list[Any]:
+    shown = _hindcast(lake, "show", str(lake.parent / "other.yaml"), "--json")
+    out, _ = shown.communicate(timeout=PATIENCE_S)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def _wait_for_commit(table: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until the run has committed rows to a table; it has more tables to write then."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (table / "_delta_log" / "00000000000000000001.json").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, f"nothing was committed to {table} in {PATIENCE_S} s"
+        time.sleep(0.01)
+
+
+def test_a_run_killed_in_its_writing_leaves_nothing_visible_and_runs_again_to_the_same(
+    spark: "SparkSession", lake: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(lake / TABLE, tmp_path / "undisturbed" / TABLE)
+    killed = _run(lake)
+    _wait_for_commit(lake / "other" / "invalid_records", killed)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert _show(lake) == []
+
+    again = _run(lake)
+    out, err = again.communicate(timeout=PATIENCE_S)
+    assert again.returncode == 0, err
+    found = json.loads(out)
+    undisturbed = run_range(spark, tmp_path / "undisturbed", pipeline_of(PIPELINE), (FROM, TO))
+    assert found["runs"] == what_was_run(undisturbed), "one core, another zone, after a kill: the same ids and digests"
+    assert found["published"]
+    attempts = set(DeltaTable(str(lake / "other" / "invalid_records")).to_pyarrow_table()["attempt_id"].to_pylist())
+    assert len(attempts) == 2, "the killed attempt left rows; nobody reads them"
+    shown = _show(lake)
+    assert len({row["attempt_id"] for row in shown}) == 1
+    windows = [(row["sensor-id"], row["window_start"]) for row in shown]
+    assert len(windows) == len(set(windows)) > 0, "nothing is doubled"

@@ -1,0 +1,119 @@
+"""From a real ledger, made by a replayer without Spark, to the page."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from jobs.lake import Lake
+from jobs.publishing import publish, waive
+from jobs.report import write_report
+from jobs.report_collect import collect
+from jobs.report_model import Status, build_model
+from jobs.report_rows import ReportRows
+from jobs.requests import run_request
+from jobs.runs import RunResult
+from jobs.workspace import Asked, Workspace, open_workspace
+from tests.support.fake_replay import FAILS, FakeReplayer, append_day, day_ms, sales
+from windowlib.errors import SpecError
+
+NOW_MS = day_ms("2024-02-01")
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workspace:
+    """Four days, the third of which fails its check."""
+    for day, amount in (("2024-01-01", 1), ("2024-01-02", 2), ("2024-01-03", FAILS), ("2024-01-04", 4)):
+        append_day(tmp_path, day, {"a": amount, "b": 1})
+    return open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+
+
+def run(work: Workspace, start: str, end: str, replayer: FakeReplayer | None = None) -> None:
+    asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="ines", reason="because <b>")
+    run_request(work, asked, replayer or FakeReplayer())
+
+
+def collected(work: Workspace) -> ReportRows:
+    return collect(work.lake, work.pipeline)
+
+
+def statuses(work: Workspace) -> list[Status]:
+    return [line.status for line in build_model(collected(work)).lines]
+
+
+def test_a_pipeline_that_nobody_ran_has_an_empty_page(work: Workspace) -> None:
+    rows = collected(work)
+    assert (rows.slices, rows.runs, rows.as_of_ms, rows.ledger_version) == ((), {}, None, 0)
+    assert "Nothing has been replayed yet" in write_report(work.lake, work.pipeline).read_text(encoding="utf-8")
+
+
+def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Workspace) -> None:
+    run(work, "2024-01-01", "2024-01-05")
+    assert statuses(work) == [Status.STAGED, Status.STAGED, Status.FAIL, Status.STAGED]
+    waive(work, "2024-01-03", reason="seen", who="ines")
+    assert statuses(work) == [Status.STAGED, Status.STAGED, Status.WAIVED, Status.STAGED]
+    publish(work, who="ines")
+    assert statuses(work) == [Status.PASS, Status.PASS, Status.WAIVED, Status.PASS]
+    rows = collected(work)
+    (waiver,) = [found.waiver for found in rows.runs.values() if found.waiver]
+    assert (waiver.who, waiver.reason, waiver.at_ms) == ("ines", "seen", NOW_MS)
+    assert [one.slice_ids for one in rows.publications] == [("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")]
+
+
+def test_slices_between_two_stretches_are_missing(work: Workspace) -> None:
+    run(work, "2024-01-01", "2024-01-02")
+    asked = Asked(from_ms=day_ms("2024-01-04"), to_ms=day_ms("2024-01-05"), who="x", reason="y", is_fresh=True)
+    run_request(work, asked, FakeReplayer())
+    found = statuses(work)
+    assert (len(found), found[1:3]) == (4, [Status.MISSING, Status.MISSING])
+
+
+def test_the_counts_and_ids_are_those_of_the_ledger(work: Workspace) -> None:
+    run(work, "2024-01-01", "2024-01-03")
+    view, rows = work.ledger.view(), collected(work)
+    assert rows.ledger_version == view.version
+    for slice_id, run_id in view.published.items():
+        staged, row = view.run(run_id), rows.runs[slice_id]
+        assert (row.run_id, row.attempt_id, row.counts) == (run_id, staged.result.attempt_id, staged.result.counts)
+        assert row.is_published
+    (request,) = rows.requests
+    assert (request.who, request.reason, request.state, request.slice_count) == ("ines", "because <b>", "published", 2)
+
+
+def test_lateness_is_read_from_the_late_records_of_the_newest_attempt_alone(work: Workspace) -> None:
+    def two_late(result: RunResult) -> RunResult:
+        return replace(result, counts=replace(result.counts, read=5, assigned=3, late=2))
+
+    run(work, "2024-01-01", "2024-01-02", FakeReplayer(change=two_late))
+    (attempt_id,) = [found.attempt_id for found in collected(work).runs.values()]
+    late_by = [10 * 60_000, 5 * HOUR_MS, 7 * HOUR_MS, 99 * HOUR_MS]
+    rows = pa.table(
+        {
+            "slice_id": ["2024-01-01"] * 4,
+            "attempt_id": [attempt_id] * 3 + ["another attempt"],
+            "late_by_ms": late_by,
+            "missed_all": [True, True, False, True],
+        }
+    )
+    write_deltalake(work.lake.table("sales", "late_records"), rows, partition_by=["slice_id", "attempt_id"])
+    late = collected(work).runs["2024-01-01"].late
+    assert late is not None
+    assert (late.count, late.max_ms, late.classes) == (2, 5 * HOUR_MS, (1, 0, 0, 1, 0, 0, 0))
+
+
+def test_the_page_is_replaced_in_one_step_and_says_the_same_again(work: Workspace, tmp_path: Path) -> None:
+    run(work, "2024-01-01", "2024-01-03")
+    path = write_report(work.lake, work.pipeline)
+    first = path.read_text(encoding="utf-8")
+    assert path == tmp_path / "reports" / "sales.html"
+    assert write_report(work.lake, work.pipeline).read_text(encoding="utf-8") == first
+    assert [one.name for one in path.parent.iterdir()] == ["sales.html"]
+    assert "because &lt;b&gt;" in first
+
+
+def test_a_remote_lake_needs_a_path() -> None:
+    with pytest.raises(SpecError, match="--output"):
+        write_report(Lake(root="s3://bucket/lake"), sales())

@@ -1,0 +1,229 @@
+"""What the page says, without HTML: statuses, headline, ranges, held slices, trends, commands."""
+
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from jobs.report_calendar import months, strips
+from jobs.report_checks import held_slices, trends
+from jobs.report_commands import bound_text, commands
+from jobs.report_model import MAX_LISTED_SLICES, Status, build_model, status_of
+from jobs.report_rows import DAY_MS, HOUR_MS, ReportRows, WaiverRow
+from jobs.runs import CheckResult, Verdict
+from tests.support.report_rows import blizzard, many_days
+
+WAIVER = WaiverRow(who="ines", reason="known", at_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_published", "waiver", "is_contradicted", "expected"),
+    [
+        (Verdict.PASS, True, None, False, Status.PASS),
+        (Verdict.WARN, True, None, False, Status.WARN),
+        (Verdict.PASS, False, None, False, Status.STAGED),
+        (Verdict.WARN, False, None, False, Status.STAGED),
+        (Verdict.FAIL, False, None, False, Status.FAIL),
+        (Verdict.FAIL, False, WAIVER, False, Status.WAIVED),
+        (Verdict.FAIL, True, WAIVER, False, Status.WAIVED),
+        (Verdict.FAIL, True, None, False, Status.FAIL),
+        (Verdict.ERROR, False, WAIVER, False, Status.ERROR),
+        (Verdict.PASS, True, None, True, Status.ERROR),
+    ],
+)
+def test_a_slice_stands_where_its_newest_run_stands(
+    *, verdict: Verdict, is_published: bool, waiver: WaiverRow | None, is_contradicted: bool, expected: Status
+) -> None:
+    run = next(iter(blizzard().runs.values()))
+    changed = replace(run, verdict=verdict, is_published=is_published, waiver=waiver, is_contradicted=is_contradicted)
+    assert status_of(changed) is expected
+
+
+def test_a_slice_without_a_run_is_missing() -> None:
+    assert status_of(None) is Status.MISSING
+
+
+def test_every_status_has_its_own_symbol_and_words() -> None:
+    assert len({status.symbol for status in Status}) == len(Status)
+    assert len({status.label for status in Status}) == len(Status)
+    assert all(status.meaning for status in Status)
+
+
+def without(rows: ReportRows, *slice_ids: str) -> ReportRows:
+    runs = {slice_id: run for slice_id, run in rows.runs.items() if slice_id not in slice_ids}
+    return replace(rows, runs=runs, published={one: run_id for one, run_id in rows.published.items() if one in runs})
+
+
+def test_the_blizzard_is_told_before_and_after_the_waiver() -> None:
+    before, after = build_model(blizzard()), build_model(blizzard(waived=True))
+    assert (before.headline, before.is_healthy) == ("2 slices held back by a failed check", False)
+    assert before.published_range == "[2013-02-01, 2013-02-04)"
+    assert dict(before.statuses)[Status.FAIL] == 2
+    assert dict(before.statuses)[Status.STAGED] == 9
+    assert (after.headline, after.is_healthy) == ("All 14 slices published, 2 of them on a person's word", True)
+    assert after.published_range == "[2013-02-01, 2013-02-15)"
+    assert (before.totals.read, before.totals.invalid) == (12_393, 1_067)
+
+
+def test_holes_are_no_part_of_what_readers_see() -> None:
+    model = build_model(without(blizzard(waived=True), "2013-02-05"))
+    assert model.published_range == "[2013-02-01, 2013-02-05), [2013-02-06, 2013-02-15)"
+    assert model.headline == "Published, with 1 slice missing in between"
+
+
+def test_a_broken_check_is_not_called_a_failed_one() -> None:
+    rows = blizzard()
+    runs = {
+        name: replace(run, verdict=Verdict.ERROR) if name == "2013-02-10" else run for name, run in rows.runs.items()
+    }
+    assert build_model(replace(rows, runs=runs)).headline == (
+        "3 slices held back by a failed check, 1 because a check broke"
+    )
+    only = {"2013-02-10": runs["2013-02-10"]}
+    assert build_model(replace(rows, runs=only)).headline == "1 slice held back because a check broke"
+
+
+def test_a_waived_slice_that_is_not_published_is_not_called_published() -> None:
+    rows = blizzard(waived=True)
+    runs = {name: replace(run, is_published=name < "2013-02-08") for name, run in rows.runs.items()}
+    assert build_model(replace(rows, runs=runs)).headline == "7 slices ready, but not published"
+
+
+def test_nothing_yet_is_said_so() -> None:
+    rows = replace(blizzard(), slices=(), runs={}, published={}, requests=(), publications=(), as_of_ms=None)
+    model = build_model(rows)
+    assert (model.headline, model.published_range) == ("Nothing has been replayed yet", "nothing yet")
+    assert not months(model)
+    assert not strips(model)
+
+
+def test_a_held_slice_says_what_was_found_what_is_allowed_and_what_to_do() -> None:
+    newest = held_slices(blizzard())[0]
+    (failure,) = newest.failures
+    assert (newest.slice_id, newest.until) == ("2013-02-09", "2013-02-10")
+    assert (failure.demand, failure.found) == ("invalid_share at most 25 %", "78.2 %")
+    assert failure.description.startswith("Share of cancelled flights: a cancelled flight has no departure time")
+    assert shlex.split(newest.rerun) == shlex.split(
+        "hindcast run flights --from 2013-02-09 --to 2013-02-10 --lake /var/lake"
+    )
+
+
+def test_what_ever_failed_comes_first_and_has_its_limit() -> None:
+    first = trends(blizzard())[0]
+    assert (first.demand, first.low, first.high) == ("invalid_share at most 25 %", None, 0.25)
+    assert [point.verdict for point in first.points].count(Verdict.FAIL) == 2
+    assert (first.has_curve, first.is_quiet, first.newest) == (True, False, Verdict.PASS)
+    assert first.points[8].value == pytest.approx(520 / 665)
+
+
+def test_a_check_whose_limit_moved_is_still_the_same_check() -> None:
+    rows = blizzard()
+    run = rows.runs["2013-02-14"]
+    moved = tuple(
+        replace(check, arguments='{"max_value":0.5}') if check.column == "invalid_share" else check
+        for check in run.checks
+    )
+    changed = replace(rows, runs={**rows.runs, "2013-02-14": replace(run, checks=moved)})
+    (trend,) = [trend for trend in trends(changed) if trend.column == "invalid_share"]
+    assert (len(trend.points), trend.high) == (14, 0.5)
+
+
+def test_a_check_of_rows_is_drawn_by_their_share_even_where_a_value_slipped_in() -> None:
+    rows = blizzard()
+    run = rows.runs["2013-02-05"]
+    odd = '{"missing":0,"rows":1,"share":0.5,"unexpected":1,"value":86400000}'
+    slipped = tuple(replace(check, observed=odd) if check.column == "origin" else check for check in run.checks)
+    changed = replace(rows, runs={**rows.runs, "2013-02-05": replace(run, checks=slipped)})
+    found = [trend for trend in trends(changed) if trend.column == "origin"]
+    assert [(trend.points[4].value, trend.high, trend.spelled(0.5)) for trend in found] == [(0.5, 0.0, "50 %")] * 2
+
+
+def test_two_checks_of_one_column_are_two_histories() -> None:
+    columns = [trend.demand for trend in trends(blizzard()) if trend.column == "late_by_ms"]
+    assert columns == ["late_by_ms above 0 s", "late_by_ms at most 1 d"]
+
+
+@pytest.mark.parametrize(
+    "observed", [None, "", "no json", "[]", '{"value":NaN}', '{"value":"x","share":{}}', '{"rows":[1]}']
+)
+def test_observations_of_another_version_break_nothing(observed: str | None) -> None:
+    odd = CheckResult(
+        slice_id="2013-02-09",
+        table="t",
+        check="expect_x",
+        severity="blocker",
+        verdict=Verdict.FAIL,
+        observed=observed,
+        arguments="null",
+        message="",
+    )
+    rows = blizzard()
+    runs = {name: replace(run, checks=(odd,), verdict=Verdict.FAIL) for name, run in rows.runs.items()}
+    model = build_model(replace(rows, runs=runs))
+    assert len(model.held) == 14
+
+
+def test_many_slices_are_summed_up_and_nothing_is_lost() -> None:
+    model = build_model(many_days(1_000))
+    assert len(model.listed) == MAX_LISTED_SLICES
+    assert sum(period.slices for period in model.periods) == 1_000 - MAX_LISTED_SLICES
+    listed = sum(line.run.counts.read for line in model.listed if line.run)
+    assert listed + sum(period.counts.read for period in model.periods) == model.totals.read
+    assert model.listed[0].slice_id > model.listed[-1].slice_id
+
+
+def test_the_calendar_of_days_has_every_day_once_at_its_weekday() -> None:
+    model = build_model(blizzard())
+    (february,) = months(model)
+    placed = [
+        (column, cell.line.slice_id)
+        for week in february.weeks
+        for column, cell in enumerate(week)
+        if cell and cell.line
+    ]
+    assert len(placed) == 14
+    assert (4, "2013-02-01") in placed  # a Friday
+    assert (5, "2013-02-09") in placed
+
+
+@pytest.mark.parametrize(
+    ("count", "every_ms", "blocks"), [(1_000, DAY_MS, 3), (30, HOUR_MS, 1), (300, HOUR_MS // 4, 1)]
+)
+def test_other_calendars_are_drawn(count: int, every_ms: int, blocks: int) -> None:
+    model = build_model(many_days(count, every_ms=every_ms))
+    assert months(model) == ()
+    drawn = strips(model)
+    assert len(drawn) == blocks
+    assert sum(strip.drawing.count("h7v7") + strip.drawing.count("h11v11") for strip in drawn) == count
+
+
+def test_bounds_are_written_as_people_type_them() -> None:
+    rows = blizzard()
+    assert bound_text(rows.slices[0].start_ms, rows) == "2013-02-01"
+    assert bound_text(rows.slices[0].start_ms + HOUR_MS, replace(rows, every_ms=HOUR_MS)) == "2013-02-01T01"
+    assert bound_text(rows.slices[0].start_ms, replace(rows, every_ms=HOUR_MS // 4)) == "2013-02-01T00:00"
+    # New York's days begin at 05:00 UTC.
+    assert bound_text(rows.slices[0].start_ms + 5 * HOUR_MS, replace(rows, zone="America/New_York")) == "2013-02-01"
+    assert bound_text(10**18, rows).endswith(" ms")
+
+
+def test_commands_are_one_line_of_words_whatever_the_lake_is_called() -> None:
+    rows = replace(blizzard(), lake="/my lake; rm -rf $(HOME)/`x`'\"")
+    for command in commands(rows, held_slices(rows)):
+        words = shlex.split(command.line)
+        assert words[0] == "hindcast"
+        assert words[words.index("--lake") + 1] == rows.lake
+
+
+def test_late_records_are_classed() -> None:
+    late = build_model(blizzard()).late
+    assert late is not None
+    assert (late.count, late.worst_slice) == (21, "2013-02-14")
+    assert sum(number for _, number in late.classes) == 21
+    assert [label for label, number in late.classes if number] == ["3 h to 6 h"]
+
+
+def test_a_model_is_a_function_of_its_rows() -> None:
+    assert build_model(many_days(50)) == build_model(many_days(50))
+    assert json.dumps([line.tip for line in build_model(blizzard()).lines])

@@ -1,0 +1,180 @@
+"""The page itself: self-contained, escaped, small, quick, and told apart without colours."""
+
+import time
+from html.parser import HTMLParser
+
+import pytest
+from typing_extensions import override
+
+from jobs.report import render
+from jobs.report_model import build_model
+from tests.support.report_rows import blizzard, hostile, many_days
+
+MARKER = "pwned"
+HOSTILE = [
+    "<script>document.title='pwned'</script>",
+    "</title><script>pwned()</script>",
+    "</style><script>pwned()</script>",
+    '"><script>pwned()</script>',
+    "'><img src=x onerror=pwned()>",
+    '<img src=x onerror="pwned()">',
+    "<svg onload=pwned()>",
+    "<svg><script>pwned()</script></svg>",
+    "</svg><img src=x onerror=pwned()>",
+    "<iframe src=javascript:pwned()>",
+    "<a href=javascript:pwned()>x</a>",
+    "javascript:pwned()",
+    "data:text/html,<script>pwned()</script>",
+    '" onmouseover="pwned()',
+    "' onfocus='pwned()' autofocus='",
+    "<body onload=pwned()>",
+    "<details open ontoggle=pwned()>",
+    "<video><source onerror=pwned()></video>",
+    "<math><mtext></p><script>pwned()</script>",
+    "<object data=//pwned>",
+    "<embed src=//pwned>",
+    "<link rel=stylesheet href=//pwned>",
+    "<meta http-equiv=refresh content='0;url=//pwned'>",
+    "<base href=//pwned/>",
+    "<form action=//pwned><input type=submit>",
+    "<style>@import '//pwned';</style>",
+    "<!--><script>pwned()</script>-->",
+    "--><script>pwned()</script>",
+    "]]><script>pwned()</script>",
+    "<![CDATA[<script>pwned()]]>",
+    "{{7*7}}{% raw %}pwned",
+    "{{ ''.__class__.__mro__ }}pwned",
+    "${7*7}pwned",
+    "<%= 7*7 %>pwned",
+    "&lt;script&gt;pwned()",
+    "&#60;script&#62;pwned()",
+    "%3Cscript%3Epwned()%3C/script%3E",
+    "\u003cscript\u003epwned()\u003c/script\u003e",
+    "\uff1cscript\uff1epwned()",
+    "<scr\0ipt>pwned()</scr\0ipt>",
+    "<scr<script>ipt>pwned()</script>",
+    "<SCRIPT/SRC=//pwned>",
+    "<script\n>pwned()</script\n>",
+    "\u202e<script>pwned()</script>",
+    "\ud800<script>pwned()</script>",
+    "\ufeff<script>pwned()</script>",
+    "`;pwned();`",
+    '\\"><script>pwned()</script>',
+    "<x" * 100 + " onclick=pwned()>",
+    '<noscript><p title="</noscript><img src=x onerror=pwned()>">',
+    "<template><script>pwned()</script>",
+]
+
+
+class Page(HTMLParser):
+    """Collects what a browser would act on."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str]] = set()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.comments: list[str] = []
+        self.policy = ""
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.add(tag)
+        self.attributes |= {(tag, name) for name in found}
+        self.links += [value or "" for name, value in attrs if name in {"href", "src", "action", "data", "xlink:href"}]
+        self.ids += [found["id"] or ""] if "id" in found else []
+        self.images += [found] if tag == "svg" else []
+        if found.get("http-equiv") == "Content-Security-Policy":
+            self.policy = found["content"] or ""
+
+    @override
+    def handle_comment(self, data: str) -> None:
+        self.comments.append(data)
+
+
+def parsed(text: str) -> Page:
+    page = Page()
+    page.feed(text)
+    page.close()
+    return page
+
+
+def test_there_are_fifty_hostile_values() -> None:
+    assert len(set(HOSTILE)) >= 50
+
+
+@pytest.mark.parametrize("start", range(0, len(HOSTILE), 5))
+def test_hostile_values_add_no_element_no_attribute_and_no_link(start: int) -> None:
+    harmless = parsed(render(build_model(hostile(["harmless", "values"]))))
+    text = render(build_model(hostile(HOSTILE[start:] + HOSTILE[:start])))
+    page = parsed(text)
+    assert MARKER in text
+    assert page.tags == harmless.tags
+    assert page.attributes == harmless.attributes
+    assert page.comments == []
+    assert all(link.startswith("#s") or link in {"data:,", "#content"} for link in page.links)
+    assert "<script" not in text.lower()
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_each_hostile_value_is_written_escaped(value: str) -> None:
+    text = render(build_model(hostile([value, value])))
+    if "<" in value:
+        assert value not in text
+    assert "49" not in text or "{{7*7}}" not in value or "{{7*7}}" in text
+
+
+@pytest.mark.parametrize("rows", [blizzard(), blizzard(waived=True), many_days(400)], ids=["held", "waived", "year"])
+def test_the_page_asks_nobody_for_anything(rows: object) -> None:
+    text = render(build_model(rows))  # type: ignore[arg-type]
+    page = parsed(text)
+    assert page.policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in page.policy
+    assert page.tags.isdisjoint({"script", "img", "iframe", "object", "embed", "form", "base", "video", "audio"})
+    assert "style" not in {name for _, name in page.attributes}
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_every_link_leads_to_a_place_on_the_page_and_ids_are_unique() -> None:
+    page = parsed(render(build_model(many_days(366))))
+    assert len(set(page.ids)) == len(page.ids)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+
+
+def test_links_to_slices_that_are_summed_up_lead_somewhere_too() -> None:
+    page = parsed(render(build_model(many_days(1_000))))
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+
+
+def test_drawings_speak_and_colour_is_never_alone() -> None:
+    text = render(build_model(blizzard()))
+    page = parsed(text)
+    assert page.images
+    assert all(image.get("role") == "img" and image.get("aria-label") for image in page.images)
+    assert '<html lang="en">' in text
+    assert text.count("✕") >= 4  # calendar, cards, table, legend
+
+
+def test_the_same_rows_give_the_same_page() -> None:
+    assert render(build_model(blizzard())) == render(build_model(blizzard()))
+
+
+def test_ten_thousand_slices_fit_into_two_seconds_and_two_megabytes() -> None:
+    rows = many_days(10_000)
+    started = time.process_time()  # of this process: other work on the machine does not count
+    text = render(build_model(rows))
+    assert time.process_time() - started < 2
+    assert len(text.encode()) < 2_000_000
+
+
+def test_a_page_without_slices_renders() -> None:
+    from dataclasses import replace
+
+    rows = replace(blizzard(), slices=(), runs={}, published={}, requests=(), publications=(), as_of_ms=None)
+    assert "Nothing has been replayed yet" in render(build_model(rows))

@@ -1,0 +1,103 @@
+"""The audit against a lake that loses, doubles and moves rows between the commit and the audit (DESIGN, section 7)."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.replay import ChunkReplay
+from tests.support.logs import make_log
+from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
+from tests.support.replays import committed_chunk, finish, order_of, pipeline_of
+from windowlib.errors import AuditError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+TABLES = ("window_outputs", "late_records", "invalid_records", "window_state", "timers", "watermarks", "tallies")
+
+
+@pytest.fixture(scope="module")
+def committed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[ChunkReplay, Path]:
+    lake = tmp_path_factory.mktemp("audited")
+    log = other_log(random.Random(7), records_per_day=120)
+    make_log(spark, str(lake / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+    chunk = committed_chunk(spark, order_of(lake, pipeline_of(PIPELINE), ("1969-12-30", "1970-01-03")))
+    return chunk, lake / "other"
+
+
+@pytest.fixture
+def lake(committed: tuple[ChunkReplay, Path]) -> Iterator[Path]:
+    """The committed tables, put back as they were after the test."""
+    root = committed[1]
+    versions = {table.name: DeltaTable(str(table)).version() for table in root.iterdir()}
+    yield root
+    for name, version in versions.items():
+        if DeltaTable(str(root / name)).version() != version:
+            DeltaTable(str(root / name)).restore(version)
+
+
+def _one_row(table: Path) -> pa.Table:
+    """The row whose id is the least: any will do, and this one is the same each time."""
+    rows = DeltaTable(str(table)).to_pyarrow_table()
+    return rows.filter(pc.equal(rows["row_id"], pc.min(rows["row_id"])))
+
+
+def _delete(table: Path, row: pa.Table) -> None:
+    DeltaTable(str(table)).delete(f"row_id = {row['row_id'][0].as_py()}")
+
+
+def lose(root: Path, name: str) -> None:
+    _delete(root / name, _one_row(root / name))
+
+
+def double(root: Path, name: str) -> None:
+    write_deltalake(str(root / name), _one_row(root / name), mode="append")
+
+
+def move_to_another_slice(root: Path, name: str) -> None:
+    row = _one_row(root / name)
+    _delete(root / name, row)
+    slices = sorted(
+        {one.as_py() for one in DeltaTable(str(root / name)).to_pyarrow_table()["slice_id"]}
+        - {row["slice_id"][0].as_py()}
+    )
+    index = row.schema.get_field_index("slice_id")
+    moved = row.set_column(index, row.schema.field(index), pa.array([slices[0]], row.schema.field(index).type))
+    write_deltalake(str(root / name), moved, mode="append")
+
+
+def test_an_untouched_chunk_closes_and_says_so(committed: tuple[ChunkReplay, Path]) -> None:
+    results = finish(committed[0])
+    assert len(results) == 4
+    laws = [check.check for check in results[0].checks if check.table == "laws"]
+    assert laws == ["audit_fates", "audit_edges", "audit_rows", "conservation"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("harm", [lose, double, move_to_another_slice])
+def test_a_row_lost_doubled_or_moved_makes_the_run_fail(
+    committed: tuple[ChunkReplay, Path], lake: Path, harm: Callable[[Path, str], None], name: str
+) -> None:
+    harm(lake, name)
+    with pytest.raises(AuditError, match="does not close") as failed:
+        committed[0].audit()
+    assert "slice 19" in str(failed.value)
+
+
+def test_a_record_swapped_between_side_tables_makes_the_run_fail(
+    committed: tuple[ChunkReplay, Path], lake: Path
+) -> None:
+    """The fates still add up; the ids of rows know their table."""
+    row = _one_row(lake / "late_records")
+    _delete(lake / "late_records", row)
+    target = DeltaTable(str(lake / "unassigned_records")).to_pyarrow_dataset().schema
+    write_deltalake(str(lake / "unassigned_records"), row.select(list(target.names)).cast(target), mode="append")
+    with pytest.raises(AuditError, match="rows of"):
+        committed[0].audit()

@@ -1,0 +1,135 @@
+"""Reading instants in Spark's own expressions: every type, every unit, every hostile value."""
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql import types as T  # noqa: N812
+
+from windowlib.errors import SpecError
+from windowlib.spark.columns import TimeColumn, instant, range_problem, record_hash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FAR = "time_out_of_range"
+WORD = 2**63 - 1
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+NAME = "we`ird. column"
+CASES: list[tuple[T.DataType, str | None, dict[Any, int | str]]] = [
+    (
+        T.LongType(),
+        "ms",
+        {0: 0, -1: -1, LAST_MS: LAST_MS, LAST_MS + 1: FAR, FIRST_MS: FIRST_MS, FIRST_MS - 1: FAR, WORD: FAR},
+    ),
+    (T.LongType(), "s", {None: "null_time", -1: -1000, WORD: FAR, -WORD: FAR, LAST_MS // 1000: LAST_MS // 1000 * 1000}),
+    (T.LongType(), "us", {-1: -1, -1000: -1, -1001: -2, 999: 0, WORD: FAR, LAST_MS * 1000 + 999: LAST_MS}),
+    (T.LongType(), "ns", {-1: -1, 999_999: 0, 1_000_000: 1, WORD: WORD // 1_000_000, -WORD: -WORD // 1_000_000}),
+    (T.IntegerType(), "s", {2**31 - 1: (2**31 - 1) * 1000}),
+    (
+        T.DoubleType(),
+        "s",
+        {
+            1.001: 1001,
+            -1.001: -1001,
+            math.inf: "infinite_time",
+            -math.inf: "infinite_time",
+            1e300: FAR,
+            1e-320: 0,
+            None: "null_time",
+        },
+    ),
+    (T.DoubleType(), "s", {math.nan: "nan_time", 253_402_300_799.999: LAST_MS, 253_402_300_800.0: FAR}),
+    (T.DoubleType(), "ns", {1e6: 1, 999_999.9: 0, -0.5: -1, -1e300: FAR}),
+    (T.FloatType(), "s", {1.5: 1500, math.nan: "nan_time"}),
+    (
+        T.StringType(),
+        "ms",
+        {
+            "": "wrong_type",
+            "abc": "wrong_type",
+            "12": 12,
+            "1e3": 1000,
+            " 7 ": 7,
+            "9" * 41: "wrong_type",
+            "NaN": "wrong_type",
+        },
+    ),
+    (
+        T.StringType(),
+        None,
+        {
+            "": "wrong_type",
+            "2013-02-08T05:00:00Z": 1_360_299_600_000,
+            "2013-02-08 05:00:00+02:00": 1_360_292_400_000,
+            "99999-01-01": FAR,
+        },
+    ),
+    (T.DecimalType(38, 0), "s", {Decimal(1): 1000, Decimal(10) ** 37: FAR}),
+    (T.DecimalType(10, 4), "s", {Decimal("1.001"): 1001, Decimal("-1.0005"): -1001}),
+    (T.DateType(), None, {date(2013, 2, 8): 1_360_281_600_000, date(1, 1, 1): FIRST_MS, None: "null_time"}),
+    (T.TimestampType(), None, {datetime(2013, 2, 8, tzinfo=UTC): 1_360_281_600_000, None: "null_time"}),
+    (
+        T.TimestampNTZType(),
+        None,
+        {datetime.fromisoformat("1969-12-31T23:59:59.9995"): -1, datetime.fromisoformat("2013-02-08"): 1_360_281_600_000},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "cases"), CASES, ids=lambda value: str(value) if isinstance(value, T.DataType) else None
+)
+def test_an_instant_is_read_or_has_a_problem(
+    spark: "SparkSession", kind: T.DataType, unit: str | None, cases: dict[Any, int | str]
+) -> None:
+    schema = T.StructType([T.StructField(NAME, kind)])
+    read = instant(TimeColumn(name=NAME, unit=unit), schema.fields[0])
+    rows = spark.createDataFrame([(value,) for value in cases], schema).select(
+        read.ms.alias("ms"), read.problem.alias("read")
+    )
+    judged = rows.select("ms", F.coalesce("read", range_problem(F.col("ms"))).alias("problem")).collect()
+    found = [row["problem"] or row["ms"] for row in judged]
+    assert found == list(cases.values())
+
+
+def test_a_timestamp_beyond_all_years_is_out_of_range(spark: "SparkSession") -> None:
+    frame = spark.sql("SELECT timestamp_micros(9223372036854775807) AS at")
+    read = instant(TimeColumn(name="at"), frame.schema["at"])
+    assert frame.select(range_problem(read.ms)).first() == (FAR,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "message"),
+    [
+        (T.DateType(), "ms", "is a date and needs no unit"),
+        (T.LongType(), None, "a number needs a unit, one of s, ms, us, ns"),
+        (T.BooleanType(), None, "which holds no time"),
+        (T.LongType(), "h", "unit 'h' of time column 'x' is not known"),
+    ],
+)
+def test_a_column_that_holds_no_time_is_refused(
+    spark: "SparkSession", kind: T.DataType, unit: str | None, message: str
+) -> None:
+    assert spark is not None, "expressions need a session"
+    with pytest.raises(SpecError, match=message):
+        instant(TimeColumn(name="x", unit=unit), T.StructField("x", kind))
+
+
+def test_a_record_s_id_knows_names_but_not_nulls_or_the_order_of_columns(spark: "SparkSession") -> None:
+    """A null moved to another column is another record; a new nullable column is the same."""
+
+    def ids(select: str) -> list[Any]:
+        frame = spark.sql(f"SELECT {select}")
+        return [row[0] for row in frame.select(record_hash(frame.schema.fields)).collect()]
+
+    plain = ids("1 AS a, 'x' AS b, CAST(NULL AS STRING) AS c")
+    assert plain == ids("'x' AS b, 1 AS a")
+    assert plain != ids("1 AS a, CAST(NULL AS STRING) AS b, 'x' AS c")
+    assert ids("map('b', 2, 'a', 1) AS m") == ids("map('a', 1, 'b', 2) AS m")
+    assert ids("map('b', 2) AS m") != ids("map('b', 3) AS m")

@@ -1,0 +1,241 @@
+"""The replay over a log that is nothing like flights: fates, laws, cuts, blocks, buckets."""
+
+import math
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
+from jobs import chunk_plan
+from jobs.lake import Lake
+from jobs.pipeline_models import Pipeline
+from jobs.published import read_published
+from jobs.requests import Outcome
+from jobs.workspace import open_workspace
+from tests.support.logs import make_log
+from tests.support.other_log import (
+    BOUND_MS,
+    PARTITION,
+    PIPELINE,
+    SCHEMA,
+    TABLE,
+    WINDOW_MS,
+    OtherLog,
+    event_time_ms,
+    fates,
+    is_valid,
+    other_log,
+    time_problem,
+)
+from tests.support.replays import NOW_MS, pipeline_of, run_range, what_was_run
+from windowlib.spark import log_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+BOUNDS = ("1969-12-30", "1970-01-03")
+SESSIONS = PIPELINE.replace("tumbling: {size: 1h}", "session: {gap: 7m}") + "  notes: {collect_list: note}\n"
+SLIDING = PIPELINE.replace("tumbling: {size: 1h}", "sliding: {size: 20m, slide: 45m}") + "  mean: {avg: größe}\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    log: OtherLog
+    lake: Path
+    pipeline: Pipeline
+    outcome: Outcome
+
+
+@pytest.fixture(scope="module")
+def logged(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[OtherLog, Path]:
+    lake = tmp_path_factory.mktemp("logged")
+    log = other_log(random.Random(20130208), records_per_day=250)
+    make_log(spark, str(lake / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+    return log, lake
+
+
+@pytest.fixture(scope="module")
+def replayed(spark: "SparkSession", logged: tuple[OtherLog, Path]) -> Replayed:
+    log, lake = logged
+    pipeline = pipeline_of(PIPELINE)
+    return Replayed(log=log, lake=lake, pipeline=pipeline, outcome=run_range(spark, lake, pipeline, BOUNDS))
+
+
+@pytest.fixture
+def copied(logged: tuple[OtherLog, Path], tmp_path: Path) -> Path:
+    """Another lake with the same log in it."""
+    shutil.copytree(logged[1] / TABLE, tmp_path / TABLE)
+    return tmp_path
+
+
+def test_every_record_has_the_fate_that_the_definition_gives_it(replayed: Replayed) -> None:
+    for run, (day, expected) in zip(replayed.outcome.runs, fates(replayed.log).items(), strict=True):
+        counts = run.result.counts
+        assert run.result.slice.slice_id == day.isoformat()
+        found = {
+            "assigned": counts.assigned,
+            "late": counts.late,
+            "invalid": counts.invalid,
+            "unassigned": counts.unassigned,
+        }
+        assert found == {"unassigned": 0, **expected}, f"slice {day}"
+        assert counts.read == len(replayed.log.days()[day])
+    assert sum(run.result.counts.late for run in replayed.outcome.runs) > 20, (
+        "a log without late records proves nothing"
+    )
+
+
+def test_invalid_records_keep_their_reason_and_every_column(replayed: Replayed, spark: "SparkSession") -> None:
+    expected: Counter[str] = Counter()
+    for one in replayed.log.records():
+        if not is_valid(one):
+            expected["null_key" if one.sensor_id is None else str(time_problem(one.measured))] += 1
+    rows = spark.read.format("delta").load(str(replayed.lake / "other" / "invalid_records"))
+    assert Counter(row["reason"] for row in rows.collect()) == expected
+    assert rows.select("record.*").columns == spark.read.format("delta").load(str(replayed.lake / TABLE)).columns
+
+
+def test_published_windows_hold_the_records_that_the_definition_gives_them(replayed: Replayed) -> None:
+    """A window that event time completed shows, in its last pane, every record that came before it was dropped."""
+    watermark_ms, counts = -(1 << 63), Counter[tuple[str | None, int]]()
+    totals: dict[tuple[str | None, int], list[float]] = {}
+    for one in replayed.log.records():
+        if not is_valid(one):
+            continue
+        at = event_time_ms(one)
+        start = at - at % WINDOW_MS
+        if start + WINDOW_MS - 1 + 1_800_000 > watermark_ms:
+            counts[one.sensor_id, start] += 1
+            totals.setdefault((one.sensor_id, start), []).extend([] if one.size is None else [one.size])
+        watermark_ms = max(watermark_ms, at - BOUND_MS - 1)
+    complete = {slot: count for slot, count in counts.items() if slot[1] + WINDOW_MS - 1 <= watermark_ms}
+    view = open_workspace(replayed.pipeline, Lake(root=str(replayed.lake)), now_ms=lambda: NOW_MS).ledger.view()
+    shown = read_published(Lake(root=str(replayed.lake)), "other", view, keys=["sensor-id"]).to_pylist()
+    found = {(row["sensor-id"], round(row["window_start"].timestamp() * 1000)): row for row in shown}
+    assert {slot: row["readings"] for slot, row in found.items()} == complete
+    for slot, row in found.items():
+        assert _same(row["size_total"], _exact_sum(totals[slot])), slot
+
+
+def _exact_sum(values: list[float]) -> float | None:
+    if not values:
+        return None
+    if any(map(math.isnan, values)) or {math.inf, -math.inf} <= set(values):
+        return math.nan
+    infinite = next((value for value in values if math.isinf(value)), None)
+    return infinite or _rounded(sum(map(Fraction, values), start=Fraction(0)))
+
+
+def _rounded(exact: Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.copysign(math.inf, exact)
+
+
+def _same(found: float | None, expected: float | None) -> bool:
+    if found is None or expected is None:
+        return found is expected
+    return found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+@pytest.mark.parametrize("text", [PIPELINE, SESSIONS, SLIDING], ids=["tumbling", "sessions", "sliding"])
+def test_cuts_blocks_and_buckets_change_nothing(
+    spark: "SparkSession", copied: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Laws L1 and L2: other chunks, sort blocks, buckets, another lake; same ids, digests and checkpoint."""
+    pipeline = pipeline_of(text)
+    whole = run_range(spark, copied, pipeline, BOUNDS)
+    shutil.rmtree(copied / "other")
+    monkeypatch.setattr(log_order, "RECORDS_PER_BLOCK", 97)
+    monkeypatch.setattr(chunk_plan, "RECORDS_PER_BUCKET", 150)
+    assert what_was_run(run_range(spark, copied, pipeline, BOUNDS, chunk=1)) == what_was_run(whole)
+    assert sum(run.result.counts.panes for run in whole.runs) > 100
+
+
+SQL_FATES = """
+SELECT slice_id, sum(n) AS n, bit_xor(x) AS x FROM (
+  SELECT slice_id, record_count AS n, id_xor AS x FROM tallies WHERE equation = 'fates' AND term = 'assigned'
+  UNION ALL SELECT slice_id, 1, record_hash FROM late_records WHERE missed_all
+  UNION ALL SELECT slice_id, 1, record_hash FROM unassigned_records
+  UNION ALL SELECT slice_id, 1, record_hash FROM invalid_records) GROUP BY slice_id
+"""
+
+
+@pytest.fixture
+def views(spark: "SparkSession", replayed: Replayed) -> Iterator[None]:
+    """Every table of the run as a view of its name, the log as `log`."""
+    tables = [path.name for path in (replayed.lake / "other").iterdir() if path.name != "ledger"]
+    for table in tables:
+        spark.read.format("delta").load(str(replayed.lake / "other" / table)).createOrReplaceTempView(table)
+    spark.read.format("delta").load(str(replayed.lake / TABLE)).createOrReplaceTempView("log")
+    yield
+    for table in (*tables, "log"):
+        spark.catalog.dropTempView(table)
+
+
+@pytest.mark.usefixtures("views")
+def test_fates_close_in_sql_over_the_committed_tables(spark: "SparkSession") -> None:
+    read = {
+        str(row["in"]): row["n"] for row in spark.sql("SELECT `in`, count(*) AS n FROM log GROUP BY `in`").collect()
+    }
+    told = {
+        row["slice_id"]: row
+        for row in spark.sql("SELECT * FROM tallies WHERE equation = 'fates' AND term = 'read'").collect()
+    }
+    for row in spark.sql(SQL_FATES).collect():
+        assert row["n"] == read[row["slice_id"]] == told[row["slice_id"]]["record_count"]
+        assert row["x"] == told[row["slice_id"]]["id_xor"]
+
+
+@pytest.mark.usefixtures("views")
+def test_edges_close_in_sql_over_the_committed_tables(spark: "SparkSession") -> None:
+    """State before + new = state after + closed, for counts and XOR, slice by slice."""
+    after = spark.sql(
+        "SELECT slice_id, sum(edge_count) AS n, bit_xor(edge_xor) AS x FROM window_state GROUP BY slice_id"
+    )
+    states = {row["slice_id"]: (row["n"], row["x"]) for row in after.collect()}
+    moved = spark.sql(
+        "SELECT slice_id, term = 'new' AS is_new, sum(record_count) AS n, bit_xor(id_xor) AS x FROM tallies "
+        "WHERE equation = 'edges' GROUP BY slice_id, is_new"
+    )
+    terms = {(row["slice_id"], row["is_new"]): (row["n"], row["x"]) for row in moved.collect()}
+    before = (0, 0)
+    for slice_id in sorted(
+        date.fromisoformat(f"19{text}").isoformat() for text in ("69-12-30", "69-12-31", "70-01-01", "70-01-02")
+    ):
+        new, closed = terms[slice_id, True], terms.get((slice_id, False), (0, 0))
+        left = states.get(slice_id, (0, 0))
+        assert before[0] + new[0] == left[0] + closed[0]
+        assert before[1] ^ new[1] == left[1] ^ closed[1]
+        before = left
+
+
+@pytest.mark.usefixtures("views")
+def test_rows_close_in_sql_over_the_committed_tables(spark: "SparkSession") -> None:
+    told = spark.sql(
+        "SELECT slice_id, term, record_count, id_xor FROM tallies WHERE equation = 'rows' AND record_count > 0"
+    ).collect()
+    assert {row["term"] for row in told} >= {
+        "window_outputs",
+        "late_records",
+        "invalid_records",
+        "window_state",
+        "timers",
+        "watermarks",
+    }
+    for row in told:
+        rows = spark.table(row["term"]).where(F.col("slice_id") == row["slice_id"])
+        found = rows.agg(F.count(F.lit(1)).alias("n"), F.bit_xor("row_id").alias("x")).first()
+        assert found is not None
+        assert (found["n"], found["x"]) == (row["record_count"], row["id_xor"]), row

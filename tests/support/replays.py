@@ -1,0 +1,65 @@
+"""Replaying a pipeline over a real log in the session of the tests, and reading what was committed."""
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.lake import Lake
+from jobs.pipeline import parse_pipeline
+from jobs.pipeline_models import Pipeline
+from jobs.replay import ChunkReplay, replay_chunk
+from jobs.requests import Outcome, ReplayOrder, Staging, run_request
+from jobs.runs import RunResult
+from jobs.slices import parse_bound, slices_between
+from jobs.workspace import Asked, open_workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW_MS = 1_800_000_000_000
+_attempts = itertools.count()
+
+
+def pipeline_of(text: str) -> Pipeline:
+    return parse_pipeline(text, source="test.yaml")
+
+
+def run_range(
+    spark: "SparkSession", lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, chunk: int | None = None
+) -> Outcome:
+    """Run `[from, to)` as `hindcast run` does, in the session of the tests."""
+    start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
+    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to see what happens")
+    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    return run_request(work, asked, lambda order: replay_chunk(spark, order), staging=Staging(chunk=chunk))
+
+
+def what_was_run(outcome: Outcome) -> list[dict[str, object]]:
+    """The content of the runs: all that has to be equal between lakes, chunks and machines."""
+    return list(outcome.to_json()["runs"])
+
+
+def order_of(lake: Path, pipeline: Pipeline, bounds: tuple[str, str]) -> ReplayOrder:
+    """One chunk from nothing."""
+    slices = slices_between(pipeline, *(parse_bound(pipeline, text) for text in bounds))
+    attempt = f"{next(_attempts):032x}"
+    return ReplayOrder(
+        pipeline=pipeline,
+        lake=Lake(root=str(lake)),
+        slices=tuple(slices),
+        before=None,
+        request_id="0" * 32,
+        attempt_id=attempt,
+    )
+
+
+def committed_chunk(spark: "SparkSession", order: ReplayOrder) -> ChunkReplay:
+    """A chunk whose rows are committed and not audited yet."""
+    chunk = ChunkReplay(spark, order)
+    chunk.compute()
+    chunk.write()
+    return chunk
+
+
+def finish(chunk: ChunkReplay) -> list[RunResult]:
+    return chunk.results(chunk.audit())

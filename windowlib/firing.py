@@ -1,0 +1,165 @@
+"""What happens to one open window: it fires, is purged, is superseded, is cleaned up. And what the audit counts then.
+
+`Firing.apply` is the only place that acts on what a trigger says.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from windowlib.contents import Contents, WindowScope, place_of
+from windowlib.functions import process_function
+from windowlib.open_windows import NO_EDGES, Edges, OpenWindow, Runtime
+from windowlib.records import EARLY, LATE_FIRING, ON_TIME, Pane, Position, Stored, Timing
+from windowlib.tallies import EVICTED, FIRED, LEFT_OVER, NEVER_FIRED, PURGED, Tallies, difference
+from windowlib.trigger_protocol import TriggerResult
+from windowlib.window_store import WindowStore
+from windowlib.windowing import Windowing
+from windowlib.windows import MIN_TIME_MS
+
+
+class Moment(NamedTuple):
+    """When a window is asked to fire: the instant of the timer, and the place in the log that brought us there."""
+
+    at_ms: int
+    position: Position
+
+
+def on_record(position: Position) -> Moment:
+    """Return the moment of a record: no timer, so no firing of it is known to be a window's last."""
+    return _new_moment(Moment, (MIN_TIME_MS, position))
+
+
+_new_moment = tuple.__new__  # half the cost of Moment(...)
+_new_pane = tuple.__new__  # a third of the cost of Pane(...), for every pane
+
+
+class Firing:
+    """Acts on open windows of one operator."""
+
+    def __init__(self, windowing: Windowing, runtime: Runtime, contents: Contents, store: WindowStore) -> None:  # noqa: PLR0917
+        """Share the operator's parts."""
+        self._trigger = windowing.trigger
+        self._evictor = windowing.evictor
+        self._profile = windowing.profile
+        self._fires_leftovers = windowing.leftovers == "fire"
+        self._mode = windowing.mode
+        self._then = process_function(windowing.function)
+        self._runtime = runtime
+        self._contents = contents
+        self._store = store
+        self.tallies = Tallies()
+
+    def apply(self, result: TriggerResult, open_window: OpenWindow, moment: Moment) -> None:
+        """Do what the trigger said. A window without contents does not fire."""
+        if result.is_fire and open_window.edge_count:
+            self._fire(open_window, moment)
+        if result.is_purge:
+            self._purge(open_window)
+
+    def _fire(self, open_window: OpenWindow, moment: Moment) -> None:
+        """Emit a pane for each value that the function returns."""
+        evictor = self._evictor
+        if evictor is not None:
+            self._keep(open_window, evictor.keep_before(open_window.contents, open_window.window, self._runtime))
+        if open_window.edge_count or not self._profile.skips_empty_panes:
+            results = self._contents.results(open_window, open_window.contents, moment.position)
+            self._emit(open_window, results, moment)
+        open_window.fired = (open_window.edge_count, open_window.edge_xor, open_window.edge_sum)
+        if evictor is not None:
+            self._keep(open_window, evictor.keep_after(open_window.contents, open_window.window, self._runtime))
+
+    def _emit(self, open_window: OpenWindow, results: Iterable[Any], moment: Moment) -> None:
+        runtime, timers = self._runtime, self._runtime.timers
+        now_ms = timers.watermark_ms if runtime.is_event_time else timers.processing_time_ms
+        last_ms, cleanup_ms, index = open_window.last_ms, open_window.cleanup_ms, open_window.pane_index
+        at_ms, position = moment
+        timing: Timing = EARLY
+        if now_ms >= last_ms:
+            timing = LATE_FIRING if open_window.is_complete else ON_TIME
+            open_window.is_complete = True
+        is_last = now_ms >= cleanup_ms and (
+            at_ms == cleanup_ms or (at_ms >= last_ms and not self._trigger.fires_after_end)
+        )
+        for values in results:
+            open_window.pane_index = index + 1
+            pane = (
+                open_window.key,
+                open_window.window,
+                values,
+                index,
+                timing,
+                index == 0,
+                is_last,
+                self._mode,
+                "result",
+                open_window.edge_count,
+                timers.watermark_ms,
+                position,
+                last_ms,
+            )
+            runtime.outputs.append(_new_pane(Pane, pane))
+
+    def supersede(self, open_window: OpenWindow, position: Position) -> None:
+        """Withdraw the panes of bounds that are no more."""
+        self._runtime.outputs.append(
+            Pane(
+                key=open_window.key,
+                window=open_window.window,
+                values=(),
+                pane_index=open_window.pane_index,
+                timing=LATE_FIRING if open_window.is_complete else EARLY,
+                is_first=False,
+                is_last=True,
+                mode=self._mode,
+                kind="superseded",
+                record_count=0,
+                watermark_ms=self._runtime.watermark_ms,
+                position=position,
+                timestamp_ms=open_window.last_ms,
+            )
+        )
+
+    def _keep(self, open_window: OpenWindow, kept: Sequence[Stored]) -> None:
+        """Replace the records of a window by those that the evictor kept; if all were shown, the others were fired."""
+        if len(kept) == len(open_window.contents):
+            return
+        edges = _edges_of(kept)
+        is_shown = open_window.fired[0] == open_window.edge_count
+        self.tallies.add(FIRED if is_shown else EVICTED, difference(open_window.edges, edges))
+        open_window.contents, open_window.edges = list(kept), edges
+        open_window.fired = edges if is_shown else NO_EDGES
+
+    def _purge(self, open_window: OpenWindow) -> None:
+        """Drop the contents; trigger state, timers and the place among sessions stay (FLINK-4994)."""
+        if open_window.edge_count:
+            self.close(open_window, PURGED)
+            open_window.contents = self._contents.create()
+            open_window.edges = open_window.fired = NO_EDGES
+
+    def close(self, open_window: OpenWindow, reason: str) -> None:
+        """Count the edges of a window whose contents go: as fired what a pane has shown, the rest with a reason."""
+        edges = (open_window.edge_count, open_window.edge_xor, open_window.edge_sum)
+        fired = open_window.fired
+        self.tallies.add(FIRED, fired)
+        if fired[0] != edges[0]:
+            self.tallies.add(reason, difference(edges, fired))
+
+    def clean_up(self, open_window: OpenWindow, moment: Moment) -> None:
+        """Drop the window and all that belongs to it."""
+        if self._fires_leftovers and open_window.fired[0] < open_window.edge_count:
+            self._fire(open_window, moment)
+        self.close(open_window, LEFT_OVER if open_window.pane_index else NEVER_FIRED)
+        self._trigger.clear(open_window.window, open_window)
+        if self._then is not None:
+            self._then.clear(place_of(open_window), WindowScope(open_window, moment.position))
+            for spec in self._then.window_state:
+                self._runtime.user_state.handle(spec.name, open_window.key, open_window.window).clear()
+        self._store.remove(open_window)
+
+
+def _edges_of(records: Sequence[Stored]) -> Edges:
+    xor = total = 0
+    for stored in records:
+        xor ^= stored.edge_id
+        total += stored.edge_id
+    return (len(records), xor, total)

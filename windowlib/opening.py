@@ -1,0 +1,143 @@
+"""Which open window a record enters: the one with its bounds, or the session that its own session merges into."""
+
+from collections.abc import Hashable
+
+from windowlib.contents import Contents
+from windowlib.errors import InvariantBroken
+from windowlib.firing import Firing
+from windowlib.merging import Meeting, meet
+from windowlib.open_windows import NO_EDGES, Lifetime, OpenWindow, Runtime
+from windowlib.profiles import EngineFault
+from windowlib.records import Position
+from windowlib.tallies import FIRED, LOST_AT_END, LOST_IDENTICAL, NEW, difference, together
+from windowlib.window_store import Orphan, WindowStore
+from windowlib.windowing import Windowing
+from windowlib.windows import TimeWindow, Window
+
+
+class Opening:
+    """Windows that do not merge."""
+
+    def __init__(self, runtime: Runtime, contents: Contents, store: WindowStore) -> None:
+        """Share the operator's parts."""
+        self._timers = runtime.timers
+        self._contents = contents
+        self._store = store
+
+    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:  # noqa: ARG002
+        """Return the open window with these bounds, None if a record is too late for it."""
+        windows = self._store.windows.get(key)
+        if windows is not None:
+            open_window = windows.get(window)
+            if open_window is not None:
+                return open_window if open_window.late_from_ms > self._timers.watermark_ms else None
+        lifetime = self._store.lifetime(window)
+        if lifetime[2] <= self._timers.watermark_ms:
+            return None
+        open_window = self._store.create(key, window, lifetime)
+        open_window.contents = self._contents.create()
+        self._store.register_cleanup(open_window)
+        return open_window
+
+
+class MergingOpening:
+    """Sessions."""
+
+    def __init__(self, windowing: Windowing, contents: Contents, *, store: WindowStore, firing: Firing) -> None:
+        """Share the operator's parts."""
+        self._trigger = windowing.trigger
+        self._profile = windowing.profile
+        self._lateness_ms = windowing.allowed_lateness_ms
+        self._supersedes = windowing.mode == "accumulating"
+        self._contents = contents
+        self._store = store
+        self._firing = firing
+        self._runtime = store.runtime
+        self._timers = store.runtime.timers
+
+    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+        """Return the session that now holds `window`, None if a record is too late for it."""
+        if not isinstance(window, TimeWindow):
+            raise InvariantBroken(f"a merging assigner returned {window}; only windows with bounds can merge")
+        windows = self._store.windows.get(key, {})
+        meeting = meet(windows, window, self._profile)
+        lifetime = self._store.lifetime(meeting.cover)
+        is_late = lifetime[2] <= self._timers.watermark_ms
+        if is_late and (not meeting.met or self._profile.guards_merge_overflow):
+            return None
+        if meeting.met == [meeting.cover]:
+            open_window = windows[meeting.cover]
+            if window == meeting.cover and not self._profile.keeps_identical_session:
+                self._lose_identical(open_window)
+        elif meeting.met:
+            open_window = self._merge(key, meeting, lifetime=lifetime, position=position)
+        else:
+            open_window = self._store.create(key, window, lifetime)
+            self._adopt(open_window)
+            self._store.register_cleanup(open_window)
+        if is_late:
+            self._orphan(open_window, LOST_AT_END)
+            self._store.remove(open_window)
+            return None
+        return open_window
+
+    def _merge(self, key: Hashable, meeting: Meeting, *, lifetime: Lifetime, position: Position) -> OpenWindow:
+        """Replace the sessions of a meeting by the one that covers them."""
+        self._check_merge(meeting.cover)
+        windows = self._store.windows[key]
+        merged = [windows[window] for window in meeting.met]
+        target = OpenWindow(key, meeting.cover, self._runtime, lifetime)
+        target.state_window = merged[0].state_window
+        target.contents = self._contents.merge(
+            merged[0].contents,
+            [other.contents for other in merged[1:]],
+            in_log_order=self._profile.merges_in_log_order,
+        )
+        for other in merged:
+            target.edges = together(target.edges, other.edges)
+            if other.pane_index and self._supersedes:
+                self._firing.supersede(other, position)
+            else:
+                target.fired = together(target.fired, other.fired)
+        self._trigger.on_merge(meeting.cover, merged, target)
+        for other in merged:
+            self._trigger.clear(other.window, other)
+            self._store.delete_cleanup(other)
+            del windows[other.window]
+        windows[meeting.cover] = target
+        self._store.register_cleanup(target)
+        return target
+
+    def _check_merge(self, cover: TimeWindow) -> None:
+        """Refuse what Flink refuses: a merged session that is over. Without its overflow (F3) this never happens."""
+        profile, timers = self._profile, self._timers
+        if profile.guards_merge_overflow:
+            return
+        over_ms = profile.add(cover.last_ms, self._lateness_ms)
+        if self._runtime.is_event_time and over_ms <= timers.watermark_ms:
+            raise EngineFault("UnsupportedOperationException", f"the end of merged {cover} is behind the watermark")
+        if not self._runtime.is_event_time and cover.last_ms <= timers.processing_time_ms:
+            raise EngineFault("UnsupportedOperationException", f"the end of merged {cover} is behind the clock")
+
+    def _lose_identical(self, open_window: OpenWindow) -> None:
+        """Do what Flink does to a session when an identical one comes: give it fresh contents (F1)."""
+        if open_window.state_window != open_window.window:
+            self._orphan(open_window, LOST_IDENTICAL)
+            self._adopt(open_window)
+
+    def _orphan(self, open_window: OpenWindow, reason: str) -> None:
+        """Leave the contents behind under the name of their state window."""
+        tallies = self._firing.tallies
+        tallies.add(FIRED, open_window.fired)
+        tallies.add(reason, difference(open_window.edges, open_window.fired))
+        place = (open_window.key, open_window.state_window)
+        self._store.orphans[place] = Orphan(open_window.contents, open_window.edges)
+
+    def _adopt(self, open_window: OpenWindow) -> None:
+        """Give a window contents under its own name: what was left there, else none."""
+        orphans, window = self._store.orphans, open_window.window
+        orphan = orphans.pop((open_window.key, window), None) if orphans else None
+        open_window.state_window = window
+        open_window.fired = NO_EDGES
+        open_window.contents, open_window.edges = orphan or (self._contents.create(), NO_EDGES)
+        self._firing.tallies.add(NEW, open_window.edges)
