@@ -82,7 +82,10 @@ def broken_dag(broken: BrokenPipeline, kind: Kind) -> DAG:
         dag_id=f"{kind}_{broken.name}",
         dag_display_name=f"{kind}_{broken.name} (broken pipeline file)",
         description=f"{broken.path.name} is no valid pipeline file",
-        doc_md=f"## {broken.path} is no valid pipeline file\n\n```\n{broken.error}\n```\n\nMend the file; this DAG then turns into the real one.",
+        doc_md=(
+            f"## {broken.path} is no valid pipeline file\n\n```\n{broken.error}\n```\n\n"
+            "Mend the file; this DAG then turns into the real one."
+        ),
         schedule=None,
         catchup=False,
         default_args={"owner": DEFAULTS["owner"], "retries": 0},
@@ -137,7 +140,7 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
             return dag_tasks.gate(decision)
 
     @task(outlets=[asset])
-    def publish(decision: dict[str, Any], *, outlet_events: Any) -> dict[str, Any]:  # noqa: ANN401  (Airflow gives no type)
+    def publish(decision: dict[str, Any]) -> dict[str, Any]:
         """Show the range to readers in one commit of the ledger, and tell Airflow which slices changed."""
         from jobs import dag_tasks
 
@@ -145,12 +148,13 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
             publication = dag_tasks.publish(decision)
         if not publication["changed"]:
             raise AirflowSkipException(publication["why"])
-        outlet_events[asset].extra = publication
-        outlet_events[asset].add_partitions(publication["partitions"])
+        event = get_current_context()["outlet_events"][asset]
+        event.extra = publication
+        event.add_partitions(publication["partitions"])
         return publication
 
     decision = plan()
-    decision >> replay >> gate(decision) >> publish(decision)  # type: ignore[operator, arg-type]
+    decision >> replay >> gate(decision) >> publish(decision)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -197,14 +201,30 @@ def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
 def _range_params(pipeline: Pipeline) -> Mapping[str, Param]:
     """The form of `backfill_<name>`: JSON-schema types, checked by Airflow before a run exists."""
     daily = slice_grid(pipeline).is_daily
-    bound = {"type": "string", "format": "date" if daily else "date-time"}
     zone = pipeline.log.slice.timezone
+
+    def bound(title: str, description: str) -> Param:
+        shape = "date" if daily else "date-time"
+        return Param(type="string", format=shape, title=title, description=description, section="Range [from, to)")
+
     return {
-        "from": Param(title="From", description=f"First slice of the range, {zone}.", section="Range [from, to)", **bound),
-        "to": Param(title="To", description="Where the range ends: this slice is not part of it.", section="Range [from, to)", **bound),
-        "reason": Param(type="string", minLength=1, maxLength=500, title="Reason", description="Why; kept in the ledger with your name."),
-        "publish": Param(default=True, type="boolean", title="Publish", description="Show the result to readers if every check passes; else it stays staged."),
-        "fresh": Param(default=False, type="boolean", title="Fresh", description="Begin a new chain at `from`, without the state before it."),
+        "from": bound("From", f"First slice of the range, {zone}."),
+        "to": bound("To", "Where the range ends: this slice is not part of it."),
+        "reason": Param(
+            type="string", minLength=1, maxLength=500, title="Reason", description="Kept in the ledger with your name."
+        ),
+        "publish": Param(
+            default=True,
+            type="boolean",
+            title="Publish",
+            description="Show the result to readers if every check passes; otherwise it stays staged.",
+        ),
+        "fresh": Param(
+            default=False,
+            type="boolean",
+            title="Fresh",
+            description="Begin a new chain at `from`, without the state before it.",
+        ),
     }
 
 

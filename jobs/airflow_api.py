@@ -85,11 +85,12 @@ class AirflowApi:
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a DAG by hand, with its params; the id of the run."""
-        run_id: str = self._ask("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})["dag_run_id"]
+        body = {"logical_date": None, "conf": dict(conf)}
+        run_id: str = self._ask("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"]
         return run_id
 
     def create_backfill(self, dag_id: str, first: datetime, last: datetime) -> int:
-        """Airflow's own backfill: one DAG run for each logical date in `[first, last]`, both included, one at a time."""
+        """Airflow's own backfill: one DAG run for each logical date in `[first, last]`, both included."""
         body = {
             "dag_id": dag_id,
             "from_date": first.isoformat(),
@@ -132,7 +133,8 @@ class AirflowApi:
         except httpx.HTTPError as error:
             raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
         if answer.is_error:
-            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {answer.status_code} {answer.text[:2000]}")
+            found = f"{answer.status_code} {answer.text[:2000]}"
+            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {found}")
         return answer.json()
 
 

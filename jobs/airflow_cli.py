@@ -16,10 +16,11 @@ console = Console(highlight=False)
 
 def default_home() -> Home:
     """The Airflow of this clone: state below .hindcast/airflow, the lake of HINDCAST_LAKE, the clone's pipelines."""
+    lake = os.environ.get("HINDCAST_LAKE") or str(ROOT / ".hindcast" / "lake")
     return Home(
         root=ROOT / ".hindcast" / "airflow",
-        lake=os.environ.get("HINDCAST_LAKE") or str(ROOT / ".hindcast" / "lake"),
-        pipelines=Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines"),
+        lake=lake if "://" in lake else str(Path(lake).resolve()),  # tasks run in another directory
+        pipelines=Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines").resolve(),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the embedded Airflow is told: its directories, its ports, its secrets, and the environment that it starts with."""
+"""What the embedded Airflow is told: its directories, ports and secrets, and the environment that it starts with."""
 
 import json
 import os
@@ -160,7 +160,7 @@ def _inherited(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _surroundings(home: Home) -> dict[str, str]:
-    """What the tasks need beside Airflow's settings: commands, Java, this repository, the lake, no proxy to ourselves."""
+    """What the tasks need beside Airflow's settings: commands, Java, this repository, the lake, no proxy."""
     commands = Path(sys.executable).parent
     no_proxy = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), HOST, "localhost")))
     return {
@@ -218,7 +218,6 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
             "worker_log_server_port": str(ports.worker_logs),
             "trigger_log_server_port": str(ports.triggerer_logs),
         },
-        "usage_data_collection": {"enabled": "False"},
     }
     for section, options in sections.items():
         for option, value in options.items():

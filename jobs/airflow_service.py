@@ -1,4 +1,4 @@
-"""Starting, finding and stopping the embedded Airflow from another process: `make up`, `make down`, the demonstration."""
+"""Starting, finding and stopping the embedded Airflow from another process: `make up`, `make down`, the demo."""
 
 import json
 import shutil
@@ -126,12 +126,15 @@ def _launch(home: Home, *, keep: bool) -> subprocess.Popen[bytes]:
     """Start the supervisor in a session of its own: a ctrl-C in this terminal is for us, and we then tell it."""
     service = find(home)
     if service is not None and service.supervisor.is_alive():
-        raise RequestError(f"Airflow is {service.phase} already at {service.url}, on the lake {service.lake}; `make down` stops it")
+        raise RequestError(
+            f"Airflow is {service.phase} already at {service.url}, on the lake {service.lake}; `make down` stops it"
+        )
     home.service_file.unlink(missing_ok=True)
     prepare_home(home)
+    command = [sys.executable, "-m", "jobs.airflow_supervisor", home.to_json()]
     with (home.logs / "supervisor.err").open("wb") as output:
         return subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "jobs.airflow_supervisor", home.to_json(), *([] if keep else ["--until-stdin-ends"])],
+            command if keep else [*command, "--until-stdin-ends"],
             stdin=subprocess.DEVNULL if keep else subprocess.PIPE,
             stdout=output,
             stderr=output,

@@ -36,7 +36,7 @@ _COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 
 class AirflowFailed(HindcastError):  # noqa: N818
-    """A part of the embedded Airflow did not start, or ended by itself; the message names the log that says why."""
+    """A part of the embedded Airflow did not start, or ended by itself; the message names the log with the reason."""
 
 
 class StopAskedFor(Exception):  # noqa: N818
@@ -64,7 +64,9 @@ class Supervisor:
             self._tell("starting the database")
             self.database = embedded_postgres.start(self.home.cluster)
             known = prepare_home(self.home)
-            environ = airflow_environment(self.home, ports=self.ports, known=known, database_url=self.home.cluster.url())
+            environ = airflow_environment(
+                self.home, ports=self.ports, known=known, database_url=self.home.cluster.url()
+            )
             self._tell("making Airflow's tables")
             self._airflow_command(environ, "db", "migrate")
             # A task whose pool nobody made waits for ever, so the pools come before the scheduler.
@@ -99,14 +101,16 @@ class Supervisor:
                     running.wait()
         if running.returncode:
             raise AirflowFailed(
-                f"`airflow {' '.join(arguments)}` ended with status {running.returncode}; its messages are in {log_file}"
+                f"`airflow {' '.join(arguments)}` ended with status {running.returncode}; "
+                f"its messages are in {log_file}"
             )
 
     def _start_airflow(self, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """`airflow standalone`, in a session of its own so that all it starts can be found, with a working SIGINT."""
+        command = ["setpriv", "--pdeathsig", "INT", environ["HINDCAST_AIRFLOW"], "standalone"]
         with (self.home.logs / "airflow.log").open("wb") as output:
             return subprocess.Popen(  # noqa: S603
-                ["setpriv", "--pdeathsig", "INT", environ["HINDCAST_AIRFLOW"], "standalone"],
+                command,
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -127,7 +127,7 @@ def explain_command(*, pipeline_name: str, record_id: str, as_json: bool, places
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
-    help="The file to write.  [default: PIPELINE.html]",
+    help="The file to write.  [default: reports/PIPELINE.html in the lake]",
 )
 @common.place_options
 def report_command(*, pipeline_name: str, output: Path | None, places: common.Places) -> int:
@@ -135,8 +135,7 @@ def report_command(*, pipeline_name: str, output: Path | None, places: common.Pl
     from jobs.report import write_report
 
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
-    path = output or Path(f"{work.pipeline.name}.html")
-    write_report(places.lake, work.pipeline, path)
+    path = write_report(places.lake, work.pipeline, output)
     common.out().print(f"report: {path.resolve()}", markup=False, soft_wrap=True)
     return common.OK
 

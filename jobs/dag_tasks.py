@@ -44,10 +44,10 @@ def plan(kind: Kind, pipeline_file: str, run: Mapping[str, Any]) -> Order:
     """Ask the ledger what one DAG run is to do.
 
     Args:
-        kind: `backfill` for a range by hand; `replay` for the schedule, for Airflow's own backfill and for a manual run.
+        kind: `backfill` for a range by hand; `replay` for the schedule, Airflow's own backfill, a run by hand.
         pipeline_file: path of the file; the chain keeps to its published spec where that differs.
-        run: the DAG run as plain data: dag_id, run_id, run_type, clear_number, user, interval_start and interval_end (ISO
-            texts or None), params.
+        run: the DAG run as plain data: dag_id, run_id, run_type, clear_number, user, params, and interval_start and
+            interval_end (ISO texts or None).
 
     Raises:
         HindcastError: as for the functions of `jobs.scheduling`.
@@ -106,9 +106,9 @@ def gate(order: Order) -> str:
         return str(found["why"])
     held = ", ".join(found["stopped_by"])
     raise CheckFailed(
-        f"{found['why']}. Nothing that readers see has changed. Look at `hindcast report {pipeline.name}`; then correct the "
-        f"input and run again, or let it pass with `hindcast waive {pipeline.name} SLICE --reason …` (each of {held}) and "
-        f"`hindcast publish {pipeline.name}`"
+        f"{found['why']}. Nothing that readers see has changed. Look at `hindcast report {pipeline.name}`; then "
+        f"correct the input and run again, or let each of {held} pass with `hindcast waive {pipeline.name} SLICE "
+        f"--reason …` and show it with `hindcast publish {pipeline.name}`"
     )
 
 
@@ -129,7 +129,9 @@ def publish(order: Order) -> dict[str, Any]:
         pipeline, Lake(root=order["lake"]), request_id=order["request_id"], who=order["who"], now_ms=now_ms()
     )
     if not found["published"] and not found["waits_for"]:
-        raise RequestError(f"request {order['request_id']} of pipeline {pipeline.name} was not published: {found['why']}")
+        raise RequestError(
+            f"request {order['request_id']} of pipeline {pipeline.name} was not published: {found['why']}"
+        )
     changed = found["changed"] if found["published"] else []
     return {
         "published": found["published"],
@@ -153,10 +155,14 @@ def read_order(text: str) -> Order:
     try:
         order = json.loads(text)
     except ValueError as error:
-        raise RequestError(f"the order is not JSON: {error}; the replay task passes what the plan task returned") from error
+        raise RequestError(
+            f"the order is not JSON: {error}; the replay task passes what the plan task returned"
+        ) from error
     missing = {"pipeline", "lake", "request_id", "slices"} - set(order if isinstance(order, dict) else ())
     if missing:
-        raise RequestError(f"the order lacks {', '.join(sorted(missing))}: {text[:200]}; it must be what the plan task returned")
+        raise RequestError(
+            f"the order lacks {', '.join(sorted(missing))}: {text[:200]}; it must be what the plan task returned"
+        )
     return dict(order)
 
 
@@ -175,7 +181,9 @@ def _asked(pipeline: Pipeline, run: Mapping[str, Any], who: str) -> Asked:
 def _lake() -> Lake:
     root = os.environ.get("HINDCAST_LAKE")
     if not root:
-        raise RequestError("HINDCAST_LAKE is not set for Airflow's tasks; set it to the root of the lake and start Airflow again")
+        raise RequestError(
+            "HINDCAST_LAKE is not set for Airflow's tasks; set it to the root of the lake and start Airflow again"
+        )
     return Lake(root=root)
 
 

@@ -1,4 +1,4 @@
-"""`make demo` and `make year`: Hindcast on real flights, through a real Airflow that is started for it and stopped after it.
+"""`make demo` and `make year`: Hindcast on real flights, through a real Airflow that is started and stopped for it.
 
 Nothing is staged: the data is every flight that left New York in 2013, and the blizzard of 8 and 9 February was real.
 """
@@ -13,6 +13,8 @@ from types import FrameType
 
 import click
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 
 from jobs import airflow_service, embedded_postgres
 from jobs.airflow_api import AirflowApi
@@ -29,6 +31,7 @@ FIRST, SINGLE_DAYS_END, END = date(2013, 2, 1), date(2013, 2, 4), date(2013, 2, 
 BLIZZARD = ("2013-02-08", "2013-02-09")
 YEAR = (date(2013, 1, 1), date(2014, 1, 2))
 HONOLULU = "HNL"
+NOON_UTC = "17:00"
 MAX_SHARE = 0.25
 
 
@@ -65,8 +68,13 @@ def year() -> None:
     view = stage.ledger()
     held = [one for one in view.runs.values() if not one.is_publishable]
     if len(view.runs) < (YEAR[1] - YEAR[0]).days:
-        raise StoryBroken(f"only {len(view.runs)} slices were replayed (DAG run {run.state}); the logs are in {stage.home.logs}")
-    stage.chapter("What came of it", f"{len(view.runs)} slices replayed; {len(view.published)} published; {len(held)} held by a check.")
+        raise StoryBroken(
+            f"only {len(view.runs)} slices were replayed (DAG run {run.state}); the logs are in {stage.home.logs}"
+        )
+    stage.chapter(
+        "What came of it",
+        f"{len(view.runs)} slices replayed; {len(view.published)} published; {len(held)} held by a check.",
+    )
     for one in held:
         stage.tell_run(one)
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
@@ -81,8 +89,8 @@ def _opening(stage: Stage) -> None:
 def _load(stage: Stage, first: date, end: date) -> None:
     stage.chapter(
         "An event log",
-        "Flights that left New York, in the order in which they were reported: after landing. A Delta table, append-only, "
-        "one commit a day. Ranges are half-open: [from, to).",
+        "Flights that left New York, in the order of their report, which comes after landing. Append-only, "
+        "in Delta, one commit a day. Ranges are half-open: [from, to).",
     )
     stage.hindcast("load-flights", "--from", first.isoformat(), "--to", end.isoformat())
 
@@ -91,8 +99,8 @@ def _single_days(stage: Stage, follower: Follower) -> None:
     """Three days, one DAG run each, by the backfill that is part of Airflow."""
     stage.chapter(
         "Three days, one by one",
-        "Airflow's own backfill of the daily DAG replay_flights. Each run asks the ledger what is due, replays it in Spark "
-        "from the state that the day before left, checks the result, and publishes it.",
+        "Airflow's own backfill of the daily DAG replay_flights. Each run asks the ledger what is due, replays it in "
+        "Spark from the state that the day before left, checks the result, and publishes it.",
     )
     for dag_id in (f"replay_{PIPELINE}", f"backfill_{PIPELINE}"):
         follower.wait_for_dag(dag_id)
@@ -113,18 +121,20 @@ def _blizzard(stage: Stage, follower: Follower) -> None:
     failed = {one.result.slice.slice_id: one for one in view.runs.values() if one.verdict is Verdict.FAIL}
     if run.state != "failed" or tuple(sorted(failed)) != BLIZZARD:
         raise StoryBroken(
-            f"backfill_{PIPELINE} ended as {run.state} with failed slices {sorted(failed)}; expected failed, with {list(BLIZZARD)}; "
-            f"the logs are in {stage.home.logs}"
+            f"backfill_{PIPELINE} ended as {run.state} with failed slices {sorted(failed)}; "
+            f"expected failed, with {list(BLIZZARD)}; the logs are in {stage.home.logs}"
         )
     shares = [f"{one.result.counts.invalid / one.result.counts.read:.0%}" for _, one in sorted(failed.items())]
     stage.say(
-        f"The gate is closed. A blizzard: of the flights reported on 8 and 9 February, {shares[0]} and {shares[1]} were cancelled, and "
-        f"the check allows {MAX_SHARE:.0%}. Nothing of the backfill is published, not even the good days:"
+        f"The gate is closed. A blizzard: of the flights reported on 8 and 9 February, {shares[0]} and {shares[1]} "
+        f"were cancelled; the check allows {MAX_SHARE:.0%}. Nothing is published, not even the good days:"
     )
     stage.hindcast("status", PIPELINE)
     after = _what_readers_see(stage)
     if after != before:
-        raise StoryBroken(f"readers saw {before} before the failed backfill, and {after} after it; nothing may have changed")
+        raise StoryBroken(
+            f"readers saw {before} before the failed backfill, and {after} after it; nothing may have changed"
+        )
     stage.say(f"Readers still see what they saw: {after}.")
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}-held.html"))
 
@@ -140,8 +150,25 @@ def _decision(stage: Stage) -> None:
         stage.hindcast("waive", PIPELINE, day, "--reason", "blizzard Nemo; the cancellations are real")
     stage.hindcast("publish", PIPELINE)
     _expect_readers_see(stage, FIRST, END)
-    stage.say(f"Readers now see {_what_readers_see(stage)}. Some of the windows of the blizzard, as it begins:")
-    stage.hindcast("show", PIPELINE, "--slice", BLIZZARD[0], "--limit", "12")
+    stage.say(
+        f"Readers now see {_what_readers_see(stage)}. One window of each day, the hour before {NOON_UTC} UTC (noon in "
+        "New York), as flights and mean delay in minutes: the blizzard comes, and goes."
+    )
+    _show_noon(stage)
+
+
+def _show_noon(stage: Stage) -> None:
+    """A small table out of the published windows: days down, airports across."""
+    noon = {(row["window_end"], row["origin"]): row for row in stage.ask("show", PIPELINE)}
+    airports = sorted({origin for _, origin in noon})
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("window", *airports):
+        table.add_column(name, justify="left" if name == "window" else "right")
+    for day in _days(FIRST, END):
+        found = [noon.get((f"{day}T{NOON_UTC}:00Z", airport)) for airport in airports]
+        cells = [f"{row['flights']} ({row['delay_mean']:+.0f})" if row else "none" for row in found]
+        table.add_row(f"{day} [16:00, {NOON_UTC})", *cells, style="red" if day in BLIZZARD else None)
+    stage.console.print(Padding(table, (0, 0, 0, 3)))
 
 
 def _ending(stage: Stage) -> None:
@@ -152,7 +179,9 @@ def _ending(stage: Stage) -> None:
         "finds its windows closed. It is not lost: it is a row of late_records, and this is why:",
     )
     stage.hindcast("explain", PIPELINE, _late_flight_to(stage, HONOLULU))
-    stage.chapter("The report", "Every slice, every check with its history, who waived what, how to reproduce each run:")
+    stage.chapter(
+        "The report", "Every slice, every check with its history, who waived what, how to reproduce each run:"
+    )
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
     _how_to_go_on(stage)
 
@@ -166,7 +195,7 @@ def _how_to_go_on(stage: Stage) -> None:
         f"hindcast show {PIPELINE} --limit 20                 # what readers see",
         f"xdg-open {_shown(stage.directory / (PIPELINE + '.html'))}",
         "make up                                          # the same Airflow, to stay, on that lake",
-        "$EDITOR pipelines/flights.yaml                   # another window, then: hindcast plan flights --from … --to …",
+        "$EDITOR pipelines/flights.yaml                   # another window; then: hindcast plan flights …",
     ):
         stage.console.print(f"  {line}", markup=False)
     stage.note(f"Airflow's logs are kept in {_shown(stage.home.logs)}")
@@ -180,7 +209,9 @@ def _airflow(stage: Stage) -> Iterator[Follower]:
             airflow_service.running(stage.home, lambda phase: stage.note(f"{phase} …")) as login,
             AirflowApi(url=login.url, user=login.user, password=login.password) as api,
         ):
-            stage.note(f"running at {login.url} until the end of this part; user {login.user}, password {login.password}")
+            stage.note(
+                f"running at {login.url} until the end of this part; user {login.user}, password {login.password}"
+            )
             yield Follower(stage=stage, api=api)
     finally:
         embedded_postgres.remove(stage.home.cluster)
@@ -199,7 +230,7 @@ def _what_readers_see(stage: Stage) -> str:
 
 
 def _expect_readers_see(stage: Stage, first: date, end: date) -> None:
-    wanted = [date.fromordinal(day).isoformat() for day in range(first.toordinal(), end.toordinal())]
+    wanted = _days(first, end)
     seen = sorted(stage.ledger().published)
     if seen != wanted:
         raise StoryBroken(f"published are {seen}, expected {wanted}; the logs are in {stage.home.logs}")
@@ -210,8 +241,15 @@ def _late_flight_to(stage: Stage, destination: str) -> str:
     late = read_published_table(stage.lake, PIPELINE, LATE_RECORDS, view=stage.ledger()).to_pylist()
     ids = [str(row["record_id"]) for row in late if row["record"]["dest"] == destination]
     if not ids:
-        raise StoryBroken(f"none of the {len(late)} late records went to {destination}; expected the daily flight there")
+        raise StoryBroken(
+            f"none of the {len(late)} late records went to {destination}; expected the daily flight there"
+        )
     return ids[0]
+
+
+def _days(first: date, end: date) -> list[str]:
+    """The days of `[first, end)`, which are the ids of their slices."""
+    return [date.fromordinal(day).isoformat() for day in range(first.toordinal(), end.toordinal())]
 
 
 def _shown(path: Path) -> str:

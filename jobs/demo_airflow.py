@@ -1,4 +1,4 @@
-"""The demonstration's part in Airflow: start what has to be started over REST, and tell what happens until it is over."""
+"""The demonstration's part in Airflow: start what has to be started over REST, and tell what happens meanwhile."""
 
 import time
 from collections.abc import Mapping
@@ -35,18 +35,23 @@ class Follower:
         deadline = time.monotonic() + _DAG_TIMEOUT_S
         while not self.api.has_dag(dag_id):
             if time.monotonic() > deadline:
-                raise StoryBroken(f"Airflow shows no DAG {dag_id} after {_DAG_TIMEOUT_S} s; import errors: {self.api.import_errors()}")
+                raise StoryBroken(
+                    f"Airflow shows no DAG {dag_id} after {_DAG_TIMEOUT_S} s; import errors: {self.api.import_errors()}"
+                )
             time.sleep(_POLL_S)
         self.api.unpause(dag_id)
 
     def backfill_by_airflow(self, dag_id: str, first: date, last: date) -> None:
-        """Airflow's own backfill: one DAG run for each day of `[first, last]`, each over the interval from 06:00 to 06:00.
+        """Airflow's own backfill: one DAG run for each day of `[first, last]`, each from 06:00 to 06:00.
 
         Raises:
             StoryBroken: a run failed, or did not end in time.
         """
         starts = [datetime(day.year, day.month, day.day, 6, tzinfo=UTC) for day in (first, last)]
-        self.stage.note(f"POST /api/v2/backfills  dag_id={dag_id}  from_date={starts[0]:%Y-%m-%dT%H:%M}Z  to_date={starts[1]:%Y-%m-%dT%H:%M}Z")
+        self.stage.note(
+            f"POST /api/v2/backfills  dag_id={dag_id}  "
+            f"from_date={starts[0]:%Y-%m-%dT%H:%M}Z  to_date={starts[1]:%Y-%m-%dT%H:%M}Z"
+        )
         self.api.create_backfill(dag_id, *starts)
         wanted = (last - first) // timedelta(days=1) + 1
         with self.stage.console.status("waiting for the scheduler") as status:
@@ -59,7 +64,9 @@ class Follower:
                 self.tell_slices()
                 failed = [run.run_id for run in runs if run.state == "failed"]
                 if failed:
-                    raise StoryBroken(f"DAG run {failed[0]} of {dag_id} failed; the logs are in {self.stage.home.logs / 'tasks'}")
+                    raise StoryBroken(
+                        f"DAG run {failed[0]} of {dag_id} failed; the logs are in {self.stage.home.logs / 'tasks'}"
+                    )
                 if len(runs) >= wanted and all(run.state in FINISHED_STATES for run in runs):
                     return
                 _check(deadline, dag_id)

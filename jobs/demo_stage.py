@@ -34,7 +34,7 @@ class StoryBroken(HindcastError):  # noqa: N818
 
 @dataclass(slots=True)
 class Stage:
-    """Where a demonstration plays: its directory, its lake, its console; nothing of it lies outside of the directory."""
+    """Where a demonstration plays: its directory, its lake, its console."""
 
     directory: Path
     pipeline: Pipeline
@@ -95,10 +95,13 @@ class Stage:
         """One line about a replayed slice."""
         result, counts = run.result, run.result.counts
         style = VERDICT_STYLES[run.verdict]
-        share = f"   {counts.invalid / counts.read:.0%} cancelled" if run.verdict is Verdict.FAIL and counts.read else ""
+        share = (
+            f"   {counts.invalid / counts.read:.0%} cancelled" if run.verdict is Verdict.FAIL and counts.read else ""
+        )
         self.console.print(
-            f"   {result.slice.slice_id}  [{style}]{run.verdict.value:5}[/]  read {counts.read:5,}  late {counts.late:3,}  "
-            f"invalid {counts.invalid:4,}  panes {counts.panes:6,}   run {result.run_id[:12]}[{style}]{share}[/]"
+            f"   {result.slice.slice_id}  [{style}]{run.verdict.value:5}[/]  read {counts.read:5,}  "
+            f"late {counts.late:3,}  invalid {counts.invalid:4,}  "
+            f"panes {counts.panes:6,}   run {result.run_id[:12]}[{style}]{share}[/]"
         )
 
     def _run(self, arguments: tuple[str, ...], *, expect: int) -> str:
@@ -106,13 +109,15 @@ class Stage:
         command = ["setpriv", "--pdeathsig", "TERM", str(Path(sys.executable).with_name("hindcast")), *arguments]
         environ = os.environ | {"HINDCAST_LAKE": self.lake.root, "COLUMNS": str(_COMMAND_WIDTH), "TERM": "dumb"}
         with self.console.status(f"hindcast {escape(_typed(arguments))}"):
-            found = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+            found = subprocess.run(  # noqa: S603
+                command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False
+            )
         with self.commands_log.open("a", encoding="utf-8") as log:
             log.write(f"$ hindcast {_typed(arguments)}\n{found.stderr}")
         if found.returncode != expect:
             raise StoryBroken(
-                f"`hindcast {_typed(arguments)}` ended with status {found.returncode} instead of {expect}; its last messages:\n"
-                + "\n".join(found.stderr.strip().splitlines()[-5:])
+                f"`hindcast {_typed(arguments)}` ended with status {found.returncode} instead of {expect}; "
+                "its last messages:\n" + "\n".join(found.stderr.strip().splitlines()[-5:])
             )
         return found.stdout
 

@@ -67,7 +67,7 @@ class Cluster:
 
 
 def cluster_for(directory: Path, log: Path) -> Cluster:
-    """The cluster that belongs to a directory of the clone: inside it, but for root outside, under /var/lib/hindcast."""
+    """The cluster that belongs to a directory of the clone: inside it; for root, under /var/lib/hindcast."""
     if os.geteuid() == 0:
         return Cluster(root=_ROOT_STATE / _short_hash(directory.resolve()), log=log)
     return Cluster(root=directory.resolve(), log=log)
@@ -94,7 +94,7 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
         "synchronous_commit": "off",
     }
     settings = [argument for name, value in options.items() for argument in ("-c", f"{name}={value}")]
-    command = [*_as_owner("INT"), binaries / "postgres", "-D", cluster.data, *settings]
+    command: list[str | Path] = [*_as_owner("INT"), binaries / "postgres", "-D", cluster.data, *settings]
     with cluster.log.open("ab") as log:
         server = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
@@ -145,7 +145,16 @@ def _make_data(cluster: Cluster, binaries: Path) -> None:
         file.write(secrets.token_urlsafe(32) + "\n")
     if os.geteuid() == 0:
         os.chown(cluster.password_file, _owner().pw_uid, _owner().pw_gid)
-    command = [*_as_owner("KILL"), binaries / "initdb", "-D", cluster.data, "-U", _USER, "-A", "scram-sha-256"]
+    command: list[str | Path] = [
+        *_as_owner("KILL"),
+        binaries / "initdb",
+        "-D",
+        cluster.data,
+        "-U",
+        _USER,
+        "-A",
+        "scram-sha-256",
+    ]
     command += ["--pwfile", cluster.password_file, "--encoding", "utf8", "--locale", "C.UTF-8", "--no-sync"]
     with cluster.log.open("ab") as log:
         status = subprocess.run(command, stdout=log, stderr=log, cwd="/", check=False).returncode  # noqa: S603
@@ -155,13 +164,26 @@ def _make_data(cluster: Cluster, binaries: Path) -> None:
 
 
 def _wait_until_ready(cluster: Cluster, server: subprocess.Popen[bytes], binaries: Path) -> None:
-    question = [binaries / "pg_isready", "-q", "-h", cluster.socket_directory, "-U", _USER, "-d", "postgres"]
+    question: list[str | Path] = [
+        binaries / "pg_isready",
+        "-q",
+        "-h",
+        cluster.socket_directory,
+        "-U",
+        _USER,
+        "-d",
+        "postgres",
+    ]
     deadline = time.monotonic() + _START_TIMEOUT_S
     while subprocess.run(question, check=False, cwd="/").returncode:  # noqa: S603
         if server.poll() is not None:
-            raise DatabaseFailed(f"the database ended with status {server.returncode}; its messages are in {cluster.log}")
+            raise DatabaseFailed(
+                f"the database ended with status {server.returncode}; its messages are in {cluster.log}"
+            )
         if time.monotonic() > deadline:
-            raise DatabaseFailed(f"the database gave no answer in {_START_TIMEOUT_S} s; its messages are in {cluster.log}")
+            raise DatabaseFailed(
+                f"the database gave no answer in {_START_TIMEOUT_S} s; its messages are in {cluster.log}"
+            )
         time.sleep(0.1)
 
 
@@ -190,7 +212,7 @@ def _reachable(binary: Path) -> bool:
 
 
 def _copied(installation: Path) -> Path:
-    """A copy of the installation under /var/lib/hindcast, made once for each version of the package; complete or absent."""
+    """A copy of the installation under /var/lib/hindcast, one for each version of the package; complete or absent."""
     version = importlib.metadata.version(SERVER_PACKAGE)
     target = _ROOT_STATE / f"{installation.name}-{version}"
     if not target.exists():
@@ -207,9 +229,9 @@ def _copied(installation: Path) -> Path:
     return target
 
 
-def _as_owner(death_signal: str) -> list[str]:
+def _as_owner(death_signal: str) -> list[str | Path]:
     """The start of a command that runs as the server's user and dies with us."""
-    command = ["setpriv", "--pdeathsig", death_signal]
+    command: list[str | Path] = ["setpriv", "--pdeathsig", death_signal]
     if os.geteuid() == 0:
         owner = _owner()
         command += ["--reuid", str(owner.pw_uid), "--regid", str(owner.pw_gid), "--clear-groups"]

@@ -1,4 +1,4 @@
-"""Finding a Java 17, which Spark 4.2 runs on. Standard library only: the set-up calls this before anything is installed."""
+"""Finding a Java 17, which Spark 4.2 runs on. Standard library only: the set-up calls this first of all."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Looking at and ending processes by /proc (Linux): a process is known by its id and start time, a family by its session."""
+"""Finding and ending processes by /proc (Linux): one is known by its id and start time, a family by its session."""
 
 import contextlib
 import os

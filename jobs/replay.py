@@ -14,6 +14,7 @@ from jobs.checks import (
     CheckedTable,
     conservation,
     load_checks,
+    prepare_checks,
     quality_rows,
     run_checks,
     run_row,
@@ -93,6 +94,7 @@ class ChunkReplay:
         self._spec = spec_fingerprint(order.pipeline)
         self._tables: ChunkTables = chunk_tables(order.pipeline, self._pinned)
         self._suites = load_checks(order.pipeline)
+        prepare_checks(self._suites)
         self._checks_fingerprint = checks_fingerprint(order.pipeline, self._suites.document if self._suites else None)
         self._max_before_ms = self._max_event_time_before()
 

@@ -156,7 +156,7 @@ def _value(check: CheckResult) -> float | None:
 
 
 def _share(check: CheckResult) -> float | None:
-    """The share of unexpected rows. Nearly all observations say that all rows are fine, and need no parser to say it."""
+    """The share of unexpected rows. Most observations say that all rows are fine, and need no parser for it."""
     text = check.observed
     if text and _ALL_ROWS_FINE.fullmatch(text):
         return 0.0

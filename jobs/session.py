@@ -2,7 +2,9 @@
 
 import os
 import sys
+import tempfile
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.jars import delta_jars
@@ -51,5 +53,7 @@ def spark_session(app_name: str, master: str | None = None) -> "SparkSession":
         for name, value in (_CONF | (_LOCAL_CONF if chosen.startswith("local") else {})).items():
             builder = builder.config(name, value)
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in delta_jars()))
+        # Nothing is stored there, but Spark would make the directory wherever it was started.
+        builder = builder.config("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "hindcast-warehouse"))
         builder = builder.config("spark.driver.memory", os.environ.get("HINDCAST_DRIVER_MEMORY", "3g"))
         return builder.getOrCreate()

@@ -1,4 +1,4 @@
-"""Is this machine able to run Hindcast? Prints everything that is missing at once, each with the package that brings it.
+"""Is this machine able to run Hindcast? Prints all that is missing at once, each with the package that brings it.
 
 Runs before anything is installed, so it uses the standard library only. Exit status 0 or 1.
 """

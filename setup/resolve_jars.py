@@ -49,9 +49,19 @@ def fetch() -> int:
     with tempfile.TemporaryDirectory() as scratch, LOG_FILE.open("w", encoding="utf-8") as log:
         script = Path(scratch) / "nothing.py"
         script.write_text("", encoding="utf-8")
-        command = [submit, "--master", "local[1]", "--packages", DELTA, "--conf", f"spark.jars.ivy={IVY_HOME}", script]
+        command: list[str | Path] = [
+            submit,
+            "--master",
+            "local[1]",
+            "--packages",
+            DELTA,
+            "--conf",
+            f"spark.jars.ivy={IVY_HOME}",
+            script,
+        ]
         environ = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-        return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environ, check=False).returncode  # noqa: S603
+        found = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environ, check=False)  # noqa: S603
+    return found.returncode
 
 
 def wrong_jars() -> list[str]:
@@ -76,8 +86,8 @@ def sha256(path: Path) -> str:
 def advice() -> str:
     """What to do about a failed or doubtful fetch."""
     return (
-        f"The log is {LOG_FILE}. Is Maven Central (or the mirror in ~/.ivy2 or spark-defaults.conf) reachable? Then run "
-        f"`rm -r {IVY_HOME}; make setup`. If a jar keeps differing from its sum, do not use it: report it."
+        f"The log is {LOG_FILE}. Is Maven Central reachable? Then run `rm -r {IVY_HOME}; make setup`. "
+        "If a jar keeps differing from its sum, do not use it: report it."
     )
 
 

@@ -12,7 +12,7 @@ from windowlib.aggregates import Aggregate, State
 from windowlib.functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
 from windowlib.open_windows import OpenWindow
 from windowlib.records import Position, Record, SideOutput, Stored, Value
-from windowlib.state import StateHandle
+from windowlib.state import StateView
 
 
 class WindowScope:
@@ -35,13 +35,15 @@ class WindowScope:
         """What the clock says."""
         return self._open.processing_time_ms
 
-    def state(self, name: str) -> StateHandle:
-        """Return the handle of state of the key."""
-        return self._open.runtime.user_state.handle(name, self._open.key)
+    @property
+    def state(self) -> StateView:
+        """The state of the key."""
+        return self._open.runtime.user_state.view(self._open.key)
 
-    def window_state(self, name: str) -> StateHandle:
-        """Return the handle of state of this window."""
-        return self._open.runtime.user_state.handle(name, self._open.key, self._open.window)
+    @property
+    def window_state(self) -> StateView:
+        """The state of this window."""
+        return self._open.runtime.user_state.view(self._open.key, self._open.window)
 
     def output(self, tag: str, value: Value) -> None:
         """Send a value to a side output."""

@@ -152,8 +152,8 @@ class Firing:
         self._trigger.clear(open_window.window, open_window)
         if self._then is not None:
             self._then.clear(place_of(open_window), WindowScope(open_window, moment.position))
-            for spec in self._then.window_state:
-                self._runtime.user_state.handle(spec.name, open_window.key, open_window.window).clear()
+            names = [spec.name for spec in self._then.window_state]
+            self._runtime.user_state.clear(open_window.key, open_window.window, names)
         self._store.remove(open_window)
 
 

@@ -28,7 +28,7 @@ from windowlib.errors import InvariantBroken, SpecError
 from windowlib.ordered_aggregates import CollectList, Extreme, FirstOrLast
 from windowlib.profiles import EngineFault
 from windowlib.records import Position, Value
-from windowlib.state import StateHandle, StateSpec
+from windowlib.state import StateSpec, StateView
 from windowlib.variance import Variance
 from windowlib.windows import Window
 
@@ -236,11 +236,13 @@ class ProcessContext(Protocol):
     def processing_time_ms(self) -> int:
         """What the clock says."""
 
-    def state(self, name: str) -> StateHandle:
-        """Return the handle of state of the key, shared by all its windows; declared in `state`."""
+    @property
+    def state(self) -> StateView:
+        """The state of the key, shared by all its windows; declared in `state`."""
 
-    def window_state(self, name: str) -> StateHandle:
-        """Return the handle of state of this window, gone when it is cleaned up; declared in `window_state`."""
+    @property
+    def window_state(self) -> StateView:
+        """The state of this window, gone when it is cleaned up; declared in `window_state`."""
 
     def output(self, tag: str, value: Value) -> None:
         """Send a value to the side output `tag`."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from windowlib.errors import CheckpointError, InvariantBroken
 from windowlib.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, SideOutput, Tally, Value
 from windowlib.snapshots import STATE_VERSION, Snapshot
-from windowlib.state import KeyedState, StateHandle, StateSpec
+from windowlib.state import KeyedState, StateSpec, StateView
 from windowlib.tallies import NEW, Tallies
 from windowlib.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimerService
 
@@ -42,9 +42,10 @@ class KeyContext:
         """What the clock says; in a replay, the log's arrival time."""
         return self.timers.processing_time_ms
 
-    def state(self, name: str) -> StateHandle:
-        """Return the handle of one declared piece of state of the key."""
-        return self.keyed_state.handle(name, self.key)
+    @property
+    def state(self) -> StateView:
+        """The declared state of the key."""
+        return self.keyed_state.view(self.key)
 
     def register_event_timer(self, at_ms: int) -> None:
         """Ask for `on_timer` when the watermark reaches `at_ms`; in the past, at the next watermark."""

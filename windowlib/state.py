@@ -145,18 +145,42 @@ class MapState:
         self._cells.pop(self._address, None)
 
 
-StateHandle = ValueState | ListState | MapState
-_HANDLES: Final[dict[Kind, type[ValueState] | type[ListState] | type[MapState]]] = {
-    "value": ValueState,
-    "list": ListState,
-    "map": MapState,
-}
+class StateView:
+    """The declared state of one key, or of one window of it, as a function sees it."""
+
+    __slots__ = ("_key", "_keyed", "_namespace")
+
+    def __init__(self, keyed: "KeyedState", key: Hashable, namespace: Namespace) -> None:
+        """Made by KeyedState."""
+        self._keyed = keyed
+        self._key = key
+        self._namespace = namespace
+
+    def value(self, name: str) -> ValueState:
+        """Return the value declared as `name`.
+
+        Raises:
+            SpecError: the function did not declare it, or as another kind; likewise for `list` and `map`.
+        """
+        return ValueState(self._keyed.cells, self._address(name, "value"))
+
+    def list(self, name: str) -> ListState:
+        """Return the list declared as `name`."""
+        return ListState(self._keyed.cells, self._address(name, "list"))
+
+    def map(self, name: str) -> MapState:
+        """Return the map declared as `name`."""
+        return MapState(self._keyed.cells, self._address(name, "map"))
+
+    def _address(self, name: str, kind: Kind) -> _Address:
+        self._keyed.check_declared(name, kind)
+        return (self._key, self._namespace, name)
 
 
 class KeyedState:
     """All state of one user function."""
 
-    __slots__ = ("_cells", "_order", "_specs")
+    __slots__ = ("_order", "_specs", "cells")
 
     def __init__(self, specs: Iterable[StateSpec], order: Callable[[Hashable], str]) -> None:
         """Start empty. `order` is a key_groups.key_orderer.
@@ -166,23 +190,29 @@ class KeyedState:
         """
         self._specs: dict[str, StateSpec] = {}
         self._order = order
-        self._cells: dict[_Address, Any] = {}
+        self.cells: dict[_Address, Any] = {}
         for spec in specs:
             if spec.name in self._specs:
                 raise SpecError(f"state {spec.name!r} is declared twice; names must differ")
             self._specs[spec.name] = spec
 
-    def handle(self, name: str, key: Hashable, namespace: Namespace = _NO_NAMESPACE) -> StateHandle:
-        """Return the handle of one piece of state.
+    def view(self, key: Hashable, namespace: Namespace = _NO_NAMESPACE) -> StateView:
+        """Return the state of a key, or of one window of it."""
+        return StateView(self, key, namespace)
 
-        Raises:
-            SpecError: the function did not declare it.
-        """
+    def check_declared(self, name: str, kind: Kind) -> None:
+        """Raise SpecError unless the function declared `name` as this kind."""
         spec = self._specs.get(name)
-        if spec is None:
-            declared = ", ".join(sorted(self._specs)) or "none"
-            raise SpecError(f"the function asks for state {name!r}; it declared {declared}. Add it to `state`")
-        return _HANDLES[spec.kind](self._cells, (key, namespace, name))
+        if spec is None or spec.kind != kind:
+            declared = ", ".join(f"{spec.kind} {spec.name}" for spec in self._specs.values()) or "none"
+            raise SpecError(
+                f"the function asks for the {kind} state {name!r}; it declared {declared}. Mend its `state`"
+            )
+
+    def clear(self, key: Hashable, namespace: Namespace, names: Iterable[str]) -> None:
+        """Remove state of one window; what is not there is no error."""
+        for name in names:
+            self.cells.pop((key, namespace, name), None)
 
     def rows(self) -> list[UserStateRow]:
         """Return all state in the order (key group, key, namespace, name)."""
@@ -190,9 +220,9 @@ class KeyedState:
 
     def _rows(self) -> Iterator[UserStateRow]:
         order = self._order
-        for key, namespace, name in sorted(self._cells, key=lambda cell: (order(cell[0]), cell[1], cell[2])):
+        for key, namespace, name in sorted(self.cells, key=lambda cell: (order(cell[0]), cell[1], cell[2])):
             kind = self._specs[name].kind
-            cell = self._cells[key, namespace, name]
+            cell = self.cells[key, namespace, name]
             yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, _plain(cell))
 
     def restore(self, rows: Iterable[UserStateRow]) -> None:
@@ -214,7 +244,7 @@ class KeyedState:
                 content = list(content)
             elif row.kind == "map":
                 content = {_hashable(name): value for name, value in content}
-            self._cells[row.key, row.namespace, row.name] = content
+            self.cells[row.key, row.namespace, row.name] = content
 
 
 def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data

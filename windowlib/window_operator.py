@@ -125,7 +125,8 @@ class WindowOperator:
     ) -> None:
         """Let the clock reach `processing_time_ms`; each timer is due at its own instant.
 
-        Without `inclusive`, timers at the instant itself wait, so that a record which arrives then goes first.
+        Without `inclusive`, timers at the instant itself wait, so that a record which arrives then goes first; with
+        it, no record of that instant may follow, for a window that ended in it would open a second time.
         """
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             self._on_timer(PROCESSING, timer, Moment(at_ms, position))

@@ -8,7 +8,7 @@ import pytest
 from windowlib.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.evictors import KeepClose
-from windowlib.functions import Apply, Reduce, Whole
+from windowlib.functions import Apply, Reduce, Whole, WindowFunction
 from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
 from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Record, Tally
 from windowlib.spec import WindowSpec
@@ -21,7 +21,7 @@ LIST = Apply(lambda _key, _window, values: [list(values)])
 SUM = Whole(Reduce(function=lambda left, right: left + right))
 
 
-def harness(profile: Profile, **parts: Any) -> Harness:
+def harness(profile: Profile, **parts: Any) -> Harness:  # noqa: ANN401
     return Harness(WindowSpec(**{"function": LIST, **parts}, profile=profile))
 
 
@@ -111,9 +111,7 @@ def test_f4_a_pipeline_with_it_is_refused_in_flink() -> None:
     WindowSpec(assigner=Global(), function=LIST, trigger=ContinuousEventTime(10)).check_terminates()
 
 
-@pytest.mark.parametrize(
-    ("profile", "late_fate"), [(STRICT, UNASSIGNED), (FLINK, LATE)], ids=["strict", "flink"]
-)
+@pytest.mark.parametrize(("profile", "late_fate"), [(STRICT, UNASSIGNED), (FLINK, LATE)], ids=["strict", "flink"])
 def test_f5_a_record_in_a_gap_is_a_row(profile: Profile, late_fate: Fate) -> None:
     one = harness(profile, assigner=Sliding(size_ms=5, slide_ms=10))
     assert one.record("a", 1, at_ms=7) is UNASSIGNED  # Flink: gone without a count
@@ -122,13 +120,11 @@ def test_f5_a_record_in_a_gap_is_a_row(profile: Profile, late_fate: Fate) -> Non
     assert len(one.outputs) == 2
 
 
-@pytest.mark.parametrize(
-    ("profile", "first_ms"), [(STRICT, -90), (FLINK, -60)], ids=["strict", "flink"]
-)
+@pytest.mark.parametrize(("profile", "first_ms"), [(STRICT, -90), (FLINK, -60)], ids=["strict", "flink"])
 def test_f6_intervals_before_1970_are_aligned_by_floor(profile: Profile, first_ms: int) -> None:
     one = harness(profile, assigner=Tumbling(size_ms=120), trigger=ContinuousEventTime(30))
     one.record("a", 1, at_ms=-95)
-    fired = []
+    fired: list[int] = []
     for watermark_ms in range(-100, 0, 10):
         one.watermark(watermark_ms)
         if len(one.panes()) > len(fired):
@@ -136,7 +132,7 @@ def test_f6_intervals_before_1970_are_aligned_by_floor(profile: Profile, first_m
     assert fired[0] == first_ms
 
 
-def f7(profile: Profile, function: Any) -> Harness:
+def f7(profile: Profile, function: WindowFunction) -> Harness:
     one = harness(
         profile, assigner=Global(), trigger=CountReached(2), evictor=KeepClose(threshold=0), function=function
     )
@@ -183,13 +179,11 @@ def play_f9(one: Harness) -> None:
 
 
 def test_f9_a_trigger_that_can_leave_records_needs_a_word() -> None:
-    with pytest.raises(SpecError, match="leftovers: report .* leftovers: fire"):
+    with pytest.raises(SpecError, match=r"leftovers: report .* leftovers: fire"):
         harness(STRICT, assigner=Tumbling(size_ms=10), trigger=F9)
 
 
-@pytest.mark.parametrize(
-    ("profile", "leftovers"), [(STRICT, "report"), (FLINK, "refuse")], ids=["strict", "flink"]
-)
+@pytest.mark.parametrize(("profile", "leftovers"), [(STRICT, "report"), (FLINK, "refuse")], ids=["strict", "flink"])
 def test_f9_leftovers_are_counted_in_both_profiles(profile: Profile, leftovers: str) -> None:
     one = harness(profile, assigner=Tumbling(size_ms=10), trigger=F9, leftovers=leftovers)
     play_f9(one)

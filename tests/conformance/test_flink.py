@@ -45,7 +45,15 @@ def test_the_answer_is_that_of_flink(case: Mapping[str, Any]) -> None:
 
 
 def test_the_command_answers_every_script_in_order() -> None:
-    command = [sys.executable, HERE / "check.py", *FILES, "--", sys.executable, "-m", "windowlib.conformance"]
+    command = [
+        sys.executable,
+        str(HERE / "check.py"),
+        *map(str, FILES),
+        "--",
+        sys.executable,
+        "-m",
+        "windowlib.conformance",
+    ]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
@@ -56,7 +64,10 @@ def test_the_command_answers_every_script_in_order() -> None:
 
 def test_the_comparison_sees_a_wrong_answer() -> None:
     """The harness is tested too: a changed payload, a lost pane and a swapped order do not pass."""
-    script = {"assigner": {"type": "tumbling_event", "size": 10}, "events": [["e", "a", 1, 1], ["e", "a", 2, 2], ["w", 9]]}
+    script = {
+        "assigner": {"type": "tumbling_event", "size": 10},
+        "events": [["e", "a", 1, 1], ["e", "a", 2, 2], ["w", 9]],
+    }
     right = play(script)
     assert CHECK.normal(script, right) == CHECK.normal(script, play(script))
     for wrong in (

@@ -77,7 +77,10 @@ CASES: list[tuple[T.DataType, str | None, dict[Any, int | str]]] = [
     (
         T.TimestampNTZType(),
         None,
-        {datetime.fromisoformat("1969-12-31T23:59:59.9995"): -1, datetime.fromisoformat("2013-02-08"): 1_360_281_600_000},
+        {
+            datetime.fromisoformat("1969-12-31T23:59:59.9995"): -1,
+            datetime.fromisoformat("2013-02-08"): 1_360_281_600_000,
+        },
     ),
 ]
 

@@ -1,14 +1,9 @@
 """The hostile log of tests/support/other_log.py: that it is as hostile as it says, also after a way through Delta."""
 
-import json
 import math
 import random
-import shutil
-import subprocess
-import sys
-from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,23 +15,15 @@ from tests.support.other_log import (
     KEY,
     KEYS,
     PARTITION,
-    PIPELINE,
     SCHEMA,
-    TABLE,
     OtherLog,
-    Totals,
     event_time_ms,
-    fates,
     is_valid,
     other_log,
-    published_windows,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ROOT = Path(__file__).resolve().parents[2]
-DEFAULT_SEED = 20130208
 
 
 @pytest.fixture
@@ -84,66 +71,3 @@ def test_it_survives_the_way_through_delta(spark: "SparkSession", rng: random.Ra
 def plain(row: Row) -> tuple[str, ...]:
     """By repr, NaN is NaN and -0.0 is not 0.0; the entries of a map have no order."""
     return tuple(repr(sorted(value.items()) if isinstance(value, dict) else value) for value in row)
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> tuple[OtherLog, Path]:
-    """A lake with the log and a directory with the pipeline."""
-    root = tmp_path_factory.mktemp("other")
-    log = other_log(random.Random(DEFAULT_SEED), records_per_day=80)
-    make_log(spark, str(root / "lake" / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
-    (root / "pipelines").mkdir()
-    (root / "pipelines" / "other.yaml").write_text(PIPELINE, encoding="utf-8")
-    return log, root
-
-
-def hindcast(root: Path, lake: Path, *arguments: str) -> list[dict[str, Any]]:
-    """Run a command in a process of its own, and return the JSON objects it prints."""
-    places = ["--lake", str(lake), "--pipelines", str(root / "pipelines")]
-    command = [sys.executable, "-m", "jobs.cli", *arguments, *places, "--json"]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-@pytest.mark.spark
-@pytest.mark.e2e
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_its_replay_is_what_the_definitions_say_however_it_is_cut(
-    written: tuple[OtherLog, Path], tmp_path: Path
-) -> None:
-    log, root = written
-    days = [f"--from={min(log.days())}", f"--to={max(log.days()) + timedelta(days=1)}"]
-    outcomes = []
-    for lake, chunk in [(tmp_path / "whole", []), (tmp_path / "cut", ["--chunk=1"])]:
-        shutil.copytree(root / "lake", lake)
-        [outcome] = hindcast(root, lake, "run", "other", *days, *chunk, "--master=local[2]")
-        outcomes.append(outcome)
-    assert outcomes[0]["runs"] == outcomes[1]["runs"]
-    assert outcomes[0]["published"] is True
-    counts = {date.fromisoformat(run["slice_id"]): run["counts"] for run in outcomes[0]["runs"]}
-    expected = fates(log)
-    assert {
-        day: {fate: counted[fate] for fate in ("assigned", "late", "unassigned", "invalid")}
-        for day, counted in counts.items()
-    } == {
-        day: {fate: expected[day][fate] for fate in ("assigned", "late", "unassigned", "invalid")} for day in expected
-    }
-    shown = {
-        (row["sensor-id"], utc_ms(row["window_start"])): shown_totals(row)
-        for row in hindcast(root, tmp_path / "cut", "show", "other")
-    }
-    assert {window: repr(row) for window, row in shown.items()} == {
-        window: repr(row) for window, row in published_windows(log).items()
-    }
-
-
-def utc_ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp()) * 1000
-
-
-def shown_totals(row: dict[str, Any]) -> Totals:
-    """JSON has no inf and nan: `show` prints them as texts."""
-    size_total = None if row["size_total"] is None else float(row["size_total"])
-    return Totals(row["readings"], size_total, row["select_least"], row["select_most"])

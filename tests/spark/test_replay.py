@@ -1,15 +1,13 @@
 """The replay over a log that is nothing like flights: fates, laws, cuts, blocks, buckets."""
 
-import math
 import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
@@ -18,24 +16,25 @@ from jobs import chunk_plan
 from jobs.lake import Lake
 from jobs.pipeline_models import Pipeline
 from jobs.published import read_published
+from jobs.readers import published
 from jobs.requests import Outcome
 from jobs.workspace import open_workspace
 from tests.support.logs import make_log
 from tests.support.other_log import (
-    BOUND_MS,
     PARTITION,
     PIPELINE,
     SCHEMA,
     TABLE,
-    WINDOW_MS,
     OtherLog,
-    event_time_ms,
+    Totals,
     fates,
     is_valid,
     other_log,
+    published_windows,
     time_problem,
 )
 from tests.support.replays import NOW_MS, pipeline_of, run_range, what_was_run
+from windowlib.errors import LedgerError
 from windowlib.spark import log_order
 
 if TYPE_CHECKING:
@@ -107,46 +106,28 @@ def test_invalid_records_keep_their_reason_and_every_column(replayed: Replayed, 
 
 def test_published_windows_hold_the_records_that_the_definition_gives_them(replayed: Replayed) -> None:
     """A window that event time completed shows, in its last pane, every record that came before it was dropped."""
-    watermark_ms, counts = -(1 << 63), Counter[tuple[str | None, int]]()
-    totals: dict[tuple[str | None, int], list[float]] = {}
-    for one in replayed.log.records():
-        if not is_valid(one):
-            continue
-        at = event_time_ms(one)
-        start = at - at % WINDOW_MS
-        if start + WINDOW_MS - 1 + 1_800_000 > watermark_ms:
-            counts[one.sensor_id, start] += 1
-            totals.setdefault((one.sensor_id, start), []).extend([] if one.size is None else [one.size])
-        watermark_ms = max(watermark_ms, at - BOUND_MS - 1)
-    complete = {slot: count for slot, count in counts.items() if slot[1] + WINDOW_MS - 1 <= watermark_ms}
     view = open_workspace(replayed.pipeline, Lake(root=str(replayed.lake)), now_ms=lambda: NOW_MS).ledger.view()
     shown = read_published(Lake(root=str(replayed.lake)), "other", view, keys=["sensor-id"]).to_pylist()
-    found = {(row["sensor-id"], round(row["window_start"].timestamp() * 1000)): row for row in shown}
-    assert {slot: row["readings"] for slot, row in found.items()} == complete
-    for slot, row in found.items():
-        assert _same(row["size_total"], _exact_sum(totals[slot])), slot
+    found = {(row["sensor-id"], round(row["window_start"].timestamp() * 1000)): _totals(row) for row in shown}
+    expected = published_windows(replayed.log)
+    # By repr, NaN is NaN.
+    assert {slot: repr(row) for slot, row in found.items()} == {slot: repr(row) for slot, row in expected.items()}
 
 
-def _exact_sum(values: list[float]) -> float | None:
-    if not values:
-        return None
-    if any(map(math.isnan, values)) or {math.inf, -math.inf} <= set(values):
-        return math.nan
-    infinite = next((value for value in values if math.isinf(value)), None)
-    return infinite or _rounded(sum(map(Fraction, values), start=Fraction(0)))
+def _totals(row: dict[str, Any]) -> Totals:
+    return Totals(row["readings"], row["size_total"], row["select_least"], row["select_most"])
 
 
-def _rounded(exact: Fraction) -> float:
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.copysign(math.inf, exact)
-
-
-def _same(found: float | None, expected: float | None) -> bool:
-    if found is None or expected is None:
-        return found is expected
-    return found == expected or (math.isnan(found) and math.isnan(expected))
+def test_readers_with_spark_see_what_readers_without_see(replayed: Replayed, spark: "SparkSession") -> None:
+    view = open_workspace(replayed.pipeline, Lake(root=str(replayed.lake)), now_ms=lambda: NOW_MS).ledger.view()
+    shown = read_published(Lake(root=str(replayed.lake)), "other", view, keys=["sensor-id"])
+    frame = published(spark, str(replayed.lake), "other")
+    assert frame.columns == shown.column_names
+    names = ("sensor-id", "readings", "note_first", "note_last", "timing", "pane_index", "slice_id")
+    ours = Counter(tuple(row[name] for name in names) for row in frame.collect())
+    assert ours == Counter(tuple(row[name] for name in names) for row in shown.to_pylist())
+    with pytest.raises(LedgerError, match="has published nothing"):
+        published(spark, str(replayed.lake), "other", at=0)
 
 
 @pytest.mark.parametrize("text", [PIPELINE, SESSIONS, SLIDING], ids=["tumbling", "sessions", "sliding"])

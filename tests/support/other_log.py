@@ -260,7 +260,7 @@ def exact_sum(values: Sequence[float]) -> float | None:
     try:
         return float(total)
     except OverflowError:
-        return math.copysign(math.inf, total)
+        return math.inf if total > 0 else -math.inf
 
 
 def other_log(

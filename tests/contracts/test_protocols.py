@@ -1,0 +1,339 @@
+"""One suite per protocol, over every implementation, a user's own included."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from windowlib.aggregates import Accumulator, Aggregate
+from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
+from windowlib.errors import InvariantBroken
+from windowlib.evictors import Evictor, EvictorContext, KeepClose, KeepCount, KeepRecent
+from windowlib.functions import KINDS, Apply, Reduce, UserAggregate, Whole, WindowFunction, aggregate, fold
+from windowlib.profiles import FLINK, STRICT, Profile
+from windowlib.records import Record, Stored
+from windowlib.spec import WindowSpec
+from windowlib.testing import Harness
+from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.trigger_wrappers import ProcessingTimeout, Purging
+from windowlib.triggers import (
+    ContinuousEventTime,
+    ContinuousProcessingTime,
+    CountReached,
+    DeltaExceeded,
+    EndOfStream,
+    EventTime,
+    Never,
+    ProcessingTime,
+)
+from windowlib.windows import TimeWindow, Window
+
+LIST = Apply(lambda _key, _window, values: [list(values)])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FireOnDoubles(Trigger):
+    """A user's trigger: fire when a record equals the one before it."""
+
+    can_merge = True
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        is_double = ctx.state.get("last") == record.value
+        ctx.state["last"] = record.value
+        return FIRE if is_double else CONTINUE
+
+    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
+        """Forget: no record of the merged window is the one before."""
+
+
+TRIGGERS: list[Trigger] = [
+    EventTime(),
+    ProcessingTime(),
+    ContinuousEventTime(4),
+    ContinuousProcessingTime(4),
+    CountReached(2),
+    DeltaExceeded(1),
+    Purging(EventTime()),
+    Purging(CountReached(2)),
+    ProcessingTimeout(inner=CountReached(3), timeout_ms=5),
+    ProcessingTimeout(inner=EventTime(), timeout_ms=5, resets=True, clears=False),
+    Never(),
+    EndOfStream(),
+    FireOnDoubles(),
+]
+WINDOWS: list[Assigner] = [Tumbling(size_ms=10), Sliding(size_ms=10, slide_ms=5), Session(gap_ms=5), Global()]
+
+
+def drive(harness: Harness) -> None:
+    for value, at_ms in ((1, 1), (1, 3), (5, 12), (5, 7), (2, 2), (9, 30)):
+        harness.record("a", value, at_ms=at_ms)
+        harness.clock(at_ms)
+        harness.record("b", value, at_ms=at_ms)
+    for watermark_ms in (5, 9, 14, 40):
+        harness.watermark(watermark_ms)
+    harness.record("a", 4, at_ms=38)
+    harness.clock(100)
+    harness.watermark(1_000)
+
+
+def spec_for(trigger: Trigger, assigner: Assigner, profile: Profile) -> WindowSpec:
+    return WindowSpec(
+        assigner=assigner,
+        trigger=trigger,
+        function=LIST,
+        profile=profile,
+        leftovers="report",
+        allowed_lateness_ms=3,
+    )
+
+
+PAIRS = [
+    pytest.param(trigger, assigner, id=f"{trigger!r}-{type(assigner).__name__}")
+    for trigger in TRIGGERS
+    for assigner in WINDOWS
+    if trigger.can_merge or not assigner.is_merging
+]
+
+
+@pytest.mark.parametrize("profile", [STRICT, FLINK], ids=["strict", "flink"])
+@pytest.mark.parametrize(("trigger", "assigner"), PAIRS)
+class TestEveryTrigger:
+    def test_remembers_everything_in_its_state(self, trigger: Trigger, assigner: Assigner, profile: Profile) -> None:
+        harness = Harness(spec_for(trigger, assigner, profile))
+        drive(harness)
+        harness.check_resumable()
+
+    def test_leaves_no_state_of_a_window_that_is_gone(
+        self, trigger: Trigger, assigner: Assigner, profile: Profile
+    ) -> None:
+        harness = Harness(spec_for(trigger, assigner, profile))
+        drive(harness)
+        if assigner.has_bounds and profile is STRICT:
+            assert harness.operator.snapshot().windows == []
+
+    def test_is_a_value(self, trigger: Trigger, assigner: Assigner, profile: Profile) -> None:  # noqa: ARG002
+        assert trigger == dataclasses.replace(trigger)  # type: ignore[type-var]
+        assert hash(trigger) == hash(dataclasses.replace(trigger))  # type: ignore[type-var]
+        assert not hasattr(trigger, "__dict__")
+
+    def test_says_whether_it_can_leave_records(self, trigger: Trigger, assigner: Assigner, profile: Profile) -> None:
+        """A trigger that promises to leave none leaves none."""
+        harness = Harness(spec_for(trigger, assigner, profile))
+        drive(harness)
+        left = {term for term in harness.operator.take_tallies() if term in {"closed:left_over", "closed:never_fired"}}
+        if not trigger.may_leave_records(is_event_time=assigner.is_event_time):
+            assert left == set()
+
+
+class Forgetful(Trigger):
+    """A wrong trigger: it remembers on itself."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        self.seen += 1
+        return FIRE if self.seen % 2 else CONTINUE
+
+
+def test_the_harness_finds_a_trigger_that_remembers_on_itself() -> None:
+    harness = Harness(spec_for(Forgetful(), Tumbling(size_ms=10), STRICT))
+    harness.record("a", 1, at_ms=1)
+    with pytest.raises(InvariantBroken, match="outside the state"):
+        harness.check_resumable()
+
+
+class Weekdays(Assigner):
+    """A user's assigner: two windows per record, one of them shared by all of a day."""
+
+    __slots__ = ()
+
+    def assign(self, record: Record, ctx: object) -> Sequence[TimeWindow]:  # noqa: ARG002
+        at_ms = record.timestamp_ms or 0
+        day = at_ms - at_ms % 24
+        return (TimeWindow(day, day + 24), TimeWindow(at_ms, at_ms + 1))
+
+
+ASSIGNERS: list[Assigner] = [
+    Tumbling(size_ms=10),
+    Tumbling(size_ms=10, offset_ms=-3),
+    Tumbling(size_ms=10, is_event_time=False),
+    Tumbling(size_ms=10, stagger=Stagger.NATURAL),
+    Tumbling(size_ms=10, stagger=Stagger.RANDOM, seed=4),
+    Sliding(size_ms=10, slide_ms=3),
+    Sliding(size_ms=10, slide_ms=15, offset_ms=4),
+    Sliding(size_ms=7, slide_ms=2, is_event_time=False),
+    Session(gap_ms=4),
+    Session(gap_ms=4, is_event_time=False),
+    DynamicSession(),
+    DynamicSession(gap=lambda record: 1 + record.value % 3),
+    Global(),
+    Weekdays(),
+]
+
+
+@dataclasses.dataclass
+class Context:
+    processing_time_ms: int = 0
+    watermark_ms: int = 0
+    stagger_ms: int = 3
+    profile: Profile = STRICT
+
+
+@pytest.mark.parametrize("assigner", ASSIGNERS, ids=repr)
+class TestEveryAssigner:
+    @pytest.mark.parametrize("at_ms", [-101, -10, -1, 0, 1, 9, 10, 99, 10**15])
+    def test_returns_windows_that_hold_the_record(self, assigner: Assigner, at_ms: int) -> None:
+        ctx = Context(processing_time_ms=at_ms)
+        windows = assigner.assign(Record("a", at_ms, 1, gap_ms=5), ctx)
+        assert len(set(windows)) == len(windows)
+        for window in windows:
+            if isinstance(window, TimeWindow):
+                assert window.start_ms <= at_ms < window.end_ms
+        assert windows == assigner.assign(Record("b", at_ms, 1, gap_ms=5), ctx), "another key, the same windows"
+
+    def test_a_merging_one_returns_one_window(self, assigner: Assigner) -> None:
+        windows = assigner.assign(Record("a", 5, 1, gap_ms=5), Context())
+        assert not assigner.is_merging or len(windows) == 1
+
+    def test_both_profiles_agree_far_from_the_ends(self, assigner: Assigner) -> None:
+        for at_ms in range(-50, 50):
+            strict, flink = Context(processing_time_ms=at_ms), Context(processing_time_ms=at_ms, profile=FLINK)
+            record = Record("a", at_ms, 1, gap_ms=5)
+            assert list(assigner.assign(record, strict)) == list(assigner.assign(record, flink))
+
+    def test_resumes(self, assigner: Assigner) -> None:
+        harness = Harness(WindowSpec(assigner=assigner, function=LIST))
+        for value, at_ms in ((1, 1), (1, 3), (5, 12), (5, 7), (9, 30)):
+            harness.clock(at_ms + 100)
+            harness.record("a", value, at_ms=at_ms, gap_ms=4)
+        harness.watermark(20)
+        harness.clock(150)
+        harness.check_resumable()
+
+
+class KeepOdd(Evictor):
+    """A user's evictor."""
+
+    __slots__ = ()
+
+    def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        return [record for record in records if record.value % 2]
+
+
+EVICTORS: list[Evictor] = [
+    *(KeepCount(count=n, evicts_after=after) for n in (0, 1, 3) for after in (False, True)),
+    *(KeepRecent(size_ms=size, evicts_after=after) for size in (0, 5) for after in (False, True)),
+    *(
+        KeepClose(threshold=limit, evicts_after=after, is_absolute=after)
+        for limit in (-1, 2)
+        for after in (False, True)
+    ),
+    KeepOdd(),
+]
+
+
+@pytest.mark.parametrize("evictor", EVICTORS, ids=repr)
+class TestEveryEvictor:
+    def test_keeps_some_in_their_order(self, evictor: Evictor) -> None:
+        records = [Stored((0, rank), at_ms, at_ms % 7, rank) for rank, at_ms in enumerate((1, 9, 4, 12, 3))]
+        for keep in (evictor.keep_before, evictor.keep_after):
+            kept = list(keep(records, TimeWindow(0, 20), Context()))
+            assert kept == [record for record in records if record in kept]
+            assert list(keep([], TimeWindow(0, 20), Context())) == []
+
+    @pytest.mark.parametrize("function", [LIST, Whole(Reduce(function=max))], ids=["list", "reduce"])
+    def test_resumes_and_loses_no_edge(self, evictor: Evictor, function: WindowFunction) -> None:
+        spec = WindowSpec(
+            assigner=Sliding(size_ms=10, slide_ms=5),
+            function=function,
+            evictor=evictor,
+            trigger=CountReached(2),
+            leftovers="report",
+        )
+        harness = Harness(spec)
+        drive(harness)
+        harness.check_resumable()
+        terms = harness.operator.take_tallies()
+        open_count = harness.operator.open_edges().count
+        assert terms["new"].count == open_count + sum(t.count for name, t in terms.items() if name != "new")
+
+
+SAMPLES: dict[str, list[Any]] = {
+    "bigint": [3, None, -7, 3, 12],
+    "double": [0.1, None, -0.0, 0.0, 1e300, float("inf"), 2.5],
+    "string": ["b", None, "", "é", "a"],
+    "boolean": [True, None, False],
+}
+
+
+def aggregates() -> list[tuple[str, Aggregate, list[Any]]]:
+    made: list[tuple[str, Aggregate, list[Any]]] = []
+    for kind in KINDS:
+        for input_type, values in SAMPLES.items():
+            if kind in {"sum", "avg", "variance", "var_pop"} and input_type in {"string", "boolean"}:
+                continue
+            made.append((f"{kind}({input_type})", aggregate(kind, input_type), values))
+    made.append(("count()", aggregate("count"), [None, None]))
+    made.append(("first ignoring nulls", aggregate("first", "string", ignore_nulls=True), SAMPLES["string"]))
+    made.append(("reduce", Reduce(function=max), [3, 9, 4]))
+    made.append(
+        (
+            "user's",
+            UserAggregate(
+                create_accumulator=lambda: 0,
+                add_value=lambda total, value: total + value,
+                get_result=lambda total: total,
+                merge_accumulators=lambda left, right: left + right,
+            ),
+            [1, 2, 3],
+        )
+    )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "values"), [one[1:] for one in aggregates()], ids=[one[0] for one in aggregates()]
+)
+class TestEveryAggregate:
+    def filled(self, aggregator: Aggregate, placed: list[tuple[int, Any]]) -> Accumulator:
+        accumulator = aggregator.create()
+        for rank, value in placed:
+            accumulator = aggregator.add(accumulator, value, (0, rank))
+        return accumulator
+
+    def test_any_two_parts_make_the_whole(self, aggregator: Aggregate, values: list[Any]) -> None:
+        placed = list(enumerate(values))
+        whole = self.filled(aggregator, placed)
+        for mask in range(2 ** len(placed)):
+            left = self.filled(aggregator, [one for one in placed if mask >> one[0] & 1])
+            right = self.filled(aggregator, [one for one in placed if not mask >> one[0] & 1])
+            merged = aggregator.merge(left, right)
+            assert repr(aggregator.result(merged)) == repr(aggregator.result(whole))
+            assert aggregator.to_state(merged) == aggregator.to_state(whole)
+
+    def test_the_state_is_plain_named_and_enough(self, aggregator: Aggregate, values: list[Any]) -> None:
+        accumulator = self.filled(aggregator, list(enumerate(values)))
+        state = aggregator.to_state(accumulator)
+        assert len(state) == len(aggregator.state_columns)
+        assert len({name for name, _ in aggregator.state_columns}) == len(state)
+        restored = aggregator.from_state(state)
+        assert repr(aggregator.result(restored)) == repr(aggregator.result(accumulator))
+        assert aggregator.to_state(restored) == state
+        json.dumps(state, default=str)
+
+    def test_looking_does_not_change(self, aggregator: Aggregate, values: list[Any]) -> None:
+        accumulator = self.filled(aggregator, list(enumerate(values)))
+        first = repr(aggregator.result(accumulator))
+        aggregator.to_state(accumulator)
+        assert repr(aggregator.result(accumulator)) == first
+        assert aggregator.to_state(aggregator.create()) == aggregator.to_state(aggregator.create())
+
+
+def test_a_fold_cannot_merge() -> None:
+    joined = fold("", lambda text, value: text + value)
+    assert joined.result(joined.add(joined.add(joined.create(), "a", (0, 0)), "b", (0, 1))) == "ab"
+    with pytest.raises(InvariantBroken, match="fold was asked to merge"):
+        joined.merge("a", "b")

@@ -1,0 +1,70 @@
+"""What is asked of Airflow over REST, and what its refusals look like; the other side is played."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from jobs.airflow_api import AirflowApi, AirflowRefused, TaskState
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+@contextmanager
+def _api(answer: Answer) -> Iterator[AirflowApi]:
+    api = AirflowApi(url="http://airflow", user="admin", password="p")
+    with httpx.Client(base_url="http://airflow", transport=httpx.MockTransport(answer)) as client:
+        api._client = client
+        yield api
+
+
+def test_a_backfill_is_asked_for_one_run_at_a_time() -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"id": 7})
+
+    with _api(answer) as api:
+        first, last = (datetime(2013, 2, day, 6, tzinfo=UTC) for day in (1, 3))
+        assert api.create_backfill("replay_flights", first, last) == 7
+    assert (seen[0].method, seen[0].url.path) == ("POST", "/api/v2/backfills")
+    assert json.loads(seen[0].content) == {
+        "dag_id": "replay_flights",
+        "from_date": "2013-02-01T06:00:00+00:00",
+        "to_date": "2013-02-03T06:00:00+00:00",
+        "max_active_runs": 1,
+        "reprocess_behavior": "none",
+    }
+
+
+def test_a_run_id_keeps_its_plus_sign() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/api/v2/dags/d/dagRuns/backfill__2013-02-02T06:00:00+00:00/taskInstances"
+        assert b"%2B" in request.url.raw_path
+        return httpx.Response(200, json={"task_instances": [{"task_id": "plan", "state": None, "try_number": 0}]})
+
+    with _api(answer) as api:
+        assert api.tasks("d", "backfill__2013-02-02T06:00:00+00:00") == [TaskState(task_id="plan", state=None, try_number=0)]
+
+
+def test_a_refusal_shows_what_was_asked_and_the_answer() -> None:
+    with _api(lambda _request: httpx.Response(409, text="There is already an active backfill")) as api:
+        with pytest.raises(AirflowRefused, match=r"http://airflow refused PATCH /api/v2/dags/d: 409 There is already"):
+            api.unpause("d")
+
+
+def test_silence_is_an_error_of_ours_too() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("nobody there", request=request)
+
+    with _api(answer) as api, pytest.raises(AirflowRefused, match="does not answer GET"):
+        api.has_dag("d")
+
+
+def test_a_task_that_returned_nothing_has_no_xcom() -> None:
+    with _api(lambda _request: httpx.Response(200, json={"xcom_entries": []})) as api:
+        assert api.xcom("d", "r", "plan") is None

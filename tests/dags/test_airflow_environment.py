@@ -1,0 +1,119 @@
+"""What the embedded Airflow is told."""
+
+import json
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from jobs.airflow_env import (
+    HOST,
+    POOLS,
+    USER,
+    Home,
+    Ports,
+    airflow_environment,
+    free_ports,
+    prepare_home,
+    write_private,
+)
+
+PORTS = Ports(api=18080, worker_logs=18081, triggerer_logs=18082)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(root=tmp_path / "airflow", lake=str(tmp_path / "lake"), pipelines=tmp_path / "pipelines")
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_secrets_are_made_once_and_are_private(home: Home) -> None:
+    known = prepare_home(home)
+    assert prepare_home(home) == known
+    assert len(known.jwt.encode()) >= 64, "HS512 wants 64 bytes"
+    assert json.loads(home.passwords_file.read_text(encoding="utf-8")) == {USER: known.password}
+    assert _mode(home.root) == 0o700
+    assert _mode(home.secrets_file) == _mode(home.passwords_file) == 0o600
+    pools = json.loads(home.pools_file.read_text(encoding="utf-8"))
+    assert {name: pool["slots"] for name, pool in pools.items()} == dict.fromkeys(POOLS, 1)
+
+
+def test_a_private_file_replaces_one_that_was_open_to_all(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("old", encoding="utf-8")
+    path.chmod(0o644)
+    write_private(path, "new")
+    assert (path.read_text(encoding="utf-8"), _mode(path)) == ("new", 0o600)
+    assert [one.name for one in tmp_path.iterdir()] == ["secret"]
+
+
+def test_a_home_travels_as_json(home: Home) -> None:
+    assert Home.from_json(home.to_json()) == home
+
+
+def test_a_port_that_is_taken_is_not_chosen() -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind((HOST, 8080))
+            taken.listen()
+        except OSError:
+            pass  # somebody else has it: just as good
+        ports = free_ports()
+    assert len({8080, ports.api, ports.worker_logs, ports.triggerer_logs}) == 4
+    for port in (ports.api, ports.worker_logs, ports.triggerer_logs):
+        with socket.socket() as probe:
+            probe.bind((HOST, port))
+
+
+def test_the_environment_is_ours_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+        "AIRFLOW_CONN_OTHER": "{}",
+        "PYTHONPATH": "/elsewhere",
+        "SPARK_HOME": "/elsewhere",
+        "NO_PROXY": "example.org",
+        "KEPT": "yes",
+    }.items():
+        monkeypatch.setenv(name, value)
+    known = prepare_home(home)
+    environ = airflow_environment(home, ports=PORTS, known=known, database_url="postgresql+psycopg2://x")
+    assert environ["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
+    assert "AIRFLOW_CONN_OTHER" not in environ
+    assert "SPARK_HOME" not in environ
+    assert environ["KEPT"] == "yes"
+    assert environ["PYTHONPATH"] != "/elsewhere"
+    assert environ["NO_PROXY"] == f"example.org,{HOST},localhost"
+    assert environ["HINDCAST_LAKE"] == home.lake
+    assert all(isinstance(value, str) for value in environ.values())
+
+
+def test_airflow_listens_and_is_looked_for_at_one_address(home: Home) -> None:
+    """Tasks look for the API at port 8080, unless both addresses are set with the port."""
+    environ = airflow_environment(home, ports=PORTS, known=prepare_home(home), database_url="postgresql+psycopg2://x")
+    assert (environ["AIRFLOW__API__HOST"], environ["AIRFLOW__API__PORT"]) == ("127.0.0.1", "18080")
+    assert environ["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:18080"
+    assert environ["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"
+    spark = json.loads(environ["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert (spark["conn_type"], spark["host"], spark["extra"]) == ("spark", "local[*]", {"deploy-mode": "client"})
+
+
+def test_every_setting_is_one_that_airflow_knows(home: Home, airflow_home: Path) -> None:
+    """A setting with a wrong name is ignored without a word."""
+    from airflow.configuration import conf
+
+    assert airflow_home.is_dir()
+    environ = airflow_environment(home, ports=PORTS, known=prepare_home(home), database_url="postgresql+psycopg2://x")
+    settings = [name.split("__")[1:] for name in environ if name.startswith("AIRFLOW__")]
+    assert len(settings) > 20
+    description = conf.configuration_description
+    unknown = [
+        f"{section}.{option}"
+        for section, option in ((part.lower() for part in setting) for setting in settings)
+        if option not in description.get(section, {}).get("options", {})
+    ]
+    assert unknown == []

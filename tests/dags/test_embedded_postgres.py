@@ -1,0 +1,91 @@
+"""The embedded database: private, on a socket, with a password, and gone when it should be."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs import embedded_postgres
+from jobs.embedded_postgres import Cluster, DatabaseFailed
+
+START_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from jobs import embedded_postgres
+cluster = embedded_postgres.cluster_for(Path(sys.argv[1]), Path(sys.argv[2]))
+print(embedded_postgres.start(cluster).pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = embedded_postgres.cluster_for(tmp_path / "postgres", tmp_path / "postgres.log")
+    yield cluster
+    embedded_postgres.remove(cluster)
+
+
+def test_it_keeps_what_was_written_and_asks_for_the_password(cluster: Cluster) -> None:
+    import psycopg2
+
+    parents = {path: path.stat().st_mode for path in (cluster.log.parent, *cluster.log.parents)}
+    server = embedded_postgres.start(cluster)
+    try:
+        assert stat.S_IMODE(cluster.root.stat().st_mode) == 0o700
+        assert stat.S_IMODE(cluster.password_file.stat().st_mode) == 0o600
+        where = {"host": str(cluster.socket_directory), "user": "airflow", "dbname": "postgres"}
+        with pytest.raises(psycopg2.OperationalError, match="password"):
+            psycopg2.connect(**where)
+        with psycopg2.connect(cluster.url().replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+            cursor.execute("create table kept as select 42 as answer")
+        connection.close()
+    finally:
+        embedded_postgres.stop(server)
+    server = embedded_postgres.start(cluster)
+    try:
+        with psycopg2.connect(cluster.url().replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+            cursor.execute("select answer from kept")
+            assert cursor.fetchone() == (42,)
+        connection.close()
+    finally:
+        embedded_postgres.stop(server)
+    assert server.returncode == 0
+    assert {path: path.stat().st_mode for path in parents} == parents, "no mode of any parent was changed"
+
+
+def test_it_dies_with_whoever_started_it(cluster: Cluster, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", START_AND_DIE, str(tmp_path / "postgres"), str(cluster.log)]
+    starter = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    server = int(starter.stdout)
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{server}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{server}").exists()
+    assert "received fast shutdown request" in cluster.log.read_text(encoding="utf-8")
+
+
+def test_a_start_that_fails_says_where_the_messages_are(cluster: Cluster) -> None:
+    embedded_postgres.stop(embedded_postgres.start(cluster))
+    (cluster.data / "postgresql.conf").write_text("no_such_setting = 1\n", encoding="utf-8")
+    with pytest.raises(DatabaseFailed, match=str(cluster.log)):
+        embedded_postgres.start(cluster)
+    assert "no_such_setting" in cluster.log.read_text(encoding="utf-8")
+
+
+def test_a_socket_has_a_short_name(tmp_path: Path) -> None:
+    deep = Cluster(root=tmp_path / ("x" * 120), log=tmp_path / "log")
+    name = os.fsencode(deep.socket_directory / ".s.PGSQL.5432")
+    assert deep.socket_directory != deep.root
+    assert len(name) < 108
+    with socket.socket(socket.AF_UNIX) as probe:
+        deep.socket_directory.mkdir(exist_ok=True)
+        try:
+            probe.bind(name)
+        finally:
+            embedded_postgres.remove(deep)

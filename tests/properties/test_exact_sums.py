@@ -1,0 +1,90 @@
+"""Sums, means and variances of doubles are exact, whatever the order and the grouping."""
+
+from fractions import Fraction
+from math import inf, isnan, nan
+from random import Random
+from statistics import variance as sample_variance
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windowlib.exact_sum import ExactSum, divide_rounded
+from windowlib.functions import aggregate
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+doubles = st.floats()
+lists = st.lists(finite, max_size=130)
+
+
+def summed(numbers: list[float]) -> ExactSum:
+    total = ExactSum()
+    sums = aggregate("sum", "double")
+    for number in numbers:
+        total = sums.add(total, number, (0, 0))
+    return total
+
+
+@given(lists)
+def test_the_sum_is_the_nearest_double_of_the_exact_sum(numbers: list[float]) -> None:
+    exact = sum(map(Fraction, numbers), Fraction(0))
+    assert summed(numbers).value() == divide_rounded(exact.numerator, exact.denominator)
+
+
+@given(st.lists(finite, min_size=1, max_size=60))
+def test_the_mean_is_the_nearest_double_of_the_exact_mean(numbers: list[float]) -> None:
+    exact = sum(map(Fraction, numbers), Fraction(0)) / len(numbers)
+    assert summed(numbers).mean() == divide_rounded(exact.numerator, exact.denominator)
+
+
+@given(st.lists(doubles, max_size=130), st.randoms(use_true_random=False), st.integers(0, 130))
+def test_order_and_grouping_leave_no_trace_in_the_state(numbers: list[float], random: Random, cut: int) -> None:
+    whole = summed(numbers)
+    shuffled = list(numbers)
+    random.shuffle(shuffled)
+    left, right = summed(shuffled[:cut]), summed(shuffled[cut:])
+    left.extend_by(ExactSum.from_state(right.to_state()))
+    assert left.to_state() == whole.to_state()
+    assert repr(left.value()) == repr(whole.value())
+    restored = ExactSum.from_state(whole.to_state())
+    assert restored.to_state() == whole.to_state()
+    assert repr(restored.value()) == repr(whole.value())
+    assert restored.number_count == len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([0.1] * 10, 1.0),
+        ([1e308, 1e308, -1e308], 1e308),
+        ([1e308] * 3, inf),
+        ([-1e308] * 300, -inf),
+        ([1e308] * 100 + [-1e308] * 100, 0.0),
+        ([5e-324, 5e-324], 1e-323),
+        ([inf, 1.0], inf),
+        ([-inf, 1e308, 1e308], -inf),
+        ([1e308] * 60 + [-inf], -inf),
+        ([], 0.0),
+    ],
+    ids=str,
+)
+def test_values_at_the_ends(numbers: list[float], expected: float) -> None:
+    assert summed(numbers).value() == expected
+
+
+@pytest.mark.parametrize("numbers", [[nan, 1.0], [inf, -inf], [inf, *[1.0] * 60, -inf]], ids=["nan", "both", "late"])
+def test_what_is_not_a_number(numbers: list[float]) -> None:
+    assert isnan(summed(numbers).value())
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30), st.integers(0, 30))
+def test_variance_is_that_of_the_exact_numbers(numbers: list[float], cut: int) -> None:
+    variance = aggregate("variance", "double")
+    left, right = variance.create(), variance.create()
+    for number in numbers[:cut]:
+        left = variance.add(left, number, (0, 0))
+    for number in numbers[cut:]:
+        right = variance.add(right, number, (0, 0))
+    merged = variance.merge(left, variance.from_state(variance.to_state(right)))
+    exact = Fraction(sample_variance(map(Fraction, numbers)))
+    assert variance.result(merged) == divide_rounded(exact.numerator, exact.denominator)

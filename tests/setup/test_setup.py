@@ -1,0 +1,154 @@
+"""The set-up: what it asks of the machine, what it installs, and what it says when something is missing."""
+
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jobs import jars
+from jobs.jars import JarsMissing, delta_jars, listed_jars
+from jobs.java import JavaNotFound, find_java
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-bootstrap.txt")
+
+
+def _script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def _java_home(directory: Path, version: str) -> Path:
+    _script(directory / "bin" / "java", f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+    return directory
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "setup" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    chosen, on_path = _java_home(tmp_path / "a", "17.0.15"), _java_home(tmp_path / "b", "17.0.1")
+    assert find_java({"JAVA_HOME": str(chosen), "PATH": str(on_path / "bin")}) == chosen
+    assert find_java({"PATH": str(on_path / "bin")}) == on_path
+
+
+def test_a_java_of_another_version_is_passed_over(tmp_path: Path) -> None:
+    new, right = _java_home(tmp_path / "new", "21.0.2"), _java_home(tmp_path / "right", "17.0.15")
+    assert find_java({"JAVA_HOME": str(new), "PATH": str(right / "bin")}) == right
+
+
+def test_without_java_17_the_message_says_what_was_found_and_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.java._JVM_DIRECTORIES", (tmp_path / "nowhere",))
+    old = _java_home(tmp_path / "old", "1.8.0_392")
+    with pytest.raises(JavaNotFound, match=r"old is Java 8\).*openjdk-17-jre-headless"):
+        find_java({"JAVA_HOME": str(old), "PATH": ""})
+
+
+def test_the_usual_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.java._JVM_DIRECTORIES", (tmp_path,))
+    _java_home(tmp_path / "java-11", "11.0.2")
+    assert find_java({"PATH": ""}) if _java_home(tmp_path / "java-17", "17.0.9") else None
+
+
+def test_all_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = _load("check_machine")
+    monkeypatch.setattr(check.shutil, "which", lambda _tool: None)
+    monkeypatch.setattr(check, "DISK_NEEDED_GB", 10**9)
+    monkeypatch.setattr(check.platform, "system", lambda: "Plan 9")
+    problems = "\n".join(check.missing_parts())
+    for expected in ("this is Plan 9", "package make", "package util-linux", "the set-up needs 1000000000 GB"):
+        assert expected in problems
+
+
+def test_this_machine_will_do() -> None:
+    assert _load("check_machine").missing_parts() == []
+
+
+def test_another_python_is_refused_by_name(tmp_path: Path) -> None:
+    other = _script(tmp_path / "python", "echo '3.9 /usr/bin/python3.9'")
+    found = subprocess.run(
+        [ROOT / "setup" / "find-python.sh"], env=os.environ | {"PYTHON": str(other)}, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 1
+    assert f"{other} is 3.9" in found.stderr
+    assert "apt-get install python3.11" in found.stderr
+
+
+def test_the_jars_are_found_where_they_are_said_to_be(tmp_path: Path) -> None:
+    names = list(listed_jars())
+    assert len(names) == 33
+    for name in names:
+        (tmp_path / name).touch()
+    assert delta_jars({"HINDCAST_JARS": str(tmp_path)}) == [tmp_path / name for name in names]
+    (tmp_path / names[5]).unlink()
+    with pytest.raises(JarsMissing, match=rf"has 32 of the 33 jars of Delta \({re.escape(names[5])} is missing\)"):
+        delta_jars({"HINDCAST_JARS": str(tmp_path)})
+
+
+def test_a_jar_with_another_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = _load("resolve_jars")
+    (tmp_path / "good.jar").write_bytes(b"good")
+    (tmp_path / "changed.jar").write_bytes(b"bad")
+    (tmp_path / "stranger.jar").write_bytes(b"who?")
+    sums = tmp_path / "sums"
+    digest = hashlib.sha256(b"good").hexdigest()
+    sums.write_text("".join(f"{digest}  {name}.jar\n" for name in ("good", "changed", "absent")), encoding="utf-8")
+    for module in (resolve, jars):
+        monkeypatch.setattr(module, "SUMS_FILE", sums)
+    monkeypatch.setattr(resolve, "DEFAULT_DIRECTORY", tmp_path)
+    assert resolve.wrong_jars() == [
+        "absent.jar is missing",
+        "stranger.jar is not in the list",
+        f"changed.jar has SHA-256 {hashlib.sha256(b'bad').hexdigest()}, expected {digest}",
+    ]
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_everything_that_is_installed_is_exact_and_has_hashes(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text).strip())
+    assert requirements
+    for requirement in requirements:
+        assert re.match(r"[a-z0-9._-]+==\S+", requirement), requirement[:80]
+        assert "--hash=sha256:" in requirement, requirement[:80]
+    assert "://" not in text, "a lock names no index"
+
+
+def test_what_is_asked_for_is_locked() -> None:
+    wanted = re.findall(r"(?m)^([A-Za-z][A-Za-z0-9_.-]*)", (ROOT / "requirements.in").read_text(encoding="utf-8"))
+    locked = set(re.findall(r"(?m)^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(encoding="utf-8")))
+    assert {name.lower() for name in wanted} - locked == set()
+    assert "pyspark-client" not in locked, "it would overwrite files of pyspark"
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.search(r"(?m)^\.PHONY: (.*)$", makefile)
+    assert phony is not None
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in set(phony[1].split()) - {"FORCE"}:
+        assert f"make {target} " in shown
+
+
+@pytest.mark.parametrize("name", ["setup/find-python.sh", ".ci/run", "jobs/bin/airflow", "jobs/bin/spark-submit-pdeathsig"])
+def test_scripts_are_executable_and_strict(name: str) -> None:
+    path = ROOT / name
+    assert path.stat().st_mode & 0o111
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("#!/usr/bin/env bash\n")
+    assert "set -euo pipefail" in text

@@ -1,0 +1,134 @@
+"""Hypothesis strategies for window specs and for what happens to them, and the outputs in comparable form."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Tumbling
+from windowlib.evictors import Evictor, KeepClose, KeepCount, KeepRecent
+from windowlib.functions import Aggregates, Apply, Reduce, Whole, WindowFunction, aggregate
+from windowlib.profiles import FLINK, STRICT, Profile
+from windowlib.records import Output, Pane, Record
+from windowlib.spec import WindowSpec
+from windowlib.testing import ClockStep, RecordStep, Step, WatermarkStep
+from windowlib.trigger_wrappers import ProcessingTimeout, Purging
+from windowlib.triggers import (
+    ContinuousEventTime,
+    ContinuousProcessingTime,
+    CountReached,
+    DeltaExceeded,
+    EventTime,
+    Never,
+    ProcessingTime,
+)
+
+if TYPE_CHECKING:
+    from windowlib.trigger_protocol import Trigger
+
+LIST = Apply(lambda _key, _window, values: [tuple(values)])
+SUM = Whole(Reduce(function=lambda left, right: (left[0] + right[0],), output_type="bigint"))
+SQL = Aggregates(
+    (
+        *(aggregate(kind, "bigint") for kind in ("sum", "first", "last", "collect_list", "max")),
+        aggregate("sum", "double"),
+        aggregate("count"),
+    )
+)
+WIDTH = len(SQL.aggregates)
+
+sizes = st.integers(1, 20)
+
+
+def measure(value: tuple[Any, ...]) -> float:
+    return float(value[0])
+
+
+@st.composite
+def assigners(draw: st.DrawFn) -> Assigner:
+    is_event_time = draw(st.sampled_from([True, True, True, False]))
+    kind = draw(st.sampled_from(["tumbling", "sliding", "session", "dynamic", "global"]))
+    size = draw(sizes)
+    if kind == "tumbling":
+        return Tumbling(size_ms=size, offset_ms=draw(st.integers(-size + 1, size - 1)), is_event_time=is_event_time)
+    if kind == "sliding":
+        return Sliding(size_ms=size, slide_ms=draw(sizes), is_event_time=is_event_time)
+    if kind == "session":
+        return Session(gap_ms=size, is_event_time=is_event_time)
+    return DynamicSession(is_event_time=is_event_time) if kind == "dynamic" else Global()
+
+
+simple_triggers = st.one_of(
+    st.just(EventTime()),
+    st.just(ProcessingTime()),
+    st.just(Never()),
+    st.builds(ContinuousEventTime, sizes),
+    st.builds(ContinuousProcessingTime, sizes),
+    st.builds(CountReached, st.integers(1, 4)),
+    st.builds(DeltaExceeded, st.integers(-2, 5), st.just(measure)),
+)
+triggers = st.one_of(
+    simple_triggers,
+    st.builds(Purging, simple_triggers),
+    st.builds(ProcessingTimeout, inner=simple_triggers, timeout_ms=sizes, resets=st.booleans(), clears=st.booleans()),
+)
+evictors = st.one_of(
+    st.builds(KeepCount, count=st.integers(0, 4), evicts_after=st.booleans()),
+    st.builds(KeepRecent, size_ms=st.integers(0, 10), evicts_after=st.booleans()),
+    st.builds(KeepClose, threshold=st.integers(-2, 5), evicts_after=st.booleans(), measure=st.just(measure)),
+)
+functions: st.SearchStrategy[WindowFunction] = st.sampled_from([LIST, SUM, SQL])
+
+
+@st.composite
+def specs(draw: st.DrawFn, profiles: Sequence[Profile] = (STRICT, FLINK)) -> WindowSpec:
+    assigner = draw(assigners())
+    trigger: Trigger | None = draw(st.one_of(st.none(), triggers))
+    if assigner.is_merging and trigger is not None and not trigger.can_merge:
+        trigger = None
+    evictor: Evictor | None = draw(st.one_of(st.none(), st.none(), evictors))
+    profile = draw(st.sampled_from(profiles))
+    return WindowSpec(
+        assigner=assigner,
+        trigger=trigger,
+        evictor=evictor,
+        function=draw(functions),
+        allowed_lateness_ms=draw(st.sampled_from([0, 0, 3, 20, 1_000])),
+        leftovers=draw(st.sampled_from(["report", "fire"])),
+        profile=profile,
+    )
+
+
+@st.composite
+def steps(draw: st.DrawFn, keys: str = "abc", max_size: int = 25) -> list[Step]:
+    """Records out of order, a watermark and a clock that only rise, and at the end everything far away."""
+    made: list[Step] = []
+    watermark_ms, clock_ms, latest_ms = -30, 0, 0
+    for rank in range(draw(st.integers(0, max_size))):
+        kind = draw(st.sampled_from(["record", "record", "record", "watermark", "clock"]))
+        if kind == "watermark":
+            watermark_ms += draw(st.integers(0, 12))
+            made.append(WatermarkStep(watermark_ms))
+        elif kind == "clock":
+            clock_ms += draw(st.integers(0, 12))
+            made.append(ClockStep(clock_ms))
+        else:
+            latest_ms += draw(st.integers(0, 5))
+            at_ms = latest_ms - draw(st.integers(0, 30))
+            value = draw(st.integers(-5, 5))
+            identity = draw(st.integers(-(2**63), 2**63 - 1))
+            gap_ms = draw(st.integers(1, 12))
+            made.append(
+                RecordStep(Record(draw(st.sampled_from(keys)), at_ms, (value,) * WIDTH, (0, rank), identity, gap_ms))
+            )
+    if draw(st.booleans()):
+        made += [WatermarkStep(watermark_ms + 2_000), ClockStep(clock_ms + 200)]
+    return made
+
+
+def without_position(output: Output) -> Output:
+    return output._replace(position=(0, 0)) if isinstance(output, Pane) else output
+
+
+def panes_of(outputs: Iterable[Output]) -> list[Pane]:
+    return [output for output in outputs if isinstance(output, Pane) and output.kind == "result"]

@@ -1,0 +1,135 @@
+"""Specs that cannot work are refused when they are made, with both sides and a way out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from windowlib.assigners import DynamicSession, Global, Session, Sliding, Tumbling
+from windowlib.errors import SpecError
+from windowlib.evictors import KeepCount
+from windowlib.functions import Apply, ProcessFunction, Whole, aggregate, fold
+from windowlib.profiles import profile
+from windowlib.records import Record
+from windowlib.spec import WindowSpec, count_windows
+from windowlib.state import StateSpec
+from windowlib.testing import Harness
+from windowlib.trigger_wrappers import ProcessingTimeout
+from windowlib.triggers import ContinuousEventTime, CountReached, DeltaExceeded, EventTime, ProcessingTime
+
+LIST = Apply(lambda _key, _window, values: [list(values)])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Tumbling(size_ms=0), "positive.*got 0"),
+        (lambda: Tumbling(size_ms=2**62), r"below 2\*\*62"),
+        (lambda: Tumbling(size_ms=10, offset_ms=10), "offset must be smaller than the size 10 ms, got 10"),
+        (lambda: Tumbling(size_ms=10, offset_ms=-10), "got -10"),
+        (lambda: Sliding(size_ms=10, slide_ms=0), "slide must be positive"),
+        (lambda: Sliding(size_ms=10, slide_ms=5, offset_ms=5), "smaller than the slide 5"),
+        (lambda: Sliding(size_ms=20_000_000, slide_ms=1), "20000000 windows, at most 10000000"),
+        (lambda: Session(gap_ms=0), "gap must be positive"),
+        (lambda: ContinuousEventTime(0), "interval must be positive, got 0"),
+        (lambda: CountReached(0), "count must be positive, got 0"),
+        (lambda: KeepCount(count=-1), "must not be negative, got -1"),
+        (lambda: ProcessingTimeout(inner=EventTime(), timeout_ms=-1), "must not be negative, got -1"),
+        (lambda: count_windows(0, slide=2, function=LIST), "size must be positive, got 0"),
+        (lambda: profile("spark"), "must be one of flink, strict, got 'spark'"),
+    ],
+    ids=str,
+)
+def test_parts_check_themselves(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        build()
+
+
+class CountsPerWindow(ProcessFunction):
+    window_state = (StateSpec(name="count", type="bigint"),)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"assigner": Session(gap_ms=5), "trigger": DeltaExceeded(1)},
+            "Session merges.*DeltaExceeded does not support",
+        ),
+        (
+            {"assigner": Session(gap_ms=5), "trigger": ProcessingTimeout(inner=EventTime(), timeout_ms=1)},
+            "does not support merging",
+        ),
+        ({"assigner": Session(gap_ms=5), "function": CountsPerWindow()}, r"per-window state \(count\)"),
+        ({"assigner": DynamicSession(), "function": Whole(fold(0, max))}, "cannot be merged"),
+        ({"assigner": Tumbling(size_ms=5), "trigger": CountReached(2)}, "CountReached never fired.*leftovers: report"),
+        ({"assigner": Tumbling(size_ms=5), "trigger": ProcessingTime()}, "ProcessingTime never fired"),
+        ({"assigner": Tumbling(size_ms=5), "allowed_lateness_ms": -1}, "from 0 to"),
+        ({"assigner": Tumbling(size_ms=5), "accumulation": "retracting"}, "accumulating, discarding, got 'retracting'"),
+        ({"assigner": Tumbling(size_ms=5), "leftovers": "lose"}, "refuse, report, fire, got 'lose'"),
+    ],
+    ids=str,
+)
+def test_parts_that_do_not_go_together(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        WindowSpec(**{"function": LIST, **parts})
+
+
+@pytest.mark.parametrize(
+    ("kind", "input_type", "message"),
+    [
+        ("sum", "string", "'total': sum does not take string; it takes tinyint, .*decimal"),
+        ("avg", "timestamp", "avg does not take timestamp"),
+        ("max", "array<int>", "max does not take array<int>"),
+        ("variance", "date", "variance does not take date"),
+        ("median", "double", "no aggregate is called 'median'; there are count, sum"),
+        ("min", None, "min needs an input column"),
+    ],
+)
+def test_aggregates_name_themselves_the_type_and_what_is_allowed(
+    kind: str, input_type: str | None, message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        aggregate(kind, input_type, name="total")
+
+
+@pytest.mark.parametrize(
+    ("kind", "input_type", "output_type"),
+    [
+        ("count", None, "bigint"),
+        ("sum", "int", "bigint"),
+        ("sum", "float", "double"),
+        ("sum", "decimal(10,2)", "decimal(20,2)"),
+        ("sum", "decimal(35,2)", "decimal(38,2)"),
+        ("avg", "bigint", "double"),
+        ("avg", "decimal(10,2)", "decimal(14,6)"),
+        ("min", "date", "date"),
+        ("last", "binary", "binary"),
+        ("collect_list", "timestamp", "array<timestamp>"),
+        ("variance", "int", "double"),
+    ],
+)
+def test_aggregates_have_the_types_of_spark(kind: str, input_type: str | None, output_type: str) -> None:
+    assert aggregate(kind, input_type).output_type == output_type
+
+
+def test_a_sum_that_leaves_64_bits_names_its_aggregate() -> None:
+    total = aggregate("sum", "bigint", name="delay_total")
+    accumulator = total.create()
+    for rank in range(2):
+        accumulator = total.add(accumulator, 2**62, (0, rank))
+    with pytest.raises(SpecError, match=r"'delay_total': the sum 9223372036854775808 does not fit a bigint"):
+        total.result(accumulator)
+    assert total.result(total.add(accumulator, -1, (0, 2))) == 2**63 - 1, "on the way, a total may be beyond"
+    assert total.from_state(total.to_state(accumulator)) == accumulator
+
+
+def test_a_gap_that_is_not_positive_is_refused_with_the_record() -> None:
+    harness = Harness(WindowSpec(assigner=DynamicSession(), function=LIST))
+    for gap_ms in (0, -5, None):
+        with pytest.raises(SpecError, match=r"record at \(0, 0\) has gap"):
+            harness.operator.process(Record("a", 1, 1, (0, 0), 0, gap_ms))
+
+
+def test_global_windows_need_no_word_about_leftovers() -> None:
+    WindowSpec(assigner=Global(), function=LIST, trigger=CountReached(2))
