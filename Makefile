@@ -19,7 +19,6 @@ SET_UP := $(PROJECT_OK) $(JARS_OK)
 
 PYTEST_ARGS ?=
 
-export HINDCAST_LAKE ?= $(CURDIR)/.hindcast/lake
 # Nothing that is set outside for another project may leak into this one's interpreter.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 

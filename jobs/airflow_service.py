@@ -20,6 +20,7 @@ Tell = Callable[[str], None]
 """Gets each phase of starting as it begins, in words."""
 
 _POLL_S = 0.2
+_STAYING: list[subprocess.Popen[bytes]] = []  # held, for Python complains about a child that nobody waits for
 _END_TIMEOUT_S = 2 * STOP_TIMEOUT_S + 30
 
 
@@ -73,6 +74,7 @@ def start(home: Home, tell: Tell) -> Login:
         AirflowFailed: it did not start; nothing of it is left running.
     """
     supervisor = _launch(home, keep=True)
+    _STAYING.append(supervisor)
     try:
         return _wait_until_running(home, supervisor, tell)
     except BaseException:

@@ -17,13 +17,13 @@ from jobs.runs import Slice
 from jobs.store import append_rows, ensure_table
 from windowlib import tables
 from windowlib.row_ids import IdSum, row_id
+from windowlib.snapshots import STATE_VERSION
 from windowlib.spark.arrow import arrow_type
 from windowlib.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-STATE_FORMAT = 1
 WRITERS = 3
 Tallies = Mapping[tuple[int, str, str], IdSum]
 """(slice number, equation, term) -> ids."""
@@ -66,7 +66,7 @@ def watermark_row(watermark_ms: int | None, max_event_time_ms: int | None) -> di
 def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
     """Return the fingerprint of a checkpoint: of the content of its tables, whatever the order of their rows."""
     text = ";".join(f"{name}={parts[name].digest()}" for name in tables.CHECKPOINT_TABLES)
-    return hashlib.sha256(f"state:{STATE_FORMAT};{text}".encode("ascii")).hexdigest()
+    return hashlib.sha256(f"state:{STATE_VERSION};{text}".encode("ascii")).hexdigest()
 
 
 def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":
@@ -100,7 +100,9 @@ def _append(frame: "DataFrame", uri: str, slices: Sequence[Written]) -> None:
         spark.createDataFrame(names, "slice_no int, slice_id string, run_id string, attempt_id string")
     )
     placed = frame.join(numbered, "slice_no").drop("slice_no")
-    placed.repartition(min(len(slices), 4), "slice_id").write.format("delta").mode("append").save(uri)
+    placed.repartition(min(len(slices), 4), "slice_id").write.format("delta").mode("append").option(
+        "mergeSchema", "true"
+    ).save(uri)
 
 
 def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 import click
 
 from jobs import cli_common as common
-from jobs.explain import explain, plain
+from jobs.explain import Locator, explain, plain
 from jobs.ledger_view import LedgerView, Request
 from jobs.pipeline import load_all
+from jobs.pipeline_models import Pipeline
 from jobs.published import read_published
 from jobs.publishing import judge_publication
+from jobs.runs import Slice
 from jobs.slices import show_instant, show_ms, slice_grid
 from jobs.workspace import Workspace, is_live, on_published_spec
 
@@ -105,15 +107,25 @@ def show_command(
 @click.command("explain", epilog="Example: hindcast explain flights RECORD_ID")
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.argument("record_id", metavar="RECORD_ID")
+@click.option(
+    "--position",
+    "with_position",
+    is_flag=True,
+    help="For a record in windows, say its place in the log and the watermark it met, too; starts Spark, 15 s.",
+)
 @common.json_option
+@common.master_option
 @common.place_options
-def explain_command(*, pipeline_name: str, record_id: str, as_json: bool, places: common.Places) -> int:
+def explain_command(
+    *, pipeline_name: str, record_id: str, with_position: bool, as_json: bool, master: str | None, places: common.Places
+) -> int:
     """Say what became of one record and why: in which windows it is, or why it is late, unassigned or invalid.
 
     RECORD_ID is a value of the column that the pipeline file names as log.record_id.
     """
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
-    explanation = explain(places.lake, work.pipeline, record_id, view=work.ledger.view())
+    locate = _locator(work.pipeline, places, master=master) if with_position else None
+    explanation = explain(places.lake, work.pipeline, record_id, view=work.ledger.view(), locate=locate)
     if as_json:
         common.print_json(explanation.to_json())
     else:
@@ -138,6 +150,18 @@ def report_command(*, pipeline_name: str, output: Path | None, places: common.Pl
     path = write_report(places.lake, work.pipeline, output)
     common.out().print(f"report: {path.resolve()}", markup=False, soft_wrap=True)
     return common.OK
+
+
+def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -> Locator:
+    def find(one: Slice, record_id: str, watermark_before_ms: int | None) -> tuple[int, int | None]:
+        from jobs.position import Wanted, locate
+        from jobs.session import spark_session
+
+        wanted = Wanted(one=one, record_id=record_id, watermark_before_ms=watermark_before_ms)
+        found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
+        return found.rank, found.watermark_ms
+
+    return find
 
 
 def _state(work: Workspace) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from windowlib.errors import HindcastError
 
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.ERROR: "bold red"}
 _WIDTH = 100
-_COMMAND_WIDTH = 130
+_COMMAND_WIDTH = 140
 
 
 class StoryBroken(HindcastError):  # noqa: N818

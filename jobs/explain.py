@@ -5,7 +5,7 @@ a replayed slice is in windows: those that fired are in window_outputs, those st
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from jobs.event_log import open_log
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
 from jobs.pipeline_models import Pipeline, TimeColumn, Unit
+from jobs.runs import Slice
 from jobs.slices import parse_bound, show_instant, slice_at, slice_grid
 from jobs.store import dataset_of, read_attempts
 from windowlib.errors import RequestError
@@ -47,7 +48,13 @@ class Explanation:
         }
 
 
-def explain(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView) -> Explanation:
+Locator = Callable[[Slice, str, int | None], tuple[int, int | None]]
+"""(slice, record id, watermark with which the slice began) -> (rank, watermark that the record met)."""
+
+
+def explain(
+    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, locate: Locator | None = None
+) -> Explanation:
     """Say what became of the record with this id; of published runs, else of those that an open request staged.
 
     Args:
@@ -55,6 +62,7 @@ def explain(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView)
         pipeline: the spec that the chain was made with.
         record_id: the value of `log.record_id`, or without such a column the record's hash as in the side tables.
         view: one ledger version.
+        locate: finds the place of an assigned record, which no table keeps; without it the place is not said.
 
     Raises:
         RequestError: the log has no such record.
@@ -66,7 +74,7 @@ def explain(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView)
         for row in _side_rows(lake, pipeline, table, pairs=pairs, record_id=record_id):
             explanation: Explanation = tell(pipeline, record_id, row, is_published=_is_published(view, row))
             return explanation
-    return _from_log(lake, pipeline, record_id, view=view)
+    return _from_log(lake, pipeline, record_id, view=view, locate=locate)
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
@@ -155,10 +163,13 @@ def _explanation(
     )
 
 
-def _from_log(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView) -> Explanation:
+def _from_log(
+    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, locate: Locator | None
+) -> Explanation:
     """A record of no side table: in windows, or not replayed yet, or not there."""
     record = _record(lake, pipeline, record_id)
-    slice_id = slice_at(slice_grid(pipeline), parse_bound(pipeline, str(record[pipeline.log.slice.by]))).slice_id
+    one = slice_at(slice_grid(pipeline), parse_bound(pipeline, str(record[pipeline.log.slice.by])))
+    slice_id = one.slice_id
     run = _runs(view).get(slice_id)
     if run is None:
         sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
@@ -187,6 +198,11 @@ def _from_log(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerVie
         "open": still_open,
         "run_id": run.result.run_id,
     }
+    if locate is not None:
+        rank, met_ms = locate(one, record_id, _watermark_before(view, run))
+        details |= {"rank": rank, "watermark_ms": met_ms}
+        met = "there was no watermark yet" if met_ms is None else f"the watermark stood at {show_instant(met_ms)}"
+        sentence += f" It stands at place {rank + 1:,} of its slice; when it came, {met}."
     is_published = view.published.get(slice_id) == run.result.run_id
     if not is_published:
         sentence += " Readers do not see this yet: the run is staged, not published."
@@ -198,6 +214,13 @@ def _from_log(lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerVie
         is_published=is_published,
         details=details,
     )
+
+
+def _watermark_before(view: LedgerView, run: StagedRun) -> int | None:
+    """The watermark that the run's predecessor left; None where the chain begins."""
+    before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
+    earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
+    return earlier[-1].result.watermark_ms if earlier else None
 
 
 def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from jobs.pipeline import pipeline_document
 from jobs.pipeline_models import Pipeline
 from jobs.runs import Slice
+from windowlib.snapshots import STATE_VERSION
 
 # Raised whenever windowlib answers a spec differently than before; every run is then a new one.
 SEMANTICS_VERSION = 1
@@ -36,7 +37,7 @@ def fingerprint(value: object) -> str:
 
 
 def spec_fingerprint(pipeline: Pipeline) -> str:
-    """The hash of every field that can change a row, of the profile, and of windowlib's semantics version.
+    """The hash of every field that can change a row, of the profile, and of the versions of semantics and of state.
 
     Defaults count as if they were written, units do not matter (`60m` is `1h`), nor does the order of aggregates.
     """
@@ -45,7 +46,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     }
     log = {key: value for key, value in document["log"].items() if key not in _IRRELEVANT_OF_LOG}
     log["slice"] = {key: value for key, value in log["slice"].items() if key not in _IRRELEVANT_OF_SLICE}
-    return fingerprint({"semantics_version": SEMANTICS_VERSION, "spec": document | {"log": log}})
+    return fingerprint({"semantics_version": [SEMANTICS_VERSION, STATE_VERSION], "spec": document | {"log": log}})
 
 
 def checks_fingerprint(pipeline: Pipeline, suite: Mapping[str, object] | None) -> str:

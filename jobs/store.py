@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from windowlib.column_types import field_node, spell_type
+from windowlib.column_types import Node, field_node, spell_type
 from windowlib.errors import SpecError
 from windowlib.tables import PARTITION_COLUMNS, Table
 
@@ -31,6 +31,9 @@ _PROPERTIES = {
 def ensure_table(uri: str, table: Table) -> None:
     """Make the table if it is not there; add columns that a changed spec brings, nullable.
 
+    Fields that a struct gains (the log got a new column, and `record` holds whole records) come with the first rows
+    that have them.
+
     Raises:
         SpecError: a column is there with another type.
     """
@@ -45,7 +48,7 @@ def ensure_table(uri: str, table: Table) -> None:
     found = DeltaTable(uri)
     existing = {field["name"]: field["type"] for field in json.loads(found.schema().to_json())["fields"]}
     for name, node in wanted.items():
-        if name in existing and spell_type(existing[name]) != spell_type(node):
+        if name in existing and not _takes(existing[name], node):
             raise SpecError(
                 f"column {name!r} of table {uri} is a {spell_type(existing[name])}, but the spec now makes it a "
                 f"{spell_type(node)}; rename the column in the pipeline file, or give the pipeline a new name"
@@ -55,6 +58,16 @@ def ensure_table(uri: str, table: Table) -> None:
     ]
     if added:
         found.alter.add_columns(added)
+
+
+def _takes(existing: Node, wanted: Node) -> bool:
+    """Tell whether a column can hold what is to be written: the same type, or a struct that gains nullable fields."""
+    if isinstance(existing, str) or isinstance(wanted, str):
+        return existing == wanted
+    if existing["type"] != "struct" or wanted["type"] != "struct":
+        return spell_type(existing) == spell_type(wanted)
+    fields = {field["name"]: field["type"] for field in wanted["fields"]}
+    return all(_takes(field["type"], fields.get(field["name"], field["type"])) for field in existing["fields"])
 
 
 def dataset_of(table: "DeltaTable") -> "pads.Dataset":

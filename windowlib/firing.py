@@ -138,18 +138,18 @@ class Firing:
 
     def close(self, open_window: OpenWindow, reason: str) -> None:
         """Count the edges of a window whose contents go: as fired what a pane has shown, the rest with a reason."""
-        edges = (open_window.edge_count, open_window.edge_xor, open_window.edge_sum)
         fired = open_window.fired
         self.tallies.add(FIRED, fired)
-        if fired[0] != edges[0]:
-            self.tallies.add(reason, difference(edges, fired))
+        if fired[0] != open_window.edge_count:
+            self.tallies.add(reason, difference(open_window.edges, fired))
 
     def clean_up(self, open_window: OpenWindow, moment: Moment) -> None:
         """Drop the window and all that belongs to it."""
         if self._fires_leftovers and open_window.fired[0] < open_window.edge_count:
             self._fire(open_window, moment)
         self.close(open_window, LEFT_OVER if open_window.pane_index else NEVER_FIRED)
-        self._trigger.clear(open_window.window, open_window)
+        if not self._trigger.waits_for_end:
+            self._trigger.clear(open_window.window, open_window)
         if self._then is not None:
             self._then.clear(place_of(open_window), WindowScope(open_window, moment.position))
             names = [spec.name for spec in self._then.window_state]

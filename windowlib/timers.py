@@ -52,7 +52,7 @@ class TimerQueue:
     __slots__ = ("_buckets", "_instants", "_order")
 
     def __init__(self, order: Callable[[Hashable], str]) -> None:
-        """Start empty; `order` is a key_groups.key_orderer."""
+        """Start empty; `order` is a key_order.key_orderer."""
         self._order = order
         self._buckets: dict[int, set[Timer]] = {}
         self._instants: list[int] = []
@@ -92,7 +92,8 @@ class TimerQueue:
     def due(self, until_ms: int) -> Iterator[tuple[int, Timer]]:
         """Take out and yield each timer up to and including `until_ms`, in firing order.
 
-        Timers that the caller registers or deletes meanwhile count: what is then due is yielded in the same walk.
+        Timers that the caller registers or deletes meanwhile count: what is then due is yielded in the same walk, at
+        the earliest after the timer that did it.
         """
         while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
             bucket = self._buckets[at_ms]

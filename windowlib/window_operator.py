@@ -55,7 +55,7 @@ class WindowOperator:
         self._trigger = windowing.trigger
         self._profile = windowing.profile
         self._is_event_time = windowing.assigner.is_event_time
-        self._asks_once = windowing.trigger.waits_for_end and windowing.profile.refuses_regression
+        self._waits_for_end = windowing.trigger.waits_for_end and windowing.profile.refuses_regression
         self._timers = TimerService("window-timers", groups)
         then = process_function(windowing.function)
         declared = (*then.state, *then.window_state) if then else ()
@@ -85,10 +85,10 @@ class WindowOperator:
                 continue
             is_assigned = True
             # The trigger need not hear of a record that cannot matter to it; most records are of this kind.
-            is_asked = not (
-                self._asks_once and open_window.edge_count and open_window.last_ms > self._timers.watermark_ms
-            )
+            is_asked = not self._waits_for_end or open_window.last_ms <= self._timers.watermark_ms
             edge = edge_id(record_hash, index) if index else record_hash
+            if not is_asked and not open_window.edge_count:
+                open_window.register_event_timer(open_window.last_ms)
             open_window.edge_count += 1
             open_window.edge_xor ^= edge
             open_window.edge_sum += edge
@@ -117,8 +117,11 @@ class WindowOperator:
             raise InvariantBroken(
                 f"the driver let the watermark go back from {timers.watermark_ms} to {watermark_ms} at {position}"
             )
+        moment = Moment(MIN_TIME_MS, position)
         for at_ms, timer in timers.advance_watermark(watermark_ms):
-            self._on_timer(EVENT, timer, Moment(at_ms, position))
+            if at_ms != moment.at_ms:
+                moment = Moment(at_ms, position)
+            self._on_timer(EVENT, timer, moment)
 
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True

@@ -26,11 +26,13 @@ class Orphan(NamedTuple):
 class WindowStore:
     """Open windows by key and bounds; `windows` is read and written by the operator alone."""
 
-    __slots__ = ("_contents", "_lateness_ms", "orphans", "runtime", "windows")
+    __slots__ = ("_cleanup_timers", "_contents", "_lateness_ms", "orphans", "runtime", "windows")
 
     def __init__(self, runtime: Runtime, contents: Contents, lateness_ms: int) -> None:
         """Start without windows."""
         self.runtime = runtime
+        timers = runtime.timers
+        self._cleanup_timers = timers.event_timers if runtime.is_event_time else timers.processing_timers
         self._contents = contents
         self._lateness_ms = lateness_ms
         self.windows: dict[Hashable, dict[Window, OpenWindow]] = {}
@@ -63,15 +65,11 @@ class WindowStore:
     def register_cleanup(self, open_window: OpenWindow) -> None:
         """Set the operator's own timer, unless the window never goes."""
         if open_window.cleanup_ms < MAX_TIME_MS:
-            timers = self.runtime.timers
-            queue = timers.event_timers if self.runtime.is_event_time else timers.processing_timers
-            queue.register(open_window.cleanup_ms, open_window.key, open_window.window)
+            self._cleanup_timers.register(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def delete_cleanup(self, open_window: OpenWindow) -> None:
         """Take the operator's own timer back."""
-        timers = self.runtime.timers
-        queue = timers.event_timers if self.runtime.is_event_time else timers.processing_timers
-        queue.delete(open_window.cleanup_ms, open_window.key, open_window.window)
+        self._cleanup_timers.delete(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def remove(self, open_window: OpenWindow) -> None:
         """Forget a window, and its key with its last window."""

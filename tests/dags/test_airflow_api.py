@@ -15,7 +15,7 @@ Answer = Callable[[httpx.Request], httpx.Response]
 
 @contextmanager
 def _api(answer: Answer) -> Iterator[AirflowApi]:
-    api = AirflowApi(url="http://airflow", user="admin", password="p")
+    api = AirflowApi(url="http://airflow", user="admin", password="p")  # noqa: S106
     with httpx.Client(base_url="http://airflow", transport=httpx.MockTransport(answer)) as client:
         api._client = client
         yield api
@@ -48,13 +48,16 @@ def test_a_run_id_keeps_its_plus_sign() -> None:
         return httpx.Response(200, json={"task_instances": [{"task_id": "plan", "state": None, "try_number": 0}]})
 
     with _api(answer) as api:
-        assert api.tasks("d", "backfill__2013-02-02T06:00:00+00:00") == [TaskState(task_id="plan", state=None, try_number=0)]
+        assert api.tasks("d", "backfill__2013-02-02T06:00:00+00:00") == [
+            TaskState(task_id="plan", state=None, try_number=0)
+        ]
 
 
 def test_a_refusal_shows_what_was_asked_and_the_answer() -> None:
-    with _api(lambda _request: httpx.Response(409, text="There is already an active backfill")) as api:
-        with pytest.raises(AirflowRefused, match=r"http://airflow refused PATCH /api/v2/dags/d: 409 There is already"):
-            api.unpause("d")
+    refusal = httpx.Response(409, text="There is already an active backfill")
+    expected = r"http://airflow refused PATCH /api/v2/dags/d: 409 There is already"
+    with _api(lambda _request: refusal) as api, pytest.raises(AirflowRefused, match=expected):
+        api.unpause("d")
 
 
 def test_silence_is_an_error_of_ours_too() -> None:

@@ -27,7 +27,7 @@ class Dag:
         self.lake = Lake(root=str(root / "lake"))
         self.runs = 0
 
-    def run(self, kind: dag_tasks.Kind, **facts: Any) -> dict[str, Any]:
+    def run(self, kind: dag_tasks.Kind, **facts: object) -> dict[str, Any]:
         """The plan's order for a DAG run."""
         self.runs += 1
         run = {
@@ -42,7 +42,7 @@ class Dag:
         }
         return dag_tasks.plan(kind, str(self.file), run | facts)
 
-    def backfill(self, first: str, end: str, **params: Any) -> dict[str, Any]:
+    def backfill(self, first: str, end: str, **params: object) -> dict[str, Any]:
         """The order of a backfill by hand."""
         given = {"from": first, "to": end, "reason": "a test", "publish": True, "fresh": False}
         return self.run("backfill", params=given | params)

@@ -62,12 +62,13 @@ def test_without_java_17_the_message_says_what_was_found_and_what_to_install(
 def test_the_usual_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.java._JVM_DIRECTORIES", (tmp_path,))
     _java_home(tmp_path / "java-11", "11.0.2")
-    assert find_java({"PATH": ""}) if _java_home(tmp_path / "java-17", "17.0.9") else None
+    right = _java_home(tmp_path / "java-17", "17.0.9")
+    assert find_java({"PATH": ""}) == right
 
 
 def test_all_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     check = _load("check_machine")
-    monkeypatch.setattr(check.shutil, "which", lambda _tool: None)
+    monkeypatch.setattr(check.shutil, "which", lambda _tool, **_options: None)
     monkeypatch.setattr(check, "DISK_NEEDED_GB", 10**9)
     monkeypatch.setattr(check.platform, "system", lambda: "Plan 9")
     problems = "\n".join(check.missing_parts())
@@ -82,7 +83,11 @@ def test_this_machine_will_do() -> None:
 def test_another_python_is_refused_by_name(tmp_path: Path) -> None:
     other = _script(tmp_path / "python", "echo '3.9 /usr/bin/python3.9'")
     found = subprocess.run(
-        [ROOT / "setup" / "find-python.sh"], env=os.environ | {"PYTHON": str(other)}, capture_output=True, text=True, check=False
+        [ROOT / "setup" / "find-python.sh"],
+        env=os.environ | {"PYTHON": str(other)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 1
     assert f"{other} is 3.9" in found.stderr
@@ -145,7 +150,9 @@ def test_make_help_lists_every_target() -> None:
         assert f"make {target} " in shown
 
 
-@pytest.mark.parametrize("name", ["setup/find-python.sh", ".ci/run", "jobs/bin/airflow", "jobs/bin/spark-submit-pdeathsig"])
+@pytest.mark.parametrize(
+    "name", ["setup/find-python.sh", ".ci/run", "jobs/bin/airflow", "jobs/bin/spark-submit-pdeathsig"]
+)
 def test_scripts_are_executable_and_strict(name: str) -> None:
     path = ROOT / name
     assert path.stat().st_mode & 0o111

@@ -98,6 +98,33 @@ def counts_of(read: int, invalid: int, late: int) -> Counts:
     )
 
 
+def _blizzard_requests(slices: Sequence[Slice], opened: int, *, state: str) -> tuple[RequestRow, ...]:
+    return (
+        RequestRow(
+            request_id="0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
+            kind="airflow-backfill",
+            who="airflow",
+            reason="the first three days",
+            state="published",
+            opened_at_ms=opened - 600_000,
+            from_ms=slices[0].start_ms,
+            to_ms=slices[3].start_ms,
+            slice_count=3,
+        ),
+        RequestRow(
+            request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4",
+            kind="range",
+            who="ines",
+            reason="the rest of the fortnight",
+            state=state,
+            opened_at_ms=opened,
+            from_ms=slices[3].start_ms,
+            to_ms=slices[-1].end_ms,
+            slice_count=11,
+        ),
+    )
+
+
 def blizzard(*, waived: bool = False) -> ReportRows:
     """2013-02-01 to 2013-02-15: two failed days; before (`waived` false) or after two waivers and the publication."""
     slices = tuple(day_slice(date(2013, 2, 1) + timedelta(days=number)) for number in range(14))
@@ -129,30 +156,7 @@ def blizzard(*, waived: bool = False) -> ReportRows:
         published=published,
         description="Departures per airport in a sliding hour, a new window every quarter of an hour",
         owner="operations",
-        requests=(
-            RequestRow(
-                request_id="0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
-                kind="airflow-backfill",
-                who="airflow",
-                reason="the first three days",
-                state="published",
-                opened_at_ms=opened - 600_000,
-                from_ms=slices[0].start_ms,
-                to_ms=slices[3].start_ms,
-                slice_count=3,
-            ),
-            RequestRow(
-                request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4",
-                kind="range",
-                who="ines",
-                reason="the rest of the fortnight",
-                state="published" if waived else "open",
-                opened_at_ms=opened,
-                from_ms=slices[3].start_ms,
-                to_ms=slices[-1].end_ms,
-                slice_count=11,
-            ),
-        ),
+        requests=_blizzard_requests(slices, opened, state="published" if waived else "open"),
         publications=(
             PublicationRow(seq=9, at_ms=opened - 300_000, who="airflow", is_rollback=False, slice_ids=names[:3]),
             *(

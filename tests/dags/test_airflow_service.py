@@ -1,0 +1,114 @@
+"""A real Airflow on its real database: started, looked at, stopped; nothing may be left, however it ends."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs import airflow_service
+from jobs.airflow_api import AirflowApi
+from jobs.airflow_env import POOLS, ROOT, Home
+from jobs.processes import ProcessRef, session_members
+from windowlib.errors import RequestError
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+LISTEN, LOOPBACK = "0A", "0100007F"  # as /proc/net writes them
+
+START_AND_WAIT = """
+import sys, time
+from jobs import airflow_service
+from jobs.airflow_env import Home
+with airflow_service.running(Home.from_json(sys.argv[1]), lambda phase: print(phase, flush=True)):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(root=tmp_path / "airflow", lake=str(tmp_path / "lake"), pipelines=ROOT / "pipelines")
+    yield home
+    airflow_service.stop(home)
+    airflow_service.remove(home)
+
+
+def _sessions(home: Home) -> set[int]:
+    """The sessions of all processes that were told of this home, by their arguments or their environment.
+
+    A session knows more than that: Airflow's components overwrite both when they set their titles.
+    """
+    marks = (str(home.root).encode(), str(home.cluster.root).encode())
+    sessions = set()
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and int(process.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+                if any(mark in told for mark in marks):
+                    sessions.add(os.getsid(int(process.name)))
+    return sessions - {os.getsid(0)}
+
+
+def _wait_until_gone(sessions: set[int], timeout_s: float) -> list[ProcessRef]:
+    deadline = time.monotonic() + timeout_s
+    while (left := [one for sid in sessions for one in session_members(sid)]) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return left
+
+
+def _listening_at(sessions: set[int]) -> set[str]:
+    """Local addresses, in the notation of /proc/net, on which processes of the sessions listen over TCP."""
+    descriptors = [
+        descriptor
+        for sid in sessions
+        for member in session_members(sid)
+        for descriptor in Path(f"/proc/{member.pid}/fd").iterdir()
+    ]
+    inodes = set()
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+    tables = (Path(f"/proc/net/{name}").read_text(encoding="utf-8").splitlines()[1:] for name in ("tcp", "tcp6"))
+    lines = [line.split() for table in tables for line in table]
+    return {fields[1].rpartition(":")[0] for fields in lines if fields[3] == LISTEN and fields[9] in inodes}
+
+
+def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
+    told: list[str] = []
+    login = airflow_service.start(home, told.append)
+    assert told == ["starting the database", "making Airflow's tables", "starting Airflow"]
+    with pytest.raises(RequestError, match="running already"):
+        airflow_service.start(home, told.append)
+    with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
+        deadline = time.monotonic() + 60
+        while not api.has_dag("backfill_flights") and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert api.has_dag("backfill_flights")
+        assert api.import_errors() == {}
+        pools = {pool["name"]: pool["slots"] for pool in api._ask("GET", "/api/v2/pools")["pools"]}
+        assert {name: pools.get(name) for name in POOLS} == dict.fromkeys(POOLS, 1)
+    sessions = _sessions(home)
+    assert len([one for sid in sessions for one in session_members(sid)]) > 6, "supervisor, database, four components"
+    assert _listening_at(sessions) == {LOOPBACK}
+    assert airflow_service.stop(home)
+    assert _wait_until_gone(sessions, 5) == []
+    assert not airflow_service.stop(home)
+
+
+def test_nothing_is_left_when_its_user_is_killed(home: Home) -> None:
+    command = [sys.executable, "-c", START_AND_WAIT, home.to_json()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as user:
+        deadline = time.monotonic() + 200
+        while (service := airflow_service.find(home)) is None or service.phase != "running":
+            assert time.monotonic() < deadline, service
+            time.sleep(0.2)
+        sessions = _sessions(home)
+        assert sessions
+        user.send_signal(signal.SIGKILL)
+        user.wait()
+        assert _wait_until_gone(sessions, 90) == []
