@@ -77,6 +77,11 @@ def year() -> None:
     )
     for one in held:
         stage.tell_run(one)
+    if held:
+        stage.say(
+            f"Nothing is published while a day is held. Let each pass with `hindcast waive {PIPELINE} DAY --reason …`, "
+            f"then `hindcast publish {PIPELINE}` shows the whole year at once."
+        )
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
     _how_to_go_on(stage)
 

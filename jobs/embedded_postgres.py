@@ -212,21 +212,25 @@ def _reachable(binary: Path) -> bool:
 
 
 def _copied(installation: Path) -> Path:
-    """A copy of the installation under /var/lib/hindcast, one for each version of the package; complete or absent."""
-    version = importlib.metadata.version(SERVER_PACKAGE)
-    target = _ROOT_STATE / f"{installation.name}-{version}"
+    """A copy of the installation under /var/lib/hindcast, one for each version of the package; complete or absent.
+
+    It keeps the layout of the package, for the programs look for their libraries beside it.
+    """
+    package = installation.parent
+    target = _ROOT_STATE / f"{SERVER_PACKAGE}-{importlib.metadata.version(SERVER_PACKAGE)}"
     if not target.exists():
         _ROOT_STATE.mkdir(mode=0o755, parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=_ROOT_STATE))
-        shutil.copytree(installation, scratch / "copy", symlinks=True)
+        for part in (installation, package.with_name(f"{package.name}.libs")):
+            shutil.copytree(part, scratch / part.relative_to(package.parent), symlinks=True)
         scratch.chmod(0o755)
         try:
-            (scratch / "copy").rename(target)
+            scratch.rename(target)
         except OSError:
-            if not target.exists():  # somebody else was faster
+            shutil.rmtree(scratch, ignore_errors=True)
+            if not target.exists():  # otherwise somebody else was faster
                 raise
-        shutil.rmtree(scratch, ignore_errors=True)
-    return target
+    return target / package.name / installation.name
 
 
 def _as_owner(death_signal: str) -> list[str | Path]:

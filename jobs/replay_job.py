@@ -13,7 +13,8 @@ log = logging.getLogger("hindcast")
 def main(arguments: Sequence[str]) -> int:
     """Replay; 0 when every slice is staged, whatever its checks say, 1 with one paragraph when it could not be."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for noisy in ("py4j", "great_expectations"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     if len(arguments) != 1:
         log.error("expected one argument, the order as JSON; found %d", len(arguments))
         return 2

@@ -36,7 +36,7 @@ class Opening:
             return None
         open_window = self._store.create(key, window, lifetime)
         open_window.contents = self._contents.create()
-        self._store.register_cleanup(open_window)
+        self._store.register_first_timers(open_window)
         return open_window
 
 
@@ -74,7 +74,7 @@ class MergingOpening:
         else:
             open_window = self._store.create(key, window, lifetime)
             self._adopt(open_window)
-            self._store.register_cleanup(open_window)
+            self._store.register_first_timers(open_window)
         if is_late:
             self._orphan(open_window, LOST_AT_END)
             self._store.remove(open_window)
@@ -95,10 +95,9 @@ class MergingOpening:
         )
         for other in merged:
             target.edges = together(target.edges, other.edges)
+            # No pane has shown these bounds yet, so nothing counts as fired, whatever the merged ones have shown.
             if other.pane_index and self._supersedes:
                 self._firing.supersede(other, position)
-            else:
-                target.fired = together(target.fired, other.fired)
         self._trigger.on_merge(meeting.cover, merged, target)
         for other in merged:
             self._trigger.clear(other.window, other)

@@ -75,8 +75,8 @@ class Trigger:
     can_merge: bool = False
     """Whether `on_merge` is meaningful. Sessions refuse a trigger that cannot merge."""
     waits_for_end: bool = False
-    """True promises: until the watermark reaches the window's end, all that `on_record` does is to ask for an event timer
-    there; and `clear` only takes that timer back. Then the operator does so itself, and need not call for each record.
+    """True promises: until the watermark reaches the window's end, all that `on_record` does is to ask for an event
+    timer there; and `clear` only takes it back. Then the operator does so itself, and need not call for each record.
     """
     fires_after_end: bool = True
     """False promises: after the end only records make it fire, no timer. Lets the pane at the end say `is_last`."""

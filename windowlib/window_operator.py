@@ -63,7 +63,9 @@ class WindowOperator:
         runtime = Runtime(windowing.profile, self._timers, self._user_state, is_event_time=self._is_event_time)
         self._runtime = runtime
         self._contents = contents_of(windowing.function, keeps_records=windowing.evictor is not None)
-        self._store = WindowStore(runtime, self._contents, windowing.allowed_lateness_ms)
+        self._store = WindowStore(
+            runtime, self._contents, windowing.allowed_lateness_ms, sets_end_timers=self._waits_for_end
+        )
         self._firing = Firing(windowing, runtime, self._contents, self._store)
         self._opening: Opening | MergingOpening = Opening(runtime, self._contents, self._store)
         if windowing.assigner.is_merging:
@@ -84,11 +86,7 @@ class WindowOperator:
                 missed.append(window)
                 continue
             is_assigned = True
-            # The trigger need not hear of a record that cannot matter to it; most records are of this kind.
-            is_asked = not self._waits_for_end or open_window.last_ms <= self._timers.watermark_ms
             edge = edge_id(record_hash, index) if index else record_hash
-            if not is_asked and not open_window.edge_count:
-                open_window.register_event_timer(open_window.last_ms)
             open_window.edge_count += 1
             open_window.edge_xor ^= edge
             open_window.edge_sum += edge
@@ -96,7 +94,8 @@ class WindowOperator:
             self._new_xor ^= edge
             self._new_sum += edge
             self._contents.add(open_window.contents, record, edge)
-            if is_asked:
+            # The trigger need not hear of a record that cannot matter to it; most records are of this kind.
+            if not self._waits_for_end or open_window.last_ms <= self._timers.watermark_ms:
                 result = self._trigger.on_record(record, open_window.window, open_window)
                 if result is not CONTINUE:
                     self._firing.apply(result, open_window, on_record(position))

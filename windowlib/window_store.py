@@ -26,10 +26,11 @@ class Orphan(NamedTuple):
 class WindowStore:
     """Open windows by key and bounds; `windows` is read and written by the operator alone."""
 
-    __slots__ = ("_cleanup_timers", "_contents", "_lateness_ms", "orphans", "runtime", "windows")
+    __slots__ = ("_cleanup_timers", "_contents", "_lateness_ms", "_sets_end_timers", "orphans", "runtime", "windows")
 
-    def __init__(self, runtime: Runtime, contents: Contents, lateness_ms: int) -> None:
-        """Start without windows."""
+    def __init__(self, runtime: Runtime, contents: Contents, lateness_ms: int, *, sets_end_timers: bool) -> None:
+        """Start without windows. `sets_end_timers` is for triggers that only wait for the end."""
+        self._sets_end_timers = sets_end_timers
         self.runtime = runtime
         timers = runtime.timers
         self._cleanup_timers = timers.event_timers if runtime.is_event_time else timers.processing_timers
@@ -61,6 +62,12 @@ class WindowStore:
         else:
             windows[window] = open_window
         return open_window
+
+    def register_first_timers(self, open_window: OpenWindow) -> None:
+        """Set the timers of a window that was just opened: at its cleanup, and at its end if that is all there is."""
+        self.register_cleanup(open_window)
+        if self._sets_end_timers and open_window.last_ms > self.runtime.timers.watermark_ms:
+            open_window.register_event_timer(open_window.last_ms)
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
         """Set the operator's own timer, unless the window never goes."""

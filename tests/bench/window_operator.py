@@ -1,6 +1,7 @@
-"""How fast the record-at-a-time operator and the timers are, in CPU seconds of one core. `python -m tests.bench.window_operator`.
+"""How fast the record-at-a-time operator and the timers are, in CPU seconds of one core.
 
-Tumbling minutes, the sum of a double, a watermark every 1,000 records that is 5 s behind; 14 and 1.1 records per window.
+Tumbling minutes, the sum of a double, a watermark every 1,000 records that is 5 s behind; 14 to 1.1 records per window.
+Run it with `python -m tests.bench.window_operator`.
 """
 
 import gc

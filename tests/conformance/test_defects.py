@@ -223,6 +223,7 @@ def test_f11_a_trigger_cannot_keep_a_window_for_ever(profile: Profile, still_ope
     one.watermark(1_000)
     assert one.values() == [[1]]
     assert len(one.operator.snapshot().windows) == still_open
+    one.check_resumable()
 
 
 def test_strict_refuses_a_watermark_that_goes_back() -> None:

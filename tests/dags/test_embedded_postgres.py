@@ -1,10 +1,12 @@
 """The embedded database: private, on a socket, with a password, and gone when it should be."""
 
 import os
+import shutil
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +59,24 @@ def test_it_keeps_what_was_written_and_asks_for_the_password(cluster: Cluster) -
         embedded_postgres.stop(server)
     assert server.returncode == 0
     assert {path: path.stat().st_mode for path in parents} == parents, "no mode of any parent was changed"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
+def test_a_clone_that_the_servers_user_cannot_reach_is_left_as_it_is(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    state.chmod(0o755)
+    monkeypatch.setattr(embedded_postgres, "_ROOT_STATE", state)
+    monkeypatch.setattr(embedded_postgres, "_reachable", lambda binary: binary.is_relative_to(state))
+    try:
+        server = embedded_postgres.start(cluster)
+        executable = Path(f"/proc/{server.pid}/exe").readlink()
+        embedded_postgres.stop(server)
+        assert executable.is_relative_to(state)
+        assert server.returncode == 0
+    finally:
+        shutil.rmtree(state)
 
 
 def test_it_dies_with_whoever_started_it(cluster: Cluster, tmp_path: Path) -> None:

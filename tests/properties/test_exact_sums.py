@@ -72,6 +72,16 @@ def test_values_at_the_ends(numbers: list[float], expected: float) -> None:
     assert summed(numbers).value() == expected
 
 
+def test_sums_beyond_the_largest_double_merge_and_come_back() -> None:
+    left, right = summed([1e308] * 100), summed([-1e308] * 98)
+    left.extend_by(ExactSum.from_state(right.to_state()))
+    assert left.value() == inf
+    left.extend_by(summed([-1e308, 1.0]))
+    assert left.value() == 1e308
+    assert left.number_count == 200
+    assert ExactSum.from_state(left.to_state()).mean() == 1e308 / 200
+
+
 @pytest.mark.parametrize("numbers", [[nan, 1.0], [inf, -inf], [inf, *[1.0] * 60, -inf]], ids=["nan", "both", "late"])
 def test_what_is_not_a_number(numbers: list[float]) -> None:
     assert isnan(summed(numbers).value())

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from windowlib.key_groups import key_group, key_group_range
-from windowlib.timers import Domain, KeyGroupRange, TimerRow, TimerService, rows_by_group
+from windowlib.key_order import sortable
+from windowlib.timers import Domain, KeyGroupRange, TimerService, rows_by_group
 
 keys = st.sampled_from(["a", "b", "c", ("a", 1), ("a", 2), 7, -7])
 namespaces = st.sampled_from([(0, 10), (5, 15)])
@@ -90,12 +91,40 @@ TestTimersAreASortedSet.settings = settings(max_examples=60, stateful_step_count
 
 @given(st.lists(st.tuples(instants, keys, namespaces), max_size=20), st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_registration(timers: list[tuple[int, Any, Any]], random: Random) -> None:
-    def fired(order: list[tuple[int, Any, Any]]) -> list[TimerRow]:
+    def started(order: list[tuple[int, Any, Any]]) -> TimerService:
         service = TimerService()
         for at_ms, key, namespace in order:
             service.event_timers.register(at_ms, key, namespace)
-        return service.snapshot()
+        return service
 
     shuffled = list(timers)
     random.shuffle(shuffled)
-    assert fired(timers) == fired(shuffled)
+    assert started(timers).snapshot() == started(shuffled).snapshot()
+    fired = [(at_ms, timer.key, timer.namespace) for at_ms, timer in started(shuffled).advance_watermark(100)]
+    assert fired == sorted(set(timers), key=lambda one: (one[0], key_group(one[1]), sortable(one[1]), one[2]))
+
+
+def test_a_timer_that_is_registered_for_an_earlier_instant_goes_first() -> None:
+    service = TimerService()
+    for key in "abc":
+        service.event_timers.register(10, key, ())
+    fired: list[tuple[int, Hashable, Any]] = []
+    for at_ms, timer in service.advance_watermark(20):
+        if not fired:
+            service.event_timers.register(5, "late", ())
+            service.event_timers.register(10, timer.key, ("again",))
+            service.event_timers.delete(10, "c", ())
+        fired.append((at_ms, timer.key, timer.namespace))
+    first = min("abc", key=key_group)
+    rest = sorted(set("ab") - {first}, key=key_group)
+    assert fired[:2] == [(10, first, ()), (5, "late", ())]
+    assert sorted(fired[2:]) == sorted([(10, first, ("again",)), *((10, key, ()) for key in rest)])
+
+
+def test_instants_whose_timers_were_deleted_do_not_pile_up() -> None:
+    service = TimerService()
+    for at_ms in range(10_000):
+        service.event_timers.register(at_ms, "a", ())
+        service.event_timers.delete(at_ms, "a", ())
+    assert len(service.event_timers._instants) < 2_000
+    assert service.event_timers.next_ms() is None

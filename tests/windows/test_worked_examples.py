@@ -11,10 +11,13 @@ from windowlib.assigners import Global, Session, Sliding, Stagger, Tumbling
 from windowlib.errors import CheckpointError, InvariantBroken, SpecError
 from windowlib.functions import Aggregates, Apply, Place, ProcessContext, ProcessFunction, aggregate
 from windowlib.key_groups import key_group
+from windowlib.merging import meet
 from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.profiles import FLINK
 from windowlib.records import ASSIGNED, Emitted, Pane, Record, SideOutput, Tally
 from windowlib.spec import WindowSpec, count_windows
 from windowlib.state import StateSpec
+from windowlib.tallies import edge_id
 from windowlib.testing import Harness
 from windowlib.timers import KeyGroupRange, TimerServices
 from windowlib.triggers import EndOfStream, EventTime
@@ -106,6 +109,14 @@ def test_session_walk_through_a_late_record_joins_two_sessions() -> None:
     ]
     assert one.values()[-1] == ["first", "second", "bridge"], "log order, not time order"
     one.check_resumable()
+
+
+def test_sessions_that_merge_in_another_order_than_they_began_keep_log_order() -> None:
+    one = Harness(WindowSpec(assigner=Session(gap_ms=10), function=LIST))
+    for rank, at_ms in enumerate((30, 15, 0, 22, 8)):
+        one.record("a", rank, at_ms=at_ms)
+    one.finish()
+    assert one.values() == [[0, 1, 2, 3, 4]]
 
 
 def test_discarding_panes_are_not_superseded_because_nothing_repeats_them() -> None:
@@ -308,6 +319,47 @@ def test_a_timer_service_has_one_type_of_key_and_namespace() -> None:
     service.event_timers.register(5, "a", ())
     assert {name: len(rows) for name, rows in services.snapshot(81).items()} == {"user-timers": 1}
     assert services.snapshot(80) == {"user-timers": []}
+
+
+def test_a_record_is_as_late_as_the_last_of_its_windows() -> None:
+    one = Harness(WindowSpec(assigner=Sliding(size_ms=30, slide_ms=10), function=LIST, allowed_lateness_ms=5))
+    one.watermark(100)
+    one.record("a", 1, at_ms=5)
+    late = one.late()[0]
+    assert [tuple(window) for window in late.missed] == [(0, 30), (-10, 20), (-20, 10)]
+    assert late.late_by_ms == 100 - (29 + 5)
+
+
+def test_a_snapshot_is_a_copy_from_which_any_number_of_operators_can_start() -> None:
+    first = KeyedProcessOperator(Deduplicate())
+    first.process(Record("a", 1, "x"))
+    snapshot, untouched = first.snapshot(), first.snapshot()
+    for _ in range(2):
+        again = KeyedProcessOperator(Deduplicate())
+        again.restore(snapshot)
+        again.process(Record("a", 2, "y"))
+        first.process(Record("a", 3, "z"))
+        assert snapshot == untouched
+
+
+def test_edge_ids_are_part_of_the_format() -> None:
+    assert [edge_id(7, index) for index in range(3)] == [7, edge_id(7, 1), edge_id(7, 2)]
+    assert edge_id(0, 1) == -2152535657050944081  # the first output of splitmix64 from seed 0
+    assert edge_id(-(2**63), 0) == -(2**63)
+    assert len({edge_id(identity, index) for identity in range(100) for index in range(100)}) == 10_000
+
+
+def test_merged_sessions_come_in_the_order_of_a_java_hash_set_in_the_flink_profile() -> None:
+    """The order below is that of java.util.HashSet (Java 17) with Flink's hashCode for TimeWindow."""
+    for count, expected in (
+        (5, [1, 2, 3, 4, 0]),
+        (12, [1, 2, 8, 6, 7, 3, 4, 10, 11, 0, 9, 5]),
+        (13, [8, 6, 7, 4, 12, 0, 5, 1, 2, 3, 10, 11, 9]),
+    ):
+        opened = [TimeWindow(at * 20, at * 20 + 10) for at in range(1, count)]
+        met = meet(opened, TimeWindow(0, count * 20), FLINK).met
+        # The new window is in the set too, where [0, 10) was; without it, the others keep their order.
+        assert [window.start_ms // 20 for window in met] == [at for at in expected if at]
 
 
 def test_windows_newest_first_and_none_in_a_gap() -> None:
