@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,8 @@ class ChunkReplay:
         self._spec = spec_fingerprint(order.pipeline)
         self._tables: ChunkTables = chunk_tables(order.pipeline, self._pinned)
         self._suites = load_checks(order.pipeline)
-        prepare_checks(self._suites)
+        # Importing Great Expectations takes this process 5 s, in which Spark's JVM can read and order the log.
+        self._prepared = ThreadPoolExecutor(max_workers=1).submit(prepare_checks, self._suites)
         self._checks_fingerprint = checks_fingerprint(order.pipeline, self._suites.document if self._suites else None)
         self._max_before_ms = self._max_event_time_before()
 
@@ -112,6 +114,7 @@ class ChunkReplay:
         self._scan = scan_log(self._spark, self._input)
         self._tallies: Tallies = self._complete(collect_tallies(self._tagged))
         self._written = self._number_runs()
+        self._prepared.result()  # a suite that cannot be built is refused before anything is written
 
     def write(self) -> None:
         """Commit the rows of all tables under the attempt; nobody reads an attempt that the ledger does not name."""
