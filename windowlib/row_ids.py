@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-MASK = (1 << 64) - 1
+from windowlib.windows import wrap_int64
 
 
 def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
@@ -19,12 +19,6 @@ def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
     content = tuple((name, value) for name, value in zip(names, values, strict=True) if value is not None)
     digest = hashlib.blake2b(ascii((table, content)).encode("ascii"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
-
-
-def signed(value: int) -> int:
-    """Fold an integer into the signed 64 bits that a BIGINT column holds."""
-    value &= MASK
-    return value - (1 << 64) if value >> 63 else value
 
 
 @dataclass(slots=True)
@@ -49,7 +43,7 @@ class IdSum:
 
     def as_row(self) -> tuple[int, int, int]:
         """Return (count, XOR, sum), the latter two as signed 64 bits."""
-        return self.count, signed(self.xor), signed(self.total)
+        return self.count, wrap_int64(self.xor), wrap_int64(self.total)
 
     def digest(self) -> str:
         """Return a hex digest of the multiset of ids."""

@@ -1,0 +1,79 @@
+"""Ids of rows, sums of ids, and the types of columns: what every digest stands on."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windowlib.column_types import parse_type, spell_type
+from windowlib.errors import SpecError
+from windowlib.row_ids import IdSum, row_id
+
+IDS = st.integers(-(2**63), 2**63 - 1)
+NAMES = ("key", "start", "total")
+VALUES = st.one_of(
+    st.none(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(), st.lists(st.integers())
+)
+
+
+def _sum(ids: list[int]) -> IdSum:
+    found = IdSum()
+    for identity in ids:
+        found.add(identity)
+    return found
+
+
+@given(st.lists(IDS), st.randoms(use_true_random=False), st.integers(0, 50))
+def test_a_sum_of_ids_does_not_depend_on_order_or_grouping(ids: list[int], rng: random.Random, cut: int) -> None:
+    shuffled = list(ids)
+    rng.shuffle(shuffled)
+    parts = _sum(shuffled[:cut])
+    parts.merge(_sum(shuffled[cut:]))
+    assert parts.as_row() == _sum(ids).as_row()
+    assert parts.digest() == _sum(ids).digest()
+    assert all(-(2**63) <= part < 2**63 for part in parts.as_row())
+
+
+@given(st.lists(IDS, min_size=1), st.data())
+def test_a_row_lost_or_doubled_changes_the_sum(ids: list[int], data: st.DataObject) -> None:
+    one = data.draw(st.sampled_from(ids))
+    fewer = list(ids)
+    fewer.remove(one)
+    assert _sum(fewer).as_row() != _sum(ids).as_row() != _sum([*ids, one]).as_row()
+
+
+@given(st.tuples(VALUES, VALUES, VALUES))
+def test_an_id_knows_its_table_and_names_but_not_nulls(values: tuple[object, ...]) -> None:
+    identity = row_id("window_outputs", NAMES, values)
+    assert identity == row_id("window_outputs", (*NAMES, "added_later"), (*values, None))
+    assert identity != row_id("late_records", NAMES, values)
+    if values[0] != values[1]:
+        assert identity != row_id("window_outputs", NAMES, (values[1], values[0], values[2]))
+
+
+def test_a_text_is_not_the_number_that_it_spells() -> None:
+    kinds = (1, 1.0, "1", True, b"1", [1])
+    assert len({row_id("t", ("x",), (value,)) for value in kinds}) == len(kinds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bigint",
+        "decimal(10,2)",
+        "array<bigint>",
+        "map<string,array<double>>",
+        "struct<a:int,`b ``c`:struct<d:timestamp>>",
+    ],
+)
+def test_a_type_is_spelled_as_it_was_read(text: str) -> None:
+    assert spell_type(parse_type(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["bigin", "array<", "array<int", "a b", "int>", "struct<a>", "decimal(x)", "", "map<int>"]
+)
+def test_what_is_no_type_is_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        parse_type(text)
