@@ -22,7 +22,7 @@ PYTEST_ARGS ?=
 # Nothing that is set outside for another project may leak into this one's interpreter.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test check demo year up down lock clean FORCE
+.PHONY: help setup test soak check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +30,18 @@ help:  ## list the targets
 setup: $(SET_UP)  ## make .venv, fetch Spark's Delta jars; all other targets do this by themselves
 	@echo "set-up: ready ($(CURDIR)/.venv)"
 
-test: $(SET_UP)  ## run every test (PYTEST_ARGS="-k name" for some)
+# What needs a JVM, Airflow or Great Expectations shares one process and one Spark session; the rest uses both cores.
+HEAVY := spark or gx or dags or e2e
+test: $(SET_UP)  ## run the tests, 8 minutes (PYTEST_ARGS="-k name" for some of them)
+ifeq ($(strip $(PYTEST_ARGS)),)
+	@$(PY) -m pytest -n 2 -m "not ($(HEAVY) or soak)"
+	@$(PY) -m pytest -m "($(HEAVY)) and not soak"
+else
 	@$(PY) -m pytest $(PYTEST_ARGS)
+endif
+
+soak: $(SET_UP)  ## the tests that take minutes each
+	@$(PY) -m pytest -m soak
 
 check: $(SET_UP)  ## formatting, lint, types and import arrows
 	@.venv/bin/ruff format --check .

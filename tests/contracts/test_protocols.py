@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.names import name_of
 from windowlib.aggregates import Accumulator, Aggregate
 from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
 from windowlib.errors import InvariantBroken
@@ -90,7 +91,7 @@ def spec_for(trigger: Trigger, assigner: Assigner, profile: Profile) -> WindowSp
 
 
 PAIRS = [
-    pytest.param(trigger, assigner, id=f"{trigger!r}-{type(assigner).__name__}")
+    pytest.param(trigger, assigner, id=f"{name_of(trigger)}-{type(assigner).__name__}")
     for trigger in TRIGGERS
     for assigner in WINDOWS
     if trigger.can_merge or not assigner.is_merging
@@ -182,7 +183,7 @@ class Context:
     profile: Profile = STRICT
 
 
-@pytest.mark.parametrize("assigner", ASSIGNERS, ids=repr)
+@pytest.mark.parametrize("assigner", ASSIGNERS, ids=name_of)
 class TestEveryAssigner:
     @pytest.mark.parametrize("at_ms", [-101, -10, -1, 0, 1, 9, 10, 99, 10**15])
     def test_returns_windows_that_hold_the_record(self, assigner: Assigner, at_ms: int) -> None:
@@ -235,7 +236,7 @@ EVICTORS: list[Evictor] = [
 ]
 
 
-@pytest.mark.parametrize("evictor", EVICTORS, ids=repr)
+@pytest.mark.parametrize("evictor", EVICTORS, ids=name_of)
 class TestEveryEvictor:
     def test_keeps_some_in_their_order(self, evictor: Evictor) -> None:
         records = [Stored((0, rank), at_ms, at_ms % 7, rank) for rank, at_ms in enumerate((1, 9, 4, 12, 3))]

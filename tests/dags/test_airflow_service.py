@@ -100,6 +100,7 @@ def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
     assert not airflow_service.stop(home)
 
 
+@pytest.mark.soak
 def test_nothing_is_left_when_its_user_is_killed(home: Home) -> None:
     command = [sys.executable, "-c", START_AND_WAIT, home.to_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as user:

@@ -66,7 +66,6 @@ def test_order_and_grouping_leave_no_trace_in_the_state(numbers: list[float], ra
         ([1e308] * 60 + [-inf], -inf),
         ([], 0.0),
     ],
-    ids=str,
 )
 def test_values_at_the_ends(numbers: list[float], expected: float) -> None:
     assert summed(numbers).value() == expected

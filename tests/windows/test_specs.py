@@ -1,5 +1,6 @@
 """Specs that cannot work are refused when they are made, with both sides and a way out."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ LIST = Apply(lambda _key, _window, values: [list(values)])
         (lambda: count_windows(0, slide=2, function=LIST), "size must be positive, got 0"),
         (lambda: profile("spark"), "must be one of flink, strict, got 'spark'"),
     ],
-    ids=str,
+    ids=map(str, itertools.count()),
 )
 def test_parts_check_themselves(build: Callable[[], object], message: str) -> None:
     with pytest.raises(SpecError, match=message):
@@ -68,7 +69,7 @@ class CountsPerWindow(ProcessFunction):
         ({"assigner": Tumbling(size_ms=5), "accumulation": "retracting"}, "accumulating, discarding, got 'retracting'"),
         ({"assigner": Tumbling(size_ms=5), "leftovers": "lose"}, "refuse, report, fire, got 'lose'"),
     ],
-    ids=str,
+    ids=map(str, itertools.count()),
 )
 def test_parts_that_do_not_go_together(parts: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
