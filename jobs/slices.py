@@ -77,21 +77,8 @@ def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice,
         RangeError: the range is empty or reversed, or a bound lies inside a slice; the message names the edges beside
         it.
     """
-    grid = slice_grid(pipeline)
-    if from_ms >= to_ms:
-        what = "empty" if from_ms == to_ms else "reversed"
-        raise RangeError(
-            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) is {what}; {HALF_OPEN}, so `to` must be "
-            "later"
-        )
-    for bound_ms, name in ((from_ms, "from"), (to_ms, "to")):
-        inside = slice_at(grid, bound_ms)
-        if inside.start_ms != bound_ms:
-            raise RangeError(
-                f"`{name}` {show_ms(grid, bound_ms)} lies inside the slice [{show_ms(grid, inside.start_ms)}, "
-                f"{show_ms(grid, inside.end_ms)}) of pipeline {pipeline.name}; choose one of its edges ({HALF_OPEN})"
-            )
-    return _walk(grid, from_ms, to_ms)
+    _check_bounds(pipeline, from_ms, to_ms)
+    return _walk(slice_grid(pipeline), from_ms, to_ms)
 
 
 def slices_ending_in(pipeline: Pipeline, after_ms: int, until_ms: int) -> tuple[Slice, ...]:
@@ -110,7 +97,7 @@ def check_range(pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int) ->
         RangeError: as for `slices_between`.
         RequestError: slices outside first..last, or not over at `now_ms`.
     """
-    slices = slices_between(pipeline, from_ms, to_ms)
+    _check_bounds(pipeline, from_ms, to_ms)
     grid = slice_grid(pipeline)
     asked = f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)})"
     first_ms, last_ms = grid.first_ms, grid.last_ms
@@ -124,13 +111,13 @@ def check_range(pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int) ->
             f"{pipeline.log.slice.first}, last: {pipeline.log.slice.last}, the last one included); {HALF_OPEN}"
         )
     if to_ms > now_ms:
-        over = slice_at(grid, now_ms)
+        over, last_id = slice_at(grid, now_ms), slice_at(grid, to_ms - 1).slice_id
         raise RequestError(
-            f"{asked} is not over yet: it is {show_instant(now_ms)} now, and slice {slices[-1].slice_id} ends at "
+            f"{asked} is not over yet: it is {show_instant(now_ms)} now, and slice {last_id} ends at "
             f"{show_instant(to_ms)}; ask for a range that ends at {show_ms(grid, over.start_ms)} at the latest "
             f"({HALF_OPEN})"
         )
-    return slices
+    return _walk(grid, from_ms, to_ms)
 
 
 def parse_bound(pipeline: Pipeline, text: str) -> int:
@@ -170,6 +157,23 @@ def show_instant(at_ms: int) -> str:
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
     text = at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")  # strftime cuts years before 1000 short
     return f"{text}.{at_ms % 1000:03d} UTC" if at_ms % 1000 else f"{text} UTC"
+
+
+def _check_bounds(pipeline: Pipeline, from_ms: int, to_ms: int) -> None:
+    grid = slice_grid(pipeline)
+    if from_ms >= to_ms:
+        what = "empty" if from_ms == to_ms else "reversed"
+        raise RangeError(
+            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) is {what}; {HALF_OPEN}, so `to` must be "
+            "later"
+        )
+    for bound_ms, name in ((from_ms, "from"), (to_ms, "to")):
+        inside = slice_at(grid, bound_ms)
+        if inside.start_ms != bound_ms:
+            raise RangeError(
+                f"`{name}` {show_ms(grid, bound_ms)} lies inside the slice [{show_ms(grid, inside.start_ms)}, "
+                f"{show_ms(grid, inside.end_ms)}) of pipeline {pipeline.name}; choose one of its edges ({HALF_OPEN})"
+            )
 
 
 def _walk(grid: SliceGrid, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
