@@ -13,12 +13,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.column_types import Node, parse_type
+from windowlib.column_types import Node
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, replay_bucket
 from windowlib.spark.columns import column
 from windowlib.tables import Table
-
-INT_KINDS: Mapping[str, str] = {"timestamp": "bigint", "timestamp_ntz": "bigint", "date": "int"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +25,6 @@ class CheckpointRows:
 
     window_state: DataFrame
     timers: DataFrame
-
-
-def feed_type(kind: str) -> str:
-    """Return the type in which a column of type `kind` travels to the operator: instants and dates as integers."""
-    return INT_KINDS.get(kind, kind)
 
 
 def feed_value(value: Column, kind: str) -> Column:
@@ -112,8 +105,3 @@ def _bucket(plan: BucketPlan) -> Column:
     if not plan.keys:
         return F.lit(0)
     return F.pmod(F.xxhash64(*(F.col(f"k{i}") for i in range(len(plan.keys)))), F.lit(plan.buckets)).cast("int")
-
-
-def input_node(kind: str) -> Node:
-    """Return the JSON node of the type in which an input travels."""
-    return parse_type(feed_type(kind))
