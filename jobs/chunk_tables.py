@@ -14,12 +14,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.runs import Slice
-from jobs.store import append_rows, ensure_table
+from jobs.store import append_rows
 from windowlib import tables
+from windowlib.plain_json import from_json, to_json
 from windowlib.row_ids import IdSum, row_id
 from windowlib.snapshots import STATE_VERSION
 from windowlib.spark.arrow import arrow_type
 from windowlib.tables import Table
+from windowlib.timeline import SourceRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,12 +57,19 @@ def collect_tallies(tagged: "DataFrame") -> dict[tuple[int, str, str], IdSum]:
     return found
 
 
-def watermark_row(watermark_ms: int | None, max_event_time_ms: int | None) -> dict[str, Any]:
-    """Return the row of `watermarks` for a log that is one source; null before the first valid record."""
-    content = ("*", watermark_ms, max_event_time_ms, False, True)
+def watermark_row(source: SourceRow) -> dict[str, Any]:
+    """Return the row of `watermarks` for one source, or for all together."""
+    content = (*source[:-1], to_json(dict(source.details)))
     table = tables.watermarks()
     identity = row_id(table.name, tuple(table.content), content)
     return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: identity}
+
+
+def source_rows(rows: "pa.Table") -> list[SourceRow]:
+    """Return the rows of `watermarks` as what a driver of time restores from."""
+    names = tuple(tables.watermarks().content)
+    found = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    return [SourceRow(*row)._replace(details=from_json(row[-1])) for row in found]
 
 
 def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
@@ -106,7 +115,6 @@ def _append(frame: "DataFrame", uri: str, slices: Sequence[Written]) -> None:
 
 
 def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows that the driver made; each maps the table's stored columns to plain values."""
-    ensure_table(uri, table)
+    """Append rows that the driver made to a table that is there; each maps its stored columns to plain values."""
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
     append_rows(uri, pa.Table.from_pylist([dict(row) for row in rows], schema=schema))

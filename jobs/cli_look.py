@@ -13,7 +13,7 @@ from jobs.pipeline import load_all
 from jobs.pipeline_models import Pipeline
 from jobs.published import read_published
 from jobs.publishing import judge_publication
-from jobs.runs import Slice
+from jobs.runs import CheckpointRef, Slice
 from jobs.slices import show_instant, show_ms, slice_grid
 from jobs.workspace import Workspace, is_live, on_published_spec
 
@@ -88,19 +88,19 @@ def show_command(
             f"readers see no window of {pipeline.name}; `hindcast status {pipeline.name}` says why", markup=False
         )
         return common.OK
-    keys, aggregates = pipeline.log.key_columns, [name for name in pipeline.aggregates if name in rows.column_names]
+    keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
     firing = ("kind", "pane_index", "timing") if all_panes else ()
     title = f"{pipeline.name}: {len(shown):,} of {len(chosen):,} rows, windows are [start, end), times are UTC"
     cells = (
         [
             *(_cell(row[key]) for key in keys),
             _window(row),
-            *(_cell(row[name]) for name in (*aggregates, *firing, "slice_id")),
+            *(_cell(row[name]) for name in (*outputs, *firing, "slice_id")),
         ]
         for row in shown
     )
-    names = [*keys, "window", *aggregates, *firing, "slice"]
-    common.print_table(title, names, cells, right=[*aggregates, "pane_index"], whole=["window", "slice"])
+    names = [*keys, "window", *outputs, *firing, "slice"]
+    common.print_table(title, names, cells, right=[*outputs, "pane_index"], whole=["window", "slice"])
     return common.OK
 
 
@@ -153,11 +153,11 @@ def report_command(*, pipeline_name: str, output: Path | None, places: common.Pl
 
 
 def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -> Locator:
-    def find(one: Slice, record_id: str, watermark_before_ms: int | None) -> tuple[int, int | None]:
+    def find(one: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
         from jobs.position import Wanted, locate
         from jobs.session import spark_session
 
-        wanted = Wanted(one=one, record_id=record_id, watermark_before_ms=watermark_before_ms)
+        wanted = Wanted(one=one, record_id=record_id, before=before)
         found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
         return found.rank, found.watermark_ms
 

@@ -1,17 +1,16 @@
-"""Which names a key column or an aggregate may not have: those of our own tables' columns (DESIGN.md, section 5)."""
+"""Which names a key column or an output may not have: those of our own tables' columns (DESIGN.md, section 5)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from windowlib.tables import timers, window_outputs, window_state
+from windowlib.tables import side_outputs, timers, window_outputs, window_state
 
-RESERVED = frozenset(
-    name for table in (window_outputs({}, {}), window_state({}, {}), timers({})) for name in table.stored_columns()
-)
+_TABLES = (window_outputs({}, {}), side_outputs("", {}, {}), window_state({}, {}), timers({}))
+RESERVED = frozenset(name for table in _TABLES for name in table.stored_columns())
 ACCUMULATOR_PREFIX = "acc_"
 
-_AGGREGATE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_OUTPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
 _Value = TypeVar("_Value")
@@ -45,36 +44,34 @@ def check_key_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
-def check_aggregate_names(aggregates: Mapping[str, _Value]) -> Mapping[str, _Value]:
-    """The aggregates, when there is one, and every name is a free identifier, case not counting.
+def check_output_names(named: Mapping[str, _Value], what: str) -> Mapping[str, _Value]:
+    """The outputs (`what`: aggregate, output column ..), when every name is a free identifier, case not counting.
 
     Raises:
-        ValueError: names the aggregate and what to do.
+        ValueError: names the output and what to do; or there is none.
     """
-    if not aggregates:
-        raise ValueError("needs at least one aggregate, such as {records: {count: {}}}")
+    if not named:
+        raise ValueError(f"needs at least one {what}")
     seen: dict[str, str] = {}
-    for name in aggregates:
-        if not _AGGREGATE_NAME.fullmatch(name):
+    for name in named:
+        if not _OUTPUT_NAME.fullmatch(name):
             raise ValueError(
-                f"aggregate {name!r} is no name: letters, digits and _, not beginning with a digit, at most 64 long"
+                f"{what} {name!r} is no name: letters, digits and _, not beginning with a digit, at most 64 long"
             )
-        _check_free(name, "aggregate", f"choose another name, such as {name.strip('_')}_value")
+        _check_free(name, what, f"choose another name, such as {name.strip('_')}_value")
         if name.lower() in seen:
-            raise ValueError(f"aggregates {seen[name.lower()]!r} and {name!r} differ in case only; rename one")
+            raise ValueError(f"{what}s {seen[name.lower()]!r} and {name!r} differ in case only; rename one")
         seen[name.lower()] = name
-    return aggregates
+    return named
 
 
-def check_apart(key_columns: tuple[str, ...], aggregates: Mapping[str, object]) -> None:
-    """Refuse an aggregate that is named like a key column.
+def check_apart(key_columns: tuple[str, ...], named: Iterable[str], what: str) -> None:
+    """Refuse an output that is named like a key column.
 
     Raises:
-        ValueError: names the aggregate and what to do.
+        ValueError: names the output and what to do.
     """
     keys = {column.lower() for column in key_columns}
-    for name in aggregates:
+    for name in named:
         if name.lower() in keys:
-            raise ValueError(
-                f"aggregate {name!r} is named like a key column; choose another name, such as {name}_value"
-            )
+            raise ValueError(f"{what} {name!r} is named like a key column; choose another name, such as {name}_value")

@@ -69,8 +69,16 @@ def _positive_or_bare_zero(value: object) -> int:
 
 _AS_TEXT = PlainSerializer(format_duration, return_type=str)
 
+
+def _signed(value: object) -> int:
+    if isinstance(value, str) and value.strip().startswith("-"):
+        return -parse_duration(value.strip()[1:])
+    return _duration_or_zero(value)
+
+
 # Model fields: milliseconds in Python, text in YAML and JSON. A bare 0 needs no unit.
 Duration = Annotated[int, BeforeValidator(_duration_or_zero), _AS_TEXT]
+SignedDuration = Annotated[int, BeforeValidator(_signed), _AS_TEXT]
 PositiveDuration = Annotated[int, BeforeValidator(_positive_or_bare_zero), _AS_TEXT]
 
 

@@ -15,13 +15,15 @@ from jobs.event_log import open_log
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
 from jobs.pipeline_models import Pipeline, TimeColumn, Unit
-from jobs.runs import Slice
+from jobs.runs import CheckpointRef, Slice
 from jobs.slices import parse_bound, show_instant, slice_at, slice_grid
 from jobs.store import dataset_of, read_attempts
 from windowlib.errors import RequestError
 from windowlib.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS, WINDOW_OUTPUTS, WINDOW_STATE
 
 MAX_WINDOWS = 4
+_BOUNDS = ("window_start", "window_end")
+_Interval = tuple[datetime, datetime]
 _UNITS_PER_MS = {Unit.S: 0.001, Unit.MS: 1, Unit.US: 1_000, Unit.NS: 1_000_000}
 
 
@@ -48,8 +50,8 @@ class Explanation:
         }
 
 
-Locator = Callable[[Slice, str, int | None], tuple[int, int | None]]
-"""(slice, record id, watermark with which the slice began) -> (rank, watermark that the record met)."""
+Locator = Callable[[Slice, str, CheckpointRef | None], tuple[int, int | None]]
+"""(slice, record id, checkpoint with which the slice began) -> (rank, watermark that the record met)."""
 
 
 def explain(
@@ -106,25 +108,34 @@ def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_publ
     which = "its only window" if len(windows) == 1 else f"all its {len(windows)} windows"
     if not row["missed_all"]:
         which = f"{len(windows)} of its windows"
-    windows_grammar = pipeline.windows
-    bound = pipeline.watermark.out_of_orderness_ms or 0
+    missed = f"for {which}: {_some(windows)}" if windows else "for any window"
     sentence = (
         f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}, but when it arrived "
         f"(slice {row['slice_id']}, "
         f"place {row['rank'] + 1:,}) the watermark stood at {show_instant(row['watermark_ms'])}, "
         f"{human_duration(row['late_by_ms'])} too late "
-        f"for {which}: {_some(windows)}. Records may be {format_duration(bound)} out of order here "
-        "(watermark.out_of_orderness), and windows "
-        f"accept them {format_duration(windows_grammar.allowed_lateness_ms)} longer (windows.allowed_lateness). It "
-        "is kept, with every "
-        "column, in late_records."
+        f"{missed}. {_tolerance(pipeline)} It is kept, with every column, in late_records."
     )
     fate = "late" if row["missed_all"] else "late for some windows"
     return _explanation(record_id, fate, sentence, row=row, is_published=is_published)
 
 
+def _tolerance(pipeline: Pipeline) -> str:
+    """How late a record may be here, and which keys of the file say so."""
+    watermark, windows = pipeline.watermark, pipeline.windows
+    if pipeline.front_end is not None or watermark is None or windows is None:
+        return f"How late a record may be is said under windows.{pipeline.front_end}."
+    if watermark.out_of_orderness_ms is not None or watermark.kind == "ascending":
+        bound = format_duration(watermark.out_of_orderness_ms or 0)
+        first = f"Records may be {bound} out of order here (watermark.out_of_orderness)"
+    else:
+        first = f"The watermark here is of kind {watermark.kind} (watermark.kind)"
+    lateness = format_duration(windows.allowed_lateness_ms)
+    return f"{first}, and windows accept them {lateness} longer (windows.allowed_lateness)."
+
+
 def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
-    sliding = pipeline.windows.sliding
+    sliding = None if pipeline.windows is None else pipeline.windows.sliding
     gaps = (
         f" (windows of {format_duration(sliding.size_ms)} every {format_duration(sliding.slide_ms)} leave gaps)"
         if sliding
@@ -182,14 +193,13 @@ def _from_log(
             details={"record": record},
         )
     event_time_ms = time_ms(pipeline.log.event_time, record[pipeline.log.event_time.column])
-    fired, still_open = _windows_of(lake, pipeline, record, event_time_ms=event_time_ms, view=view)
+    fired, still_open = _windows_of(lake, pipeline, record, view=view)
     key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
     told = [f"{len(fired)} that fired: {_some(fired)}"] if fired else []
     told += [f"{len(still_open)} still open after the last replayed slice: {_some(still_open)}"] if still_open else []
     sentence = (
         f"Record {record_id} is assigned: it happened at {show_instant(event_time_ms)} and arrived in slice "
-        f"{slice_id}, in time for its windows "
-        f"of {key}; {' and '.join(told) or 'they were merged into others or have closed empty'}."
+        f"{slice_id}, in time for {_windows_word(pipeline)} of {key}; {' and '.join(told) or _untold(pipeline)}."
     )
     details = {
         "record": record,
@@ -199,7 +209,7 @@ def _from_log(
         "run_id": run.result.run_id,
     }
     if locate is not None:
-        rank, met_ms = locate(one, record_id, _watermark_before(view, run))
+        rank, met_ms = locate(one, record_id, _state_before(view, run))
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark stood at {show_instant(met_ms)}"
         sentence += f" It stands at place {rank + 1:,} of its slice; when it came, {met}."
@@ -216,11 +226,29 @@ def _from_log(
     )
 
 
-def _watermark_before(view: LedgerView, run: StagedRun) -> int | None:
-    """The watermark that the run's predecessor left; None where the chain begins."""
-    before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
-    earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
-    return earlier[-1].result.watermark_ms if earlier else None
+def _windows_word(pipeline: Pipeline) -> str:
+    return "the function" if pipeline.windows is None else "its windows"
+
+
+def _untold(pipeline: Pipeline) -> str:
+    """Why no window can be named."""
+    if pipeline.windows is None:
+        return "there are no windows, each of its records is processed by itself"
+    if pipeline.windows.is_unbounded:
+        return "they have no bounds in time, so the panes of that key in window_outputs tell no more"
+    return "they were merged into others or have closed empty"
+
+
+def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
+    """The checkpoint that the run's predecessor left; None where the chain begins."""
+    before = [one.result for one in view.runs.values() if one.result.state_after == run.result.state_before]
+    earlier = [one for one in before if one.slice.end_ms == run.result.slice.start_ms]
+    if not earlier:
+        return None
+    last = earlier[-1]
+    return CheckpointRef(
+        slice_id=last.slice.slice_id, run_id=last.run_id, attempt_id=last.attempt_id, fingerprint=last.state_after
+    )
 
 
 def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
@@ -251,33 +279,46 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
 
 
 def _windows_of(
-    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, event_time_ms: int, view: LedgerView
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, view: LedgerView
 ) -> tuple[list[str], list[str]]:
-    """The windows of the record's key that hold its time: those that fired, and those still open at the head."""
+    """The windows of the record's key that hold its time: those that fired, and those still open at the head.
+
+    Windows without bounds (global and count windows, Storm's queues) hold no time and are not among them.
+    """
     import pyarrow.compute as pc
 
     runs = _runs(view)
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
     keys = pipeline.log.key_columns
-    at, columns = _instant(event_time_ms), [*keys, "window_start", "window_end", "kind"]
-    panes = read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, columns)
-    if panes.num_rows:
-        panes = panes.filter(
-            (pc.field("window_start") <= at) & (pc.field("window_end") > at) & (pc.field("kind") == "result")
-        )
-    fired = {
-        (row["window_start"], row["window_end"])
-        for row in panes.to_pylist()
-        if all(row[key] == record[key] for key in keys)
-    }
+    at, is_right_closed = _windowed_at(pipeline, record), pipeline.front_end == "storm"
+
+    def around(row: Mapping[str, Any], start: datetime | None, end: datetime | None) -> set[_Interval]:
+        """The bounds, where they hold the time."""
+        if start is None or end is None or any(row[key] != record[key] for key in keys):
+            return set()
+        return {(start, end)} if (start < at <= end if is_right_closed else start <= at < end) else set()
+
+    panes = read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, [*keys, *_BOUNDS, "kind"])
+    if panes.num_rows:  # the bounds of most are elsewhere, and Arrow sees that faster than we
+        panes = panes.filter((pc.field("window_start") <= at) & (pc.field("window_end") >= at))
+    results = [row for row in panes.to_pylist() if row["kind"] == "result"]
+    fired = set[_Interval]().union(*(around(row, row["window_start"], row["window_end"]) for row in results))
     state = read_attempts(lake.table(pipeline.name, WINDOW_STATE), pairs[-1:]).to_pylist()
-    still_open = {
-        (_instant(row["window_start_ms"]), _instant(row["window_end_ms"]))
-        for row in state
-        if all(row[key] == record[key] for key in keys)
-        and row["window_start_ms"] <= event_time_ms < row["window_end_ms"]
-    }
+    still_open = set[_Interval]().union(
+        *(
+            around(row, _instant_or_none(row["window_start_ms"]), _instant_or_none(row["window_end_ms"]))
+            for row in state
+        )
+    )
     return [_interval(*one) for one in sorted(fired)], [_interval(*one) for one in sorted(still_open - fired)]
+
+
+def _windowed_at(pipeline: Pipeline, record: Mapping[str, Any]) -> datetime:
+    """The time by which the record's windows are chosen: its event time, or on processing time its arrival."""
+    log, windows = pipeline.log, pipeline.windows
+    by_arrival = windows is not None and windows.is_processing_time and log.arrival_time is not None
+    time = log.arrival_time if by_arrival and log.arrival_time is not None else log.event_time
+    return _instant(time_ms(time, record[time.column]))
 
 
 def time_ms(time: TimeColumn, value: object) -> int:
@@ -291,6 +332,10 @@ def time_ms(time: TimeColumn, value: object) -> int:
 
 def _instant(at_ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+
+
+def _instant_or_none(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else _instant(at_ms)
 
 
 def _instant_ms(at: datetime) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from jobs.pipeline import pipeline_document
 from jobs.pipeline_models import Pipeline
 from jobs.runs import Slice
+from jobs.user_functions import Functions
 from windowlib.snapshots import STATE_VERSION
 
 # Raised whenever windowlib answers a spec differently than before; every run is then a new one.
@@ -39,14 +40,25 @@ def fingerprint(value: object) -> str:
 def spec_fingerprint(pipeline: Pipeline) -> str:
     """The hash of every field that can change a row, of the profile, and of the versions of semantics and of state.
 
-    Defaults count as if they were written, units do not matter (`60m` is `1h`), nor does the order of aggregates.
+    Defaults count as if they were written, units do not matter (`60m` is `1h`), nor does the order of aggregates. Of a
+    user's function its source counts, or the `version` that the file gives it.
+
+    Raises:
+        SpecError: the module of a function is not there, or cannot be read.
     """
     document: dict[str, Any] = {
         key: value for key, value in pipeline_document(pipeline).items() if key not in _IRRELEVANT
     }
     log = {key: value for key, value in document["log"].items() if key not in _IRRELEVANT_OF_LOG}
     log["slice"] = {key: value for key, value in log["slice"].items() if key not in _IRRELEVANT_OF_SLICE}
-    return fingerprint({"semantics_version": [SEMANTICS_VERSION, STATE_VERSION], "spec": document | {"log": log}})
+    whole: dict[str, object] = {
+        "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
+        "spec": document | {"log": log},
+    }
+    if pipeline.functions():
+        found = Functions(source=pipeline.source, directory=pipeline.functions_dir)
+        whole["functions"] = {one.name: found.source_of(one, one.name) for one in pipeline.functions()}
+    return fingerprint(whole)
 
 
 def checks_fingerprint(pipeline: Pipeline, suite: Mapping[str, object] | None) -> str:

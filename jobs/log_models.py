@@ -1,7 +1,6 @@
 """The `log` part of a pipeline file: where the event log is, what its columns mean, how it is cut into slices."""
 
 from datetime import date, datetime
-from enum import Enum
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -9,30 +8,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from jobs.column_names import check_key_columns
 from jobs.durations import UNIT_MS, Duration, PositiveDuration, format_duration
-from jobs.grammar import ColumnName, Columns, GrammarModel, not_yet, one_of, refuse_control_characters
-
-
-class Unit(Enum):
-    """What an integer time counts since 1970-01-01T00:00:00Z."""
-
-    S = "s"
-    MS = "ms"
-    US = "us"
-    NS = "ns"
-
-
-def _unit(value: object) -> object:
-    try:
-        return Unit(value)
-    except ValueError:
-        raise ValueError(f"unknown unit {value!r}; allowed: {', '.join(unit.value for unit in Unit)}") from None
+from jobs.grammar import ColumnName, Columns, GrammarModel, UnitName, not_yet, one_of, refuse_control_characters
 
 
 class TimeColumn(GrammarModel):
     """A column that holds an instant: a TIMESTAMP when `unit` is None, else a number of units since the epoch."""
 
     column: ColumnName
-    unit: Annotated[Unit, BeforeValidator(_unit)] | None = None
+    unit: UnitName | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -70,20 +70,20 @@ def load_file(path: Path) -> Pipeline:
     Raises:
         SpecError: as for `load_pipeline`.
     """
-    return build_pipeline(read_yaml(path), source=str(path))
+    return build_pipeline(read_yaml(path), source=str(path), functions_dir=path.resolve().parent)
 
 
 def parse_pipeline(text: str, *, source: str) -> Pipeline:
-    """Read a pipeline from YAML text; `source` names it in errors.
+    """Read a pipeline from YAML text; `source` names it in errors, and functions are looked for beside it.
 
     Raises:
         SpecError: as for `load_pipeline`.
     """
-    return build_pipeline(parse_yaml(text, source=source), source=source)
+    return build_pipeline(parse_yaml(text, source=source), source=source, functions_dir=Path(source).resolve().parent)
 
 
-def build_pipeline(document: object, *, source: str) -> Pipeline:
-    """Check a document that was read already.
+def build_pipeline(document: object, *, source: str, functions_dir: Path | None = None) -> Pipeline:
+    """Check a document that was read already; users' functions are looked for in `functions_dir` first.
 
     Raises:
         SpecError: as for `load_pipeline`.
@@ -98,7 +98,7 @@ def build_pipeline(document: object, *, source: str) -> Pipeline:
         raise SpecError(f"{source}: {describe(error, Pipeline)}") from error
     if pipeline.name in RESERVED_NAMES:
         raise SpecError(f"{source}: pipeline: {pipeline.name!r} is the name of a directory of the lake; choose another")
-    return pipeline.read_from(source)
+    return pipeline.read_from(source, functions_dir)
 
 
 def load_all(pipelines_dir: Path) -> PipelineFiles:
@@ -123,8 +123,10 @@ def pipeline_document(pipeline: Pipeline) -> Mapping[str, object]:
     return pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def pipeline_from_json(text: str, *, source: str) -> Pipeline:
+def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = None) -> Pipeline:
     """Read back what `pipeline_to_json` wrote, such as the spec that the ledger keeps of a chain.
+
+    Users' functions are looked for in `functions_dir` first: the directory of the pipeline file.
 
     Raises:
         SpecError: the text is not a pipeline of this version's grammar.
@@ -133,7 +135,7 @@ def pipeline_from_json(text: str, *, source: str) -> Pipeline:
         document = json.loads(text)
     except ValueError as error:
         raise SpecError(f"{source}: is not JSON: {error}") from error
-    return build_pipeline(document, source=source)
+    return build_pipeline(document, source=source, functions_dir=functions_dir)
 
 
 def _files(directory: Path) -> list[Path]:

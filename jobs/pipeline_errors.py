@@ -1,28 +1,20 @@
 """What pydantic found wrong with a pipeline file, as one paragraph: the key's path, what was found, what is allowed."""
 
 from collections.abc import Iterator, Mapping
-from typing import get_args
+from types import UnionType
+from typing import Annotated, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from jobs import pipeline_models as grammar
+from jobs.pipeline_models import Pipeline
 from jobs.suggestions import did_you_mean
 
 MAX_SHOWN = 5
 MAX_TEXT = 80
 
 _NOT_YET: Mapping[type[BaseModel], Mapping[str, str]] = {
-    grammar.Pipeline: dict.fromkeys(("process", "retention", "publish", "leftovers"), "leave it out"),
-    grammar.WatermarkGrammar: {"sources": "leave it out: the log is one source today"},
-    grammar.WindowsGrammar: dict.fromkeys(
-        ("dynamic_session", "count", "global", "storm", "atlas"), "allowed today: tumbling, sliding, session"
-    )
-    | dict.fromkeys(
-        ("trigger", "evictor", "timestamp_combiner"), "leave it out: a window fires when the watermark passes it"
-    ),
-    grammar.Tumbling: {"stagger": "leave it out"},
-    grammar.Sliding: {"stagger": "leave it out"},
+    Pipeline: dict.fromkeys(("retention", "publish"), "leave it out"),
 }
 
 _EXPECTED = {
@@ -100,27 +92,48 @@ def _shown(value: object) -> str:
 def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, type[BaseModel]]:
     """The path of keys as the file has them, and the model that holds the last one; union branches are left out."""
     path, owner = "", model
-    current: type[BaseModel] | None = model
+    current: object = model
     for index, part in enumerate(location):
         if isinstance(part, int):
             path += f"[{part}]"
+            current = _inside(current, tuple)
             continue
-        if current is None:
-            is_entry = index > 0 and location[index - 1] == "aggregates"
-            if not is_entry:
-                continue
-            owner = grammar.AggregateGrammar
-            path += f".{part}"
+        holder = _model_in(current)
+        is_key = holder is not None and (_field(holder, part) is not None or index == len(location) - 1)
+        if holder is not None and is_key:
+            owner, current = holder, _field(holder, part)
+        elif (entries := _inside(current, Mapping)) is not None:
+            current = entries
+        else:
             continue
-        owner = current
         path += f".{part}" if path else part
-        current = _part_model(current, part)
     return path, owner
 
 
-def _part_model(model: type[BaseModel], key: str) -> type[BaseModel] | None:
+def _parts(annotation: object) -> Iterator[object]:
+    """The types that an annotation allows, out of unions and Annotated."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        for one in get_args(annotation):
+            yield from _parts(one)
+    else:
+        yield annotation
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    return next((one for one in _parts(annotation) if isinstance(one, type) and issubclass(one, BaseModel)), None)
+
+
+def _inside(annotation: object, container: type) -> object:
+    """What the container in an annotation holds: the elements of a tuple, the values of a mapping."""
+    for one in _parts(annotation):
+        origin = get_origin(one)
+        if isinstance(origin, type) and issubclass(origin, container):
+            return get_args(one)[1 if container is Mapping else 0]
+    return None
+
+
+def _field(model: type[BaseModel], key: str) -> object:
     for name, field in model.model_fields.items():
         if key in {name, field.alias}:
-            candidates = (field.annotation, *get_args(field.annotation))
-            return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
+            return field.annotation
     return None

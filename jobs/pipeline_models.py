@@ -2,35 +2,30 @@
 
 The names of fields are the keys of the file; durations are milliseconds in Python (`size_ms`) and texts in the file
 (`size: 1h`). `jobs.pipeline` reads files into these models and turns what is wrong with them into errors that name
-the key.
+the key. Each part of a file has a module: log_models, watermark_models, window_models, trigger_models, storm_models,
+process_models. docs/PIPELINES.md is the grammar for people.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PrivateAttr,
-    SerializerFunctionWrapHandler,
-    StringConstraints,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PrivateAttr, StringConstraints, field_validator, model_validator
 
-from jobs.column_names import check_aggregate_names, check_apart
+from jobs.column_names import check_apart, check_output_names
 from jobs.cron import check_cron
-from jobs.durations import Duration, PositiveDuration
-from jobs.grammar import ColumnName, GrammarModel, not_yet, one_of, refuse_control_characters
-from jobs.log_models import LogGrammar, ReadyGrammar, SliceGrammar, TimeColumn, Unit
-from jobs.suggestions import did_you_mean
+from jobs.grammar import FunctionGrammar, GrammarModel, Unit, refuse_control_characters
+from jobs.log_models import LogGrammar, ReadyGrammar, SliceGrammar, TimeColumn
+from jobs.process_models import AGGREGATE_KINDS, AggregateGrammar, ProcessGrammar
+from jobs.watermark_models import WatermarkGrammar
+from jobs.window_models import Session, Sliding, Tumbling, WindowsGrammar
 
 __all__ = [
     "AGGREGATE_KINDS",
     "AggregateGrammar",
     "LogGrammar",
     "Pipeline",
+    "ProcessGrammar",
     "QualityGrammar",
     "ReadyGrammar",
     "Session",
@@ -44,146 +39,6 @@ __all__ = [
 ]
 
 MAX_PARALLELISM = 32_768  # Flink's bound on key groups
-MAX_WINDOWS_PER_RECORD = 10_000_000
-
-
-class WatermarkGrammar(GrammarModel):
-    """How event time moves on: behind the greatest time seen by a bound, or right at it."""
-
-    kind: Literal["bounded", "ascending"]
-    out_of_orderness_ms: Duration | None = Field(default=None, alias="out_of_orderness")
-    emit: Literal["every_record"] = "every_record"
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _later_kinds(cls, value: object) -> object:
-        if value in {"legacy_bounded", "punctuated", "column", "ingestion"}:
-            raise not_yet(f"kind: {value}", "allowed today: bounded, ascending")
-        return value
-
-    @field_validator("emit", mode="before")
-    @classmethod
-    def _later_emissions(cls, value: object) -> object:
-        if value != "every_record" and (value == "commit" or isinstance(value, Mapping)):
-            raise not_yet(f"emit: {value}", "allowed today: every_record")
-        return value
-
-    @model_validator(mode="after")
-    def _bound_fits_kind(self) -> Self:
-        if self.kind == "bounded" and self.out_of_orderness_ms is None:
-            raise ValueError("kind: bounded needs out_of_orderness, how far records may be out of order, such as 6h")
-        if self.kind == "ascending" and self.out_of_orderness_ms is not None:
-            raise ValueError("kind: ascending takes no out_of_orderness; write kind: bounded to allow disorder")
-        return self
-
-
-class Tumbling(GrammarModel):
-    """Windows of one size side by side."""
-
-    size_ms: PositiveDuration = Field(alias="size")
-    offset_ms: Duration = Field(default=0, alias="offset")
-
-
-class Sliding(GrammarModel):
-    """A window of `size` every `slide`; they overlap where slide < size and leave gaps where slide > size."""
-
-    size_ms: PositiveDuration = Field(alias="size")
-    slide_ms: PositiveDuration = Field(alias="slide")
-    offset_ms: Duration = Field(default=0, alias="offset")
-
-    @model_validator(mode="after")
-    def _bounded_fan_out(self) -> Self:
-        windows = -(-self.size_ms // self.slide_ms)
-        if windows > MAX_WINDOWS_PER_RECORD:
-            raise ValueError(
-                f"every record would be in {windows:,} windows (size / slide); at most {MAX_WINDOWS_PER_RECORD:,} "
-                "are allowed"
-            )
-        return self
-
-
-class Session(GrammarModel):
-    """One window per burst of activity; a silence of `gap` ends it."""
-
-    gap_ms: PositiveDuration = Field(alias="gap")
-
-    @field_validator("gap_ms", mode="before")
-    @classmethod
-    def _static_gap(cls, value: object) -> object:
-        if isinstance(value, Mapping):
-            raise not_yet("a gap by column or function", "write one duration such as 30m")
-        return value
-
-
-class WindowsGrammar(GrammarModel):
-    """Which windows a record belongs to, and how long each still accepts records."""
-
-    tumbling: Tumbling | None = None
-    sliding: Sliding | None = None
-    session: Session | None = None
-    time: Literal["event"] = "event"
-    allowed_lateness_ms: Duration = Field(default=0, alias="allowed_lateness")
-    accumulation: Literal["accumulating"] = "accumulating"
-
-    @field_validator("time", mode="before")
-    @classmethod
-    def _event_time_only(cls, value: object) -> object:
-        if value == "processing":
-            raise not_yet("time: processing", "allowed today: event")
-        return value
-
-    @field_validator("accumulation", mode="before")
-    @classmethod
-    def _accumulating_only(cls, value: object) -> object:
-        if value in {"discarding", "retracting"}:
-            raise not_yet(f"accumulation: {value}", "allowed today: accumulating")
-        return value
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, ("tumbling", "sliding", "session"), "kind of window")
-        return self
-
-    @property
-    def assigner(self) -> Tumbling | Sliding | Session:
-        """The one kind of window that the file names."""
-        chosen = self.tumbling or self.sliding or self.session
-        assert chosen is not None, "checked when it was built"
-        return chosen
-
-
-AGGREGATE_KINDS = ("count", "sum", "min", "max", "avg", "variance", "first", "last", "collect_list")
-
-
-class AggregateGrammar(GrammarModel):
-    """One aggregate: `count` has no column, every other kind has one."""
-
-    kind: str
-    column: ColumnName | None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_one_entry(cls, value: object) -> object:
-        form = "write {kind: column}, such as {sum: amount}, or {count: {}}"
-        if not isinstance(value, Mapping) or len(value) != 1:
-            raise ValueError(f"{form}; found {value!r}")
-        [(kind, column)] = value.items()
-        if kind not in AGGREGATE_KINDS:
-            raise ValueError(
-                f"unknown aggregate {kind!r}; allowed: "
-                f"{', '.join(AGGREGATE_KINDS)}{did_you_mean(str(kind), AGGREGATE_KINDS)}"
-            )
-        if kind == "count" and column == {}:
-            return {"kind": kind, "column": None}
-        if kind == "count":
-            raise ValueError(f"count takes no column, it counts records: write {{count: {{}}}}; found {column!r}")
-        if not isinstance(column, str):
-            raise ValueError(f"{kind} needs the name of a column: {form}; found {column!r}")  # noqa: TRY004  (pydantic takes ValueError)
-        return {"kind": kind, "column": column}
-
-    @model_serializer(mode="wrap")
-    def _as_one_entry(self, _handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        return {self.kind: {} if self.column is None else self.column}
 
 
 class QualityGrammar(GrammarModel):
@@ -208,42 +63,115 @@ class Pipeline(GrammarModel):
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = Field(alias="pipeline")
     log: LogGrammar
-    watermark: WatermarkGrammar
-    windows: WindowsGrammar
-    aggregates: Mapping[str, AggregateGrammar]
+    watermark: WatermarkGrammar | None = None
+    windows: WindowsGrammar | None = None
+    aggregates: Mapping[str, AggregateGrammar] = {}
+    process: ProcessGrammar | None = None
     quality: QualityGrammar | None = None
     schedule: Annotated[str, AfterValidator(check_cron)] | None = None
-    semantics: Literal["strict", "flink"] = "strict"
+    semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
     owner: str | None = None
     description: str | None = None
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 128
 
     _source: str = PrivateAttr(default="")
+    _functions_dir: Path | None = PrivateAttr(default=None)
 
     @field_validator("aggregates")
     @classmethod
     def _check_names(cls, value: Mapping[str, AggregateGrammar]) -> Mapping[str, AggregateGrammar]:
-        return check_aggregate_names(value)
+        return check_output_names(value, "aggregate") if value else value
 
     @model_validator(mode="after")
-    def _names_apart(self) -> Self:
-        check_apart(self.log.key_columns, self.aggregates)
+    def _computes_something(self) -> Self:
+        front_end = self.front_end
+        if front_end == "atlas":
+            if self.aggregates or self.process is not None:
+                raise ValueError("windows.atlas computes by its own pipeline; leave out aggregates and process")
+        elif not self.aggregates and self.process is None:
+            raise ValueError("needs aggregates, such as {records: {count: {}}}, or process, a function of your own")
+        elif self.windows is None and (self.process is None or self.aggregates):
+            raise ValueError("aggregates need windows, such as windows: {tumbling: {size: 1h}}")
+        if self.windows is None and self.process is not None and self.process.window_state:
+            raise ValueError("process.window_state needs windows; without them keep what you remember in process.state")
+        check_apart(self.log.key_columns, self.aggregates, "aggregate")
+        check_apart(self.log.key_columns, self.output_columns, "output column")
+        for columns in self.process.side_outputs.values() if self.process is not None else ():
+            check_apart(self.log.key_columns, columns, "side output column")
         return self
 
-    @field_validator("semantics", mode="before")
-    @classmethod
-    def _later_profiles(cls, value: object) -> object:
-        if value in {"storm", "mongodb", "beam"}:
-            raise not_yet(f"semantics: {value}", "allowed today: strict, flink")
-        return value
+    @model_validator(mode="after")
+    def _watermark_where_needed(self) -> Self:
+        if self.front_end is not None and self.watermark is not None:
+            raise ValueError(f"windows.{self.front_end} makes its own watermark; leave out watermark")
+        waits = self.windows is not None and self.windows.waits_for_watermark
+        if waits and self.watermark is None:
+            raise ValueError(
+                "watermark is missing; these windows end when event time has passed them, so write how it moves on, "
+                "such as watermark: {kind: bounded, out_of_orderness: 1h}"
+            )
+        if self.watermark is not None and self.watermark.emit.on == "commit" and self.log.order != "commits":
+            raise ValueError(f"watermark.emit: commit needs log.order: commits, found {list(self.log.order)}")
+        return self
+
+    @model_validator(mode="after")
+    def _clock_where_needed(self) -> Self:
+        if self.needs_clock and self.log.arrival_time is None:
+            raise ValueError(
+                "log.arrival_time is missing: something here waits for the clock, and the clock of a replay is the "
+                "time at which records arrived; name the column that holds it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _semantics_fit_windows(self) -> Self:
+        allowed = {None: ("strict", "flink", "beam"), "storm": ("strict", "storm"), "atlas": ("strict", "mongodb")}
+        if self.semantics not in allowed[self.front_end]:
+            kind = "these windows" if self.front_end is None else f"windows.{self.front_end}"
+            raise ValueError(
+                f"semantics: found {self.semantics!r}, allowed for {kind}: {', '.join(allowed[self.front_end])}"
+            )
+        return self
+
+    @property
+    def front_end(self) -> str | None:
+        """The other engine whose windows these are: storm, atlas or None."""
+        return None if self.windows is None else self.windows.front_end
+
+    @property
+    def needs_clock(self) -> bool:
+        """Whether anything waits for the replay's clock, as far as the file shows; users' functions may, too."""
+        parts = (self.watermark, self.windows)
+        return any(part is not None and part.needs_clock for part in parts)
+
+    @property
+    def output_columns(self) -> tuple[str, ...]:
+        """The columns of a pane's values."""
+        if self.front_end == "atlas":
+            return ("document",)
+        return tuple(self.aggregates if self.process is None else self.process.output)
+
+    def functions(self) -> tuple[FunctionGrammar, ...]:
+        """Return the users' functions that the file names."""
+        found = list(self.windows.functions()) if self.windows is not None else []
+        if self.watermark is not None and self.watermark.function is not None:
+            found.append(self.watermark.function)
+        if self.process is not None:
+            found.append(self.process.function)
+        return tuple(found)
 
     @property
     def source(self) -> str:
         """Where the pipeline was read from, such as `pipelines/flights.yaml`."""
         return self._source or f"pipeline {self.name}"
 
-    def read_from(self, source: str) -> "Pipeline":
-        """Return the same pipeline, with `source` named in its errors."""
+    @property
+    def functions_dir(self) -> Path | None:
+        """Where the modules of users' functions are looked for first: beside the pipeline file."""
+        return self._functions_dir
+
+    def read_from(self, source: str, functions_dir: Path | None = None) -> "Pipeline":
+        """Return the same pipeline, with `source` named in its errors and functions looked for in `functions_dir`."""
         copy = self.model_copy()
-        copy._source = source  # noqa: SLF001  (a copy of ours)
+        copy._source, copy._functions_dir = source, functions_dir  # noqa: SLF001  (a copy of ours)
         return copy

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from jobs.durations import UNIT_MS
-from jobs.pipeline_models import LogGrammar, Pipeline, TimeColumn
+from jobs.grammar import FunctionGrammar
+from jobs.pipeline_models import LogGrammar, Pipeline, TimeColumn, WindowsGrammar
 from jobs.suggestions import did_you_mean
 from windowlib.errors import SpecError
 
@@ -12,6 +13,7 @@ INTEGERS = ("tinyint", "smallint", "int", "bigint")
 NUMBERS = (*INTEGERS, "float", "double", "decimal")
 ORDERED = (*NUMBERS, "string", "boolean", "date", "timestamp")
 TIMES = ("timestamp", "timestamp_ntz", "date", "string")  # a text without a unit is ISO 8601
+SOURCES = (*INTEGERS, "string", "boolean", "date")
 KEYS = (*INTEGERS, "string", "boolean", "date", "timestamp")  # not float, double: NaN and -0.0 make no key
 _AGGREGATE_TYPES: Mapping[str, tuple[str, ...]] = {
     "sum": NUMBERS, "avg": NUMBERS, "variance": NUMBERS, "min": ORDERED, "max": ORDERED,
@@ -43,7 +45,20 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
 
 
 def _uses(pipeline: Pipeline) -> Iterator[_Use]:
-    log = pipeline.log
+    yield from _log_uses(pipeline.log)
+    for name, aggregate in pipeline.aggregates.items():
+        if aggregate.column is not None:
+            types = _AGGREGATE_TYPES.get(aggregate.kind, ())
+            yield _Use(path=f"aggregates.{name}.{aggregate.kind}", column=aggregate.column, types=types)
+    yield from _watermark_uses(pipeline)
+    if pipeline.windows is not None:
+        yield from _window_uses(pipeline.windows)
+    for function, path in _functions(pipeline):
+        for index, column in enumerate(function.columns or ()):
+            yield _Use(path=f"{path}.columns[{index}]", column=column)
+
+
+def _log_uses(log: LogGrammar) -> Iterator[_Use]:
     for index, column in enumerate(log.key_columns):
         yield _Use(path=f"log.key[{index}]", column=column, types=KEYS)
     yield _time_use("log.event_time", log.event_time)
@@ -55,10 +70,43 @@ def _uses(pipeline: Pipeline) -> Iterator[_Use]:
     if log.order != "commits":
         for index, column in enumerate(log.order):
             yield _Use(path=f"log.order[{index}]", column=column, types=ORDERED)
-    for name, aggregate in pipeline.aggregates.items():
-        if aggregate.column is not None:
-            types = _AGGREGATE_TYPES.get(aggregate.kind, ())
-            yield _Use(path=f"aggregates.{name}.{aggregate.kind}", column=aggregate.column, types=types)
+
+
+def _watermark_uses(pipeline: Pipeline) -> Iterator[_Use]:
+    watermark = pipeline.watermark
+    if watermark is None:
+        return
+    if watermark.column is not None:
+        allowed = INTEGERS if watermark.unit is not None else (*INTEGERS, "timestamp", "timestamp_ntz")
+        yield _Use(path="watermark.column", column=watermark.column, types=allowed)
+    if watermark.sources is not None:
+        yield _Use(path="watermark.sources.column", column=watermark.sources.column, types=SOURCES)
+
+
+def _window_uses(windows: WindowsGrammar) -> Iterator[_Use]:
+    for key, session in (("session", windows.session), ("dynamic_session", windows.dynamic_session)):
+        if session is not None and session.gap.column is not None:
+            yield _Use(path=f"windows.{key}.gap.column", column=session.gap.column, types=INTEGERS)
+    for one in windows.trigger.whole() if windows.trigger is not None else ():
+        if one.delta is not None:
+            yield _Use(path="windows.trigger.delta.column", column=one.delta.column, types=NUMBERS)
+    if windows.evictor is not None and windows.evictor.delta is not None:
+        yield _Use(path="windows.evictor.delta.column", column=windows.evictor.delta.column, types=NUMBERS)
+    streams = windows.storm.streams if windows.storm is not None else None
+    partition = windows.atlas.partition if windows.atlas is not None else None
+    if streams is not None:
+        yield _Use(path="windows.storm.streams.column", column=streams.column, types=SOURCES)
+    if partition is not None:
+        yield _Use(path="windows.atlas.partition", column=partition, types=SOURCES)
+
+
+def _functions(pipeline: Pipeline) -> Iterator[tuple[FunctionGrammar, str]]:
+    if pipeline.watermark is not None and pipeline.watermark.function is not None:
+        yield pipeline.watermark.function, "watermark.function"
+    if pipeline.process is not None:
+        yield pipeline.process.function, "process.function"
+    for function in pipeline.windows.functions() if pipeline.windows is not None else ():
+        yield function, f"windows: function {function.name}"
 
 
 def _time_use(path: str, time: TimeColumn) -> _Use:

@@ -7,11 +7,13 @@ import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.chunk_input import log_reading, pin_chunk, read_chunk
-from jobs.chunk_plan import watermark_lag_ms
+from jobs.chunk_plan import chunk_tables
+from jobs.chunk_time import chunk_time, time_before
 from jobs.lake import Lake
 from jobs.pipeline_models import Pipeline
-from jobs.runs import Slice
+from jobs.runs import CheckpointRef, Slice
 from windowlib.errors import RequestError
+from windowlib.windows import MIN_TIME_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,11 +29,11 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A record of a slice; `watermark_before_ms` is the one with which the slice began."""
+    """A record of a slice; `before` is the checkpoint with which the slice began, None at the beginning of a chain."""
 
     one: Slice
     record_id: str
-    watermark_before_ms: int | None
+    before: CheckpointRef | None
 
 
 def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wanted) -> Located:
@@ -41,15 +43,15 @@ def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wan
         RequestError: the slice has no such record.
         LogError: as for a replay.
     """
-    lag_ms = watermark_lag_ms(pipeline)
-    before_ms = wanted.watermark_before_ms
     pinned = pin_chunk(pipeline, lake, [wanted.one])
-    reading = log_reading(pipeline, pinned, [wanted.one])
-    max_before_ms = None if before_ms is None else before_ms + lag_ms
-    chunk = read_chunk(spark, pinned, reading, slices=[wanted.one], max_before_ms=max_before_ms)
+    engine = chunk_tables(pipeline, pinned).engine
+    reading = log_reading(pipeline, pinned, [wanted.one], needs_clock=engine.needs_clock)
+    needs_commits = engine.time.needs_commits
+    chunk = read_chunk(spark, pinned, reading, slices=[wanted.one], needs_commits=needs_commits)
     row = chunk.ordered.where(F.col("record_id") == wanted.record_id).orderBy("rank").first()
     if row is None:
         raise RequestError(f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}")
-    step = int(np.searchsorted(chunk.steps.sequence, row["sequence"], side="left"))
-    met = int(chunk.steps.max_event_time_ms[step - 1]) - lag_ms if step else before_ms
-    return Located(rank=row["rank"], watermark_ms=met)
+    time = chunk_time(engine, chunk, time_before(lake, pipeline, wanted.before))
+    step = int(np.searchsorted(time.steps.sequence, row["sequence"], side="left"))
+    met_ms = int(time.steps.watermark_ms[step - 1]) if step else time.beginning.watermark_ms
+    return Located(rank=row["rank"], watermark_ms=None if met_ms == MIN_TIME_MS else met_ms)

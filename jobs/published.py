@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
-from jobs.store import Attempt, read_attempts
+from jobs.store import Attempt, query, read_attempts
 from windowlib.tables import QUALITY_RESULTS, TALLIES, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class PublishedView:
 def published_sql(view: PublishedView, *, relation: str, quote: Quote) -> str:
     """The query over the published rows of window_outputs.
 
-    Of each window it gives the last row by (slice, position, pane) where panes accumulate, and every pane where they
+    Of each window it gives the last pane by (slice, position, index) where panes accumulate, and every pane where they
     are discarding; none of a window whose last row says that it was superseded or retracted: it was merged away, or
     extended, and is seen as another. With `all_panes` it gives every row.
 
@@ -53,9 +53,13 @@ def published_sql(view: PublishedView, *, relation: str, quote: Quote) -> str:
     if view.all_panes:
         return f"SELECT {columns} FROM {relation}"  # noqa: S608  (identifiers are quoted, and there are no values)
     window = ", ".join(quote(column) for column in (*view.keys, "window_start", "window_end"))
-    newest = f"PARTITION BY {window} ORDER BY slice_id DESC, fired_rank DESC, pane_index DESC"
+    # One firing may emit several rows, which share its pane_index; what takes a row back comes after it.
+    newest = (
+        f"PARTITION BY {window} ORDER BY slice_id DESC, fired_rank DESC, pane_index DESC, "
+        "CASE kind WHEN 'result' THEN 1 ELSE 0 END"
+    )
     return (
-        f"SELECT {columns} FROM (SELECT *, row_number() OVER ({newest}) AS __age, "  # noqa: S608
+        f"SELECT {columns} FROM (SELECT *, rank() OVER ({newest}) AS __age, "  # noqa: S608
         f"first_value(kind) OVER ({newest}) AS __last_kind FROM {relation}) AS __panes "
         "WHERE __last_kind = 'result' AND kind = 'result' AND (mode = 'discarding' OR __age = 1)"
     )
@@ -106,17 +110,6 @@ def read_tallies(lake: Lake, pipeline: str, runs: Iterable[StagedRun]) -> list[d
     """The rows of tallies, the terms of the audit's equations, of some runs, in slice order."""
     pairs = [(run.result.slice.slice_id, run.result.attempt_id) for run in runs]
     return _dicts(lake, pipeline, TALLIES, pairs=pairs)
-
-
-def query(relations: "dict[str, pa.Table]", sql: str, parameters: Sequence[object] = ()) -> "pa.Table":
-    """Run SQL over Arrow tables in DuckDB, in UTC; values go in as parameters only."""
-    import duckdb
-
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        for name, table in relations.items():
-            connection.register(name, table)
-        return connection.sql(sql, params=list(parameters) or None).to_arrow_table()
 
 
 def _dicts(lake: Lake, pipeline: str, table: str, *, pairs: Sequence[Attempt]) -> list[dict[str, Any]]:

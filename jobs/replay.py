@@ -22,7 +22,7 @@ from jobs.checks import (
     verdict,
 )
 from jobs.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk, scan_log
-from jobs.chunk_plan import ChunkTables, chunk_tables, plan_buckets, watermark_rows
+from jobs.chunk_plan import ChunkTables, chunk_tables, plan_buckets
 from jobs.chunk_tables import (
     Tallies,
     Written,
@@ -30,14 +30,15 @@ from jobs.chunk_tables import (
     collect_tallies,
     state_fingerprint,
     table_rows,
+    watermark_row,
     write_tables,
 )
+from jobs.chunk_time import chunk_time, time_before
 from jobs.fingerprints import checks_fingerprint, run_id, spec_fingerprint
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult
 from jobs.session import spark_session
 from jobs.store import ensure_table, read_attempts
 from windowlib import tables
-from windowlib.errors import CheckpointError
 from windowlib.row_ids import IdSum, row_id
 from windowlib.spark.feed import CheckpointRows, replay_windows
 from windowlib.tables import Table
@@ -48,11 +49,6 @@ if TYPE_CHECKING:
     from jobs.requests import Replayer, ReplayOrder
 
 log = logging.getLogger(__name__)
-SPARK_TABLES = (
-    tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS,
-    tables.WINDOW_STATE, tables.TIMERS,
-)  # fmt: skip
-DIGESTED = (*SPARK_TABLES, tables.WATERMARKS)
 
 
 @contextmanager
@@ -98,16 +94,19 @@ class ChunkReplay:
         # Importing Great Expectations takes this process 5 s, in which Spark's JVM can read and order the log.
         self._prepared = ThreadPoolExecutor(max_workers=1).submit(prepare_checks, self._suites)
         self._checks_fingerprint = checks_fingerprint(order.pipeline, self._suites.document if self._suites else None)
-        self._max_before_ms = self._max_event_time_before()
+        self._time_before = time_before(order.lake, order.pipeline, order.before)
 
     def compute(self) -> None:
         """Read, order, and run the windows; one Spark job computes every table of every slice."""
         order = self._order
-        reading = log_reading(order.pipeline, self._pinned, order.slices)
+        run = self._tables.engine
+        self._tables.functions.ship()
+        reading = log_reading(order.pipeline, self._pinned, order.slices, needs_clock=run.needs_clock)
         self._input: ChunkInput = read_chunk(
-            self._spark, self._pinned, reading, slices=order.slices, max_before_ms=self._max_before_ms
+            self._spark, self._pinned, reading, slices=order.slices, needs_commits=run.time.needs_commits
         )
-        plan = plan_buckets(order.pipeline, self._tables, self._input, max_before_ms=self._max_before_ms)
+        self._time = chunk_time(run, self._input, self._time_before)
+        plan = plan_buckets(order.pipeline, self._tables, self._input, time=self._time)
         valid = self._input.ordered.where("problem is null")
         # Not persist(): appending to a checkpoint table that the plan has read would make Spark compute it all again.
         self._tagged: DataFrame = replay_windows(valid, self._checkpoint_rows(), plan).localCheckpoint()
@@ -121,9 +120,11 @@ class ChunkReplay:
         for table in self._tables.stored:
             ensure_table(self._uri(table.name), table)
         emitted = {term for (_, equation, term), ids in self._tallies.items() if equation == "rows" and ids.count}
-        frames = {name: table_rows(name, self._tagged, self._input.ordered) for name in SPARK_TABLES if name in emitted}
+        by_spark = [name for name in self._tables.written_by_spark() if name in emitted]
+        frames = {name: table_rows(name, self._tagged, self._input.ordered) for name in by_spark}
         write_tables(frames, {name: self._uri(name) for name in frames}, self._written)
-        self._append(tables.watermarks(), [(number, row) for number, row in enumerate(self._watermark_rows)])
+        marks = [(number, row) for number, rows in enumerate(self._watermark_rows) for row in rows]
+        self._append(tables.watermarks(), marks)
         tallied = [(number, _tally_row(equation, term, ids)) for (number, equation, term), ids in self._tallies.items()]
         self._append(tables.tallies(), tallied)
 
@@ -134,8 +135,14 @@ class ChunkReplay:
             AuditError: they do not.
         """
         order = self._order
-        slice_ids = tuple(one.slice_id for one in order.slices)
-        return Audit(table_uri=self._uri, slice_ids=slice_ids, attempt_id=order.attempt_id, before=order.before).close()
+        audit = Audit(
+            table_uri=self._uri,
+            slice_ids=tuple(one.slice_id for one in order.slices),
+            attempt_id=order.attempt_id,
+            before=order.before,
+            row_tables=self._tables.digested(),
+        )
+        return audit.close()
 
     def results(self, audited: Sequence[CheckResult]) -> list[RunResult]:
         """Run the checks on what was committed, keep their results, and say what each run left behind."""
@@ -144,48 +151,40 @@ class ChunkReplay:
         rows = [
             row for one, checks in zip(self._written, checked, strict=True) for row in self._quality_rows(one, checks)
         ]
+        ensure_table(self._uri(tables.QUALITY_RESULTS), tables.quality_results())
         append_driver_rows(self._uri(tables.QUALITY_RESULTS), tables.quality_results(), rows)
         return [self._result(one, checks, seconds) for one, checks in zip(self._written, checked, strict=True)]
-
-    def _max_event_time_before(self) -> int | None:
-        before = self._order.before
-        if before is None:
-            return None
-        rows = read_attempts(
-            self._uri(tables.WATERMARKS), [(before.slice_id, before.attempt_id)], ("max_event_time_ms",)
-        )
-        if rows.num_rows != 1:
-            raise CheckpointError(
-                f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has {rows.num_rows} rows "
-                "in table watermarks instead of one: it is damaged or was removed; run that slice "
-                "again, or start with --fresh"
-            )
-        found: int | None = rows["max_event_time_ms"][0].as_py()
-        return found
 
     def _checkpoint_rows(self) -> CheckpointRows | None:
         before = self._order.before
         if before is None:
             return None
-        state, waiting = (
-            self._spark.read.format("delta")
+        names = {table.name for table in self._tables.stored} & {*tables.CHECKPOINT_TABLES}
+        frames = {
+            name: self._spark.read.format("delta")
             .load(self._uri(name))
             .where((F.col("slice_id") == before.slice_id) & (F.col("attempt_id") == before.attempt_id))
-            for name in (tables.WINDOW_STATE, tables.TIMERS)
+            for name in names - {tables.WATERMARKS}
+        }
+        return CheckpointRows(
+            window_state=frames[tables.WINDOW_STATE],
+            timers=frames[tables.TIMERS],
+            user_state=frames.get(tables.USER_STATE),
         )
-        return CheckpointRows(window_state=state, timers=waiting)
 
     def _complete(self, tallies: Tallies) -> dict[tuple[int, str, str], IdSum]:
         """Add to what the tasks tallied what the driver makes: the log's own count, invalid records, watermarks."""
         found = dict(tallies)
-        self._watermark_rows = watermark_rows(self._input, self._order.pipeline, max_before_ms=self._max_before_ms)
-        for number, (one, row) in enumerate(zip(self._input.slices, self._watermark_rows, strict=True)):
+        self._watermark_rows = [[watermark_row(source) for source in after] for after in self._time.after]
+        for number, (one, rows) in enumerate(zip(self._input.slices, self._watermark_rows, strict=True)):
             found[number, "fates", "read"] = self._scan.get(number, IdSum())
             found[number, "fates", "invalid"] = one.invalid
             found[number, "rows", tables.INVALID_RECORDS] = one.invalid_rows
-            marked = IdSum()
-            marked.add(row[tables.ROW_ID])
-            found[number, "rows", tables.WATERMARKS] = marked
+            marked = found[number, "rows", tables.WATERMARKS] = IdSum()
+            for row in rows:
+                marked.add(row[tables.ROW_ID])
+            if self._time.clamped[number]:
+                found[number, "clock", "clamped"] = IdSum(count=self._time.clamped[number])
         return found
 
     def _number_runs(self) -> list[Written]:
@@ -220,7 +219,7 @@ class ChunkReplay:
         laws = (*(check for check in audited if check.slice_id == slice_id), conservation(slice_id, counts))
         if self._suites is None:
             return laws
-        watermark_ms = self._watermark_rows[one.slice_no]["watermark_ms"]
+        watermark_ms = self._time.watermark_ms(one.slice_no)
         checked: dict[str, CheckedTable] = {"run": run_row(slice_id, counts, watermark_ms)}
         for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS):
             checked[name] = self._own_rows(name, one)
@@ -243,7 +242,7 @@ class ChunkReplay:
 
     def _result(self, one: Written, checks: tuple[CheckResult, ...], seconds: float) -> RunResult:
         quality = self._order.pipeline.quality
-        digests = {table: self._emitted(one.slice_no, table).digest() for table in DIGESTED}
+        digests = {table: self._emitted(one.slice_no, table).digest() for table in self._tables.digested()}
         counts = self._counts(one.slice_no)
         log.info(
             "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d",
@@ -259,7 +258,7 @@ class ChunkReplay:
             state_after=one.state_after,
             digests=digests,
             counts=counts,
-            watermark_ms=self._watermark_rows[one.slice_no]["watermark_ms"],
+            watermark_ms=self._time.watermark_ms(one.slice_no),
             log=self._pinned.coordinates(one.slice.slice_id),
             seconds=seconds,
             verdict=verdict(checks, quality.fail_on if quality else "critical"),

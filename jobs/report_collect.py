@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobs.ledger import Ledger
 from jobs.report_rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
 from jobs.slices import RangeError, slices_between
-from jobs.store import query, read_attempts
+from jobs.store import plain_rows, query, read_attempts
 from windowlib import tables
 
 if TYPE_CHECKING:
@@ -143,5 +143,5 @@ def _late_rows(lake: "Lake", pipeline: "Pipeline", runs: "Iterable[StagedRun]") 
     )
     return {
         slice_id: LateRow(count=count, median_ms=round(median), max_ms=most, classes=tuple(found))
-        for slice_id, count, median, most, *found in query(sql, {"late": rows})
+        for slice_id, count, median, most, *found in plain_rows(query({"late": rows}, sql))
     }

@@ -110,11 +110,39 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
     return read.filter(pa.array([pair in chosen for pair in zip(slices, tries, strict=True)], pa.bool_())).select(names)
 
 
-def query(sql: str, tables: Mapping[str, "pa.Table"], parameters: Sequence[Any] = ()) -> "list[tuple[Any, ...]]":
-    """Run one SQL query over Arrow tables, registered under their names."""
-    import duckdb
+class ArrowSql:
+    """SQL over Arrow tables in DuckDB, in UTC, as a context; to open one costs as much as many a query."""
 
-    with duckdb.connect() as connection:
-        for name, rows in tables.items():
-            connection.register(name, rows)
-        return connection.execute(sql, list(parameters)).fetchall()
+    def __enter__(self) -> "ArrowSql":
+        import duckdb
+
+        self._connection = duckdb.connect(":memory:")
+        self._connection.execute("SET TimeZone = 'UTC'")
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._connection.close()
+
+    def query(self, relations: Mapping[str, "pa.Table"], sql: str, parameters: Sequence[object] = ()) -> "pa.Table":
+        """Run one query over tables, registered under their names; values go in as parameters only.
+
+        A HUGEINT, as the sum of a BIGINT is one, comes back as a decimal of 38 digits.
+        """
+        for name, table in relations.items():
+            self._connection.register(name, table)
+        try:
+            return self._connection.sql(sql, params=list(parameters) or None).to_arrow_table()
+        finally:
+            for name in relations:
+                self._connection.unregister(name)
+
+
+def query(relations: Mapping[str, "pa.Table"], sql: str, parameters: Sequence[object] = ()) -> "pa.Table":
+    """Run one query over Arrow tables, as `ArrowSql.query` does."""
+    with ArrowSql() as opened:
+        return opened.query(relations, sql, parameters)
+
+
+def plain_rows(table: "pa.Table") -> "list[tuple[Any, ...]]":
+    """Return the rows as tuples of plain Python values, columns in order."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -144,8 +144,20 @@ def request_workspace(work: Workspace, request_id: str) -> tuple[Workspace, Requ
         raise RequestError(f"pipeline {work.pipeline.name} has no request {request_id} in the ledger {work.ledger.uri}")
     if request.spec_fingerprint == spec_fingerprint(work.pipeline):
         return work, request
-    stored = pipeline_from_json(request.spec_json, source=f"request {request_id} in the ledger")
+    stored = _stored_pipeline(work, request)
+    if spec_fingerprint(stored) != request.spec_fingerprint:
+        raise RequestError(
+            f"request {request_id} of pipeline {work.pipeline.name} was made as spec {request.spec_fingerprint[:12]}, "
+            f"and the same pipeline is spec {spec_fingerprint(stored)[:12]} now: a function of yours, or Hindcast, "
+            "has changed since. Bring that version back, or make a new request"
+        )
     return replace(work, pipeline=stored), request
+
+
+def _stored_pipeline(work: Workspace, request: Request) -> Pipeline:
+    """The pipeline of a request, as the ledger keeps it; users' functions are where the pipeline's file is."""
+    source = f"request {request.request_id} in the ledger"
+    return pipeline_from_json(request.spec_json, source=source, functions_dir=work.pipeline.functions_dir)
 
 
 def on_published_spec(work: Workspace) -> tuple[Workspace, tuple[str, ...]]:
@@ -158,7 +170,7 @@ def on_published_spec(work: Workspace) -> tuple[Workspace, tuple[str, ...]]:
     request = view.requests.get(head.request_id)
     if request is None:
         return work, ()
-    stored = pipeline_from_json(request.spec_json, source=f"request {request.request_id} in the ledger")
+    stored = _stored_pipeline(work, request)
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, the published chain is spec "
         f"{head.result.spec_fingerprint[:12]} and is kept to; "

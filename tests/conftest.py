@@ -3,10 +3,13 @@
 import os
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
+from xdist.scheduler import LoadScopeScheduling
+
+from tests.support.fuzzing import ASKED, cases, first_seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOSTILE_ZONE = "Asia/Kathmandu"  # UTC+05:45: whoever lets the machine's zone in is wrong by hours and minutes
-DEFAULT_SEED = 20130208
 
 # Before anything starts a JVM: it takes its default zone from here too.
 os.environ["TZ"] = HOSTILE_ZONE
@@ -22,15 +24,47 @@ time.tzset()
 
 settings.register_profile(
     "ci",
-    derandomize=True,  # the same examples on every machine; `nightly` looks for new ones
+    derandomize=True,  # the same examples on every machine; `fuzz` looks for new ones
     deadline=None,
-    max_examples=100,
+    max_examples=cases(100),
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.register_profile("nightly", settings.get_profile("ci"), derandomize=False, max_examples=1_000)
+settings.register_profile("fuzz", settings.get_profile("ci"), derandomize=False)
 settings.register_profile("debug", settings.get_profile("ci"), max_examples=10, verbosity=Verbosity.verbose)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fuzz" if ASKED else "ci"))
+
+
+FIRST = ("spark", "e2e", "dags", "gx")
+"""What takes longest begins first."""
+IN_SPARK = ("tests/spark/", "tests/expectations/test_engines.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the long tests to the front, and mark those that loop over seeds as `fuzz`: `make fuzz` forgets none."""
+    items.sort(key=_place)
+    for item in items:
+        function = getattr(item, "function", None)
+        if "seeds" in getattr(getattr(function, "__code__", None), "co_names", ()):
+            item.add_marker("fuzz")
+
+
+def _place(item: pytest.Item) -> int:
+    return next((place for place, name in enumerate(FIRST) if item.get_closest_marker(name)), len(FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:  # noqa: ANN401 - xdist's
+    """With several processes: a file's tests in one of them, and all that share the Spark session in one."""
+    return OneSession(config, log)
+
+
+class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """The tests of one file stay together, and so do those of one Spark session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(IN_SPARK) else nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +85,6 @@ def spark() -> "Iterator[SparkSession]":
 @pytest.fixture
 def rng() -> random.Random:
     """A seeded generator. A failure shows the seed; HINDCAST_SEED=<int> repeats it, =random takes a new one."""
-    asked = os.environ.get("HINDCAST_SEED", str(DEFAULT_SEED))
-    seed = random.SystemRandom().randrange(2**32) if asked == "random" else int(asked)
+    seed = first_seed()
     print(f"HINDCAST_SEED={seed}")  # noqa: T201 - pytest shows it with a failure
     return random.Random(seed)

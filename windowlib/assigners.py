@@ -50,6 +50,10 @@ class Assigner:
         """Return the record's windows, in the order in which it enters them; none if it falls into a gap."""
         raise NotImplementedError
 
+    def output_time_ms(self, timestamp_ms: int) -> int:
+        """Return the event time that a record lends to its panes, for the combiner `earliest_transformed`."""
+        return timestamp_ms
+
 
 class Stagger(Enum):
     """How the windows of an operator are shifted, once, at its first record."""
@@ -67,6 +71,10 @@ class Stagger(Enum):
                 return first_ms % size_ms
             case Stagger.RANDOM:
                 return (seed * 0x9E37_79B9_7F4A_7C15 >> 7) % size_ms
+
+
+_ALIGNED: Final = Stagger.ALIGNED  # a member of an Enum takes longer to look up than to compare, for every record
+_SAFE_FROM_MS: Final = -SAFE_TIME_MS
 
 
 def _check_size(name: str, size_ms: int, *, what: str = "size") -> None:
@@ -119,9 +127,9 @@ class Tumbling(Assigner):
         instant_ms = record.timestamp_ms
         if not self.is_event_time:
             instant_ms = ctx.processing_time_ms
-        elif instant_ms is None or not -SAFE_TIME_MS <= instant_ms <= SAFE_TIME_MS:
+        elif instant_ms is None or not _SAFE_FROM_MS <= instant_ms <= SAFE_TIME_MS:
             instant_ms = _event_time(record, ctx.profile)
-        if self.stagger is not Stagger.ALIGNED:
+        if self.stagger is not _ALIGNED:
             offset_ms = _truncated(offset_ms + ctx.stagger_ms, size_ms)
         if ctx.profile.wraps_int64:
             start_ms = _wrapped_start(instant_ms, offset_ms, size_ms)
@@ -133,6 +141,15 @@ class Tumbling(Assigner):
 def _shared_window(start_ms: int, size_ms: int) -> Sequence[TimeWindow]:
     """Return a window as a tuple of one; all keys share the object, which is faster to look up than to make."""
     return (TimeWindow(start_ms, start_ms + size_ms),)
+
+
+def _windows(starts: range, size_ms: int) -> Sequence[TimeWindow]:
+    return tuple([TimeWindow(start_ms, start_ms + size_ms) for start_ms in starts])
+
+
+_SHARED_MAX: Final = 256
+"""So many windows of one record may be remembered for the next; more would take too much memory."""
+_shared_windows = lru_cache(maxsize=1 << 10)(_windows)
 
 
 def _truncated(number: int, divisor: int) -> int:
@@ -172,9 +189,8 @@ class Sliding(Assigner):
         if ctx.profile.wraps_int64:
             return self._assign_wrapped(instant_ms)
         newest_ms = instant_ms - (instant_ms - self.offset_ms) % slide_ms
-        return [
-            TimeWindow(start_ms, start_ms + size_ms) for start_ms in range(newest_ms, instant_ms - size_ms, -slide_ms)
-        ]
+        starts = range(newest_ms, instant_ms - size_ms, -slide_ms)
+        return _shared_windows(starts, size_ms) if len(starts) <= _SHARED_MAX else _windows(starts, size_ms)
 
     def _assign_wrapped(self, instant_ms: int) -> Sequence[TimeWindow]:
         start_ms = _wrapped_start(instant_ms, self.offset_ms, self.slide_ms)

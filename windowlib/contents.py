@@ -5,7 +5,7 @@ Incremental contents are a list of accumulators, one per aggregate; record conte
 
 from collections.abc import Iterable, Sequence
 from heapq import merge as merge_sorted
-from operator import itemgetter
+from operator import call, itemgetter
 from typing import Any, Protocol, assert_never
 
 from windowlib.aggregates import Aggregate, State
@@ -91,7 +91,7 @@ class AggregatedContents:
 
     def create(self) -> list[Any]:
         """Return an empty accumulator each."""
-        return [create() for create in self._creates]
+        return list(map(call, self._creates))
 
     def add(self, contents: list[Any], record: Record, edge_id: int) -> None:  # noqa: ARG002
         """Add the i-th input value to the i-th accumulator."""
@@ -105,7 +105,7 @@ class AggregatedContents:
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
         """Return one tuple of results, or what the process function makes of it."""
-        values = tuple([result(contents[i]) for i, result in enumerate(self._results)])
+        values = tuple(map(call, self._results, contents))
         if self._then is None:
             return (values,)
         return self._then.process(place_of(open_window), (values,), WindowScope(open_window, position))

@@ -105,12 +105,13 @@ def _whole(value: Value) -> Value:
 class KeepClose(_BuiltIn):
     """Keep the records whose measure is less than `threshold` below that of the last one (Flink's DeltaEvictor).
 
-    The difference is signed, last minus record, unless `is_absolute`. `measure` takes a record's value to a number.
+    The difference is signed, last minus record, unless `is_absolute`. `measure` takes a record's value to a number;
+    a record for which it is None stays, and if it is the last one, all do.
     """
 
     threshold: float
     evicts_after: bool = False
-    measure: Callable[[Any], float] = _whole
+    measure: Callable[[Any], float | None] = _whole
     is_absolute: bool = False
 
     def _keep(self, records: Sequence[Stored], ctx: EvictorContext) -> Sequence[Stored]:
@@ -119,8 +120,11 @@ class KeepClose(_BuiltIn):
                 return records
             raise EngineFault("NoSuchElementException", "a delta evictor looked for the last of no records")
         last = self.measure(records[-1].value)
-        return [record for record in records if self._distance(record, last) < self.threshold]
+        return records if last is None else [record for record in records if self._is_close(record, last)]
 
-    def _distance(self, record: Stored, last: float) -> float:
-        distance = last - self.measure(record.value)
-        return abs(distance) if self.is_absolute else distance
+    def _is_close(self, record: Stored, last: float) -> bool:
+        measure = self.measure(record.value)
+        if measure is None:
+            return True
+        distance = last - measure
+        return (abs(distance) if self.is_absolute else distance) < self.threshold

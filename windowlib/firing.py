@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from windowlib.contents import Contents, WindowScope, place_of
-from windowlib.functions import process_function
+from windowlib.functions import Whole, process_function
 from windowlib.open_windows import NO_EDGES, Edges, OpenWindow, Runtime
+from windowlib.output_times import take_hold
 from windowlib.records import EARLY, LATE_FIRING, ON_TIME, Pane, Position, Stored, Timing
 from windowlib.tallies import EVICTED, FIRED, LEFT_OVER, NEVER_FIRED, PURGED, Tallies, difference
 from windowlib.trigger_protocol import TriggerResult
+from windowlib.trigger_wrappers import Purging
+from windowlib.triggers import EventTime
 from windowlib.window_store import WindowStore
 from windowlib.windowing import Windowing
 from windowlib.windows import MIN_TIME_MS
@@ -43,45 +46,114 @@ class Firing:
         self._profile = windowing.profile
         self._fires_leftovers = windowing.leftovers == "fire"
         self._mode = windowing.mode
+        self._retracts = windowing.retracts
+        self._is_whole = isinstance(windowing.function, Whole)
+        self._holds = windowing.timestamp_combiner != "end_of_window"
+        self._past_last_ms = 1 if runtime.is_event_time and windowing.profile.completes_at_end else 0
         self._then = process_function(windowing.function)
         self._runtime = runtime
+        self._timers = runtime.timers
         self._contents = contents
         self._store = store
         self.tallies = Tallies()
+        self._is_plain = (
+            windowing.trigger in (EventTime(), Purging(EventTime()))
+            and store.shares_timers
+            and runtime.is_event_time
+            and not (self._retracts or self._holds or self._past_last_ms)
+            and self._evictor is None
+            and self._then is None
+        )
+
+    def finish(self, open_window: OpenWindow, moment: Moment) -> bool:
+        """Fire a window for its only time and drop it; False, and nothing is done, if there is more to it than that.
+
+        It does in one step what the trigger, `apply` and `clean_up` come to for most windows of most pipelines. Where
+        windows hold few records a replay spends its time here, and step by step it takes twice as long.
+        tests/windows/test_plain_windows.py plays both ways and compares.
+        """
+        at_ms, position = moment
+        if not self._is_plain or not at_ms == open_window.complete_ms == open_window.cleanup_ms:
+            return False
+        if open_window.pane_index or not open_window.edge_count:
+            return False
+        edges = (open_window.edge_count, open_window.edge_xor, open_window.edge_sum)
+        (values,) = self._contents.results(open_window, open_window.contents, position)
+        pane = (
+            open_window.key,
+            open_window.window,
+            values,
+            0,
+            ON_TIME,
+            True,
+            True,
+            self._mode,
+            "result",
+            edges[0],
+            self._timers.watermark_ms,
+            position,
+            at_ms,
+            0,
+        )
+        self._runtime.outputs.append(_new_pane(Pane, pane))
+        self.tallies.add(FIRED, edges)
+        self._store.remove(open_window)
+        return True
 
     def apply(self, result: TriggerResult, open_window: OpenWindow, moment: Moment) -> None:
-        """Do what the trigger said. A window without contents does not fire."""
-        if result.is_fire and open_window.edge_count:
-            self._fire(open_window, moment)
+        """Do what the trigger said. A window without contents does not fire, but for Beam's empty ON_TIME pane."""
+        if result.is_fire and (open_window.edge_count or self._is_empty_pane_due(open_window, moment)):
+            self._fire(open_window, moment, is_finish=result.is_finish)
         if result.is_purge:
             self._purge(open_window)
 
-    def _fire(self, open_window: OpenWindow, moment: Moment) -> None:
+    def _is_empty_pane_due(self, open_window: OpenWindow, moment: Moment) -> bool:
+        """Tell whether this is the firing at the window's end, and the profile wants a pane for it in any case."""
+        return (
+            self._profile.fires_empty_on_time
+            and moment.at_ms == open_window.complete_ms
+            and not open_window.is_complete
+            and self._runtime.is_event_time
+        )
+
+    def _fire(self, open_window: OpenWindow, moment: Moment, *, is_finish: bool = False) -> None:
         """Emit a pane for each value that the function returns."""
-        evictor = self._evictor
+        evictor, is_empty = self._evictor, not open_window.edge_count
         if evictor is not None:
             self._keep(open_window, evictor.keep_before(open_window.contents, open_window.window, self._runtime))
-        if open_window.edge_count or not self._profile.skips_empty_panes:
+        if self._retracts:
+            self.take_back(open_window, moment.position)
+        if open_window.edge_count or is_empty or not self._profile.skips_empty_panes:
             results = self._contents.results(open_window, open_window.contents, moment.position)
-            self._emit(open_window, results, moment)
+            self._emit(open_window, results, moment, is_finish=is_finish)
         open_window.fired = (open_window.edge_count, open_window.edge_xor, open_window.edge_sum)
         if evictor is not None:
             self._keep(open_window, evictor.keep_after(open_window.contents, open_window.window, self._runtime))
 
-    def _emit(self, open_window: OpenWindow, results: Iterable[Any], moment: Moment) -> None:
+    def _emit(self, open_window: OpenWindow, results: Iterable[Any], moment: Moment, *, is_finish: bool) -> None:
         runtime, timers = self._runtime, self._runtime.timers
         now_ms = timers.watermark_ms if runtime.is_event_time else timers.processing_time_ms
-        last_ms, cleanup_ms, index = open_window.last_ms, open_window.cleanup_ms, open_window.pane_index
+        complete_ms, cleanup_ms, index = open_window.complete_ms, open_window.cleanup_ms, open_window.pane_index
         at_ms, position = moment
         timing: Timing = EARLY
-        if now_ms >= last_ms:
-            timing = LATE_FIRING if open_window.is_complete else ON_TIME
+        nonspeculative_index = -1
+        if now_ms >= complete_ms:
+            is_late = open_window.is_complete or (at_ms != complete_ms and self._profile.only_end_is_on_time)
+            timing = LATE_FIRING if is_late else ON_TIME
             open_window.is_complete = True
-        is_last = now_ms >= cleanup_ms and (
-            at_ms == cleanup_ms or (at_ms >= last_ms and not self._trigger.fires_after_end)
+            nonspeculative_index = open_window.nonspeculative_count
+        is_last = is_finish or (
+            now_ms >= cleanup_ms
+            and (at_ms == cleanup_ms or (at_ms >= complete_ms and not self._trigger.fires_after_end))
         )
+        timestamp_ms = complete_ms - self._past_last_ms
+        if self._holds:
+            is_kept = timing == EARLY and self._trigger.has_on_time_pane
+            timestamp_ms = take_hold(open_window.state, timestamp_ms, is_kept=is_kept)
         for values in results:
             open_window.pane_index = index + 1
+            if nonspeculative_index >= 0:
+                open_window.nonspeculative_count = nonspeculative_index + 1
             pane = (
                 open_window.key,
                 open_window.window,
@@ -95,12 +167,44 @@ class Firing:
                 open_window.edge_count,
                 timers.watermark_ms,
                 position,
-                last_ms,
+                timestamp_ms,
+                nonspeculative_index,
             )
             runtime.outputs.append(_new_pane(Pane, pane))
+            if self._retracts and not is_finish:
+                open_window.last_values = (values,) if self._is_whole else values
+                open_window.last_count = open_window.edge_count
+
+    def take_back(self, open_window: OpenWindow, position: Position, *, is_last: bool = False) -> None:
+        """Retract what the last pane of these bounds said, if it said anything that still stands."""
+        values = open_window.last_values
+        if values is None:
+            return
+        open_window.last_values = None
+        self._runtime.outputs.append(
+            Pane(
+                key=open_window.key,
+                window=open_window.window,
+                values=values[0] if self._is_whole else values,
+                pane_index=open_window.pane_index - 1,
+                timing=LATE_FIRING if open_window.is_complete else EARLY,
+                is_first=False,
+                is_last=is_last,
+                mode=self._mode,
+                kind="retraction",
+                record_count=open_window.last_count,
+                watermark_ms=self._runtime.watermark_ms,
+                position=position,
+                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                nonspeculative_index=open_window.nonspeculative_count - 1,
+            )
+        )
 
     def supersede(self, open_window: OpenWindow, position: Position) -> None:
-        """Withdraw the panes of bounds that are no more."""
+        """Withdraw the panes of bounds that are no more: take back what the last one said, or all of them by name."""
+        if self._retracts:
+            self.take_back(open_window, position, is_last=True)
+            return
         self._runtime.outputs.append(
             Pane(
                 key=open_window.key,
@@ -115,7 +219,8 @@ class Firing:
                 record_count=0,
                 watermark_ms=self._runtime.watermark_ms,
                 position=position,
-                timestamp_ms=open_window.last_ms,
+                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                nonspeculative_index=open_window.nonspeculative_count if open_window.is_complete else -1,
             )
         )
 

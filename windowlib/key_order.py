@@ -4,13 +4,13 @@ import struct
 from collections.abc import Callable, Hashable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final
 
 from windowlib.key_groups import DEFAULT_MAX_PARALLELISM, key_group, microseconds
 
 _TERMINATOR: Final = b"\x00\x00"
 _ESCAPE: Final = (b"\x00", b"\x00\xff")
+_REMEMBERED_MAX: Final = 1 << 17
 _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -72,6 +72,22 @@ def sortable(key: Hashable) -> bytes:
     return tag + encode(key)
 
 
+class _Orders(dict[Hashable, str]):
+    """The place of each key that was asked for, up to so many; a dict, because an lru_cache takes twice as long."""
+
+    __slots__ = ("_max_parallelism",)
+
+    def __init__(self, max_parallelism: int) -> None:
+        self._max_parallelism = max_parallelism
+
+    def __missing__(self, key: Hashable) -> str:
+        if len(self) >= _REMEMBERED_MAX:
+            self.clear()
+        group = key_group(key, self._max_parallelism)
+        order = self[key] = (group.to_bytes(2, "big") + sortable(key)).decode("latin-1")
+        return order
+
+
 def key_orderer(max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> Callable[[Hashable], str]:
     """Return a function from a key to a string that sorts by (key group, key).
 
@@ -79,13 +95,7 @@ def key_orderer(max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> Callable[[Has
     needed at every timer. Each owner gets its own, because keys of different pipelines may be equal in Python and of
     different types: (1,) and (True,).
     """
-
-    @lru_cache(maxsize=1 << 17)
-    def order(key: Hashable) -> str:
-        group = key_group(key, max_parallelism)
-        return (group.to_bytes(2, "big") + sortable(key)).decode("latin-1")
-
-    return order
+    return _Orders(max_parallelism).__getitem__
 
 
 def group_of_order(order: str) -> int:

@@ -9,14 +9,14 @@ from windowlib.timers import TimerService
 from windowlib.windows import MAX_TIME_MS, Window
 
 if TYPE_CHECKING:
-    from windowlib.records import Output
+    from windowlib.records import Output, Value
 
 Edges = tuple[int, int, int]
 """Count, XOR and sum of the ids of edges, that is (record, window) pairs; the sum is not wrapped yet."""
 NO_EDGES: Final[Edges] = (0, 0, 0)
 
 Lifetime = tuple[int, int, int]
-"""(last instant of the window, instant of its cleanup, watermark from which records are late for it)."""
+"""(instant that completes the window, instant of its cleanup, watermark from which records are late for it)."""
 
 
 class Runtime:
@@ -48,15 +48,18 @@ class OpenWindow:
     """One open window of one key: its data, and the context in which its trigger works.
 
     `state_window` names the contents: the window's own bounds, or for a merged session those of the session that
-    kept its place. At `cleanup_ms`, on the clock that completes the windows, all of it goes; `late_from_ms` is the
-    watermark from which records are late. `fired` counts the edges that a pane
-    has shown, out of all the edges inside.
+    kept its place. The clock that completes the windows does so at `complete_ms`, and at `cleanup_ms` all of it goes;
+    `late_from_ms` is the watermark from which records are late. `fired` counts the edges that a pane has shown, out of
+    all the edges inside.
     """
+
+    contents: list[Any]
 
     __slots__ = (
         "_state",
         "cleanup_deleted",
         "cleanup_ms",
+        "complete_ms",
         "contents",
         "edge_count",
         "edge_sum",
@@ -64,8 +67,11 @@ class OpenWindow:
         "fired",
         "is_complete",
         "key",
-        "last_ms",
+        "last_count",
+        "last_values",
         "late_from_ms",
+        "nonspeculative_count",
+        "order",
         "pane_index",
         "runtime",
         "state_window",
@@ -73,23 +79,34 @@ class OpenWindow:
     )
 
     def __init__(self, key: Hashable, window: Window, runtime: Runtime, lifetime: Lifetime) -> None:  # noqa: PLR0917
-        """Start empty."""
+        """Start empty, and without contents: whoever opens the window gives it some."""
         self.key = key
+        self.order = runtime.timers.order(key)
+        """The place of the key among all keys, looked up once: the timers at the end sort by it."""
         self.window = window
         self.runtime = runtime
-        self.last_ms, self.cleanup_ms, self.late_from_ms = lifetime
+        self.complete_ms, self.cleanup_ms, self.late_from_ms = lifetime
         self.state_window = window
-        self.contents: list[Any] = []
         self._state: dict[str, Any] | None = None
         self.edge_count = 0
         self.edge_xor = 0
         self.edge_sum = 0
         self.fired = NO_EDGES
         self.pane_index = 0
+        self.nonspeculative_count = 0
+        """How many panes were emitted at or after the window's end."""
+        self.last_values: tuple[Value, ...] | None = None
+        """What the last pane said, from `last_count` records; only where a retraction may have to take it back."""
+        self.last_count = 0
         self.is_complete = False
         """Whether a pane was emitted at or after the window's end."""
         self.cleanup_deleted = False
         """Whether the trigger took back a timer at the cleanup instant, and is not to be called then."""
+
+    @property
+    def namespace(self) -> Window:
+        """What timers call the window."""
+        return self.window
 
     @property
     def state(self) -> dict[str, Any]:

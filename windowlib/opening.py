@@ -10,6 +10,7 @@ from windowlib.open_windows import NO_EDGES, Lifetime, OpenWindow, Runtime
 from windowlib.profiles import EngineFault
 from windowlib.records import Position
 from windowlib.tallies import FIRED, LOST_AT_END, LOST_IDENTICAL, NEW, difference, together
+from windowlib.trigger_protocol import FINISHED
 from windowlib.window_store import Orphan, WindowStore
 from windowlib.windowing import Windowing
 from windowlib.windows import TimeWindow, Window
@@ -20,23 +21,28 @@ class Opening:
 
     def __init__(self, runtime: Runtime, contents: Contents, store: WindowStore) -> None:
         """Share the operator's parts."""
+        self._runtime = runtime
         self._timers = runtime.timers
         self._contents = contents
         self._store = store
 
     def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:  # noqa: ARG002
         """Return the open window with these bounds, None if a record is too late for it."""
-        windows = self._store.windows.get(key)
-        if windows is not None:
-            open_window = windows.get(window)
-            if open_window is not None:
-                return open_window if open_window.late_from_ms > self._timers.watermark_ms else None
-        lifetime = self._store.lifetime(window)
-        if lifetime[2] <= self._timers.watermark_ms:
+        store = self._store
+        same_bounds = store.by_bounds.get(window)
+        if same_bounds is None:
+            lifetime = store.lifetime(window)
+            if lifetime[2] <= self._timers.watermark_ms:
+                return None
+            same_bounds = store.begin(window, lifetime)
+        elif same_bounds.late_from_ms <= self._timers.watermark_ms:
             return None
-        open_window = self._store.create(key, window, lifetime)
-        open_window.contents = self._contents.create()
-        self._store.register_first_timers(open_window)
+        open_window = same_bounds.get(key)
+        if open_window is None:
+            open_window = same_bounds[key] = OpenWindow(key, window, self._runtime, same_bounds.lifetime)
+            open_window.contents = self._contents.create()
+            if not store.shares_timers:
+                store.register_first_timers(open_window)
         return open_window
 
 
@@ -59,7 +65,7 @@ class MergingOpening:
         """Return the session that now holds `window`, None if a record is too late for it."""
         if not isinstance(window, TimeWindow):
             raise InvariantBroken(f"a merging assigner returned {window}; only windows with bounds can merge")
-        windows = self._store.windows.get(key, {})
+        windows = self._store.by_key.get(key, {})
         meeting = meet(windows, window, self._profile)
         lifetime = self._store.lifetime(meeting.cover)
         is_late = lifetime[2] <= self._timers.watermark_ms
@@ -84,19 +90,23 @@ class MergingOpening:
     def _merge(self, key: Hashable, meeting: Meeting, *, lifetime: Lifetime, position: Position) -> OpenWindow:
         """Replace the sessions of a meeting by the one that covers them."""
         self._check_merge(meeting.cover)
-        windows = self._store.windows[key]
+        windows = self._store.by_key[key]
         merged = [windows[window] for window in meeting.met]
         target = OpenWindow(key, meeting.cover, self._runtime, lifetime)
         target.state_window = merged[0].state_window
+        # A user's merge is not asked about windows that were purged, as in Flink, where they have no state at all.
+        filled = [other.contents for other in merged if other.edge_count] or [merged[0].contents]
         target.contents = self._contents.merge(
-            merged[0].contents,
-            [other.contents for other in merged[1:]],
+            filled[0],
+            filled[1:],
             in_log_order=self._profile.merges_in_log_order,
         )
+        # What was said for the last time stands: a merged session that is finished says nothing in its place.
+        is_finished = any(FINISHED in other.state for other in merged if other.pane_index)
         for other in merged:
             target.edges = together(target.edges, other.edges)
             # No pane has shown these bounds yet, so nothing counts as fired, whatever the merged ones have shown.
-            if other.pane_index and self._supersedes:
+            if other.pane_index and self._supersedes and not is_finished:
                 self._firing.supersede(other, position)
         self._trigger.on_merge(meeting.cover, merged, target)
         for other in merged:
@@ -140,3 +150,13 @@ class MergingOpening:
         open_window.fired = NO_EDGES
         open_window.contents, open_window.edges = orphan or (self._contents.create(), NO_EDGES)
         self._firing.tallies.add(NEW, open_window.edges)
+
+
+class LoneJudgingOpening(MergingOpening):
+    """Sessions where a record is judged by its own session, before it may join one that ends later (profile beam)."""
+
+    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+        """As in every opening, but None if the record's own session is over."""
+        if self._store.lifetime(window)[2] <= self._timers.watermark_ms:
+            return None
+        return super().open(key, window, position)

@@ -7,15 +7,17 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from windowlib.errors import CheckpointError, InvariantBroken
+from windowlib.errors import InvariantBroken
 from windowlib.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, SideOutput, Tally, Value
-from windowlib.snapshots import STATE_VERSION, Snapshot
+from windowlib.snapshots import Snapshot
 from windowlib.state import KeyedState, StateSpec, StateView
 from windowlib.tallies import NEW, Tallies
 from windowlib.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimerService
+from windowlib.windows import GLOBAL_WINDOW
 
 PROCESSED: Final = "closed:processed"
-_NO_NAMESPACE: Final = ()
+_NO_NAMESPACE: Final = GLOBAL_WINDOW
+"""There are no windows here; a timer belongs to its key."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,6 +95,9 @@ class KeyedProcessOperator:
         self._outputs: list[Output] = []
         self._tallies = Tallies()
 
+    def begin(self, first_arrival_ms: int) -> None:
+        """Nothing here counts from the log's first arrival."""
+
     def process(self, record: Record) -> Fate:
         """Take in one record. Its fate is always assigned: the function has seen it."""
         edge = (1, record.record_hash, record.record_hash)
@@ -162,11 +167,7 @@ class KeyedProcessOperator:
         Raises:
             CheckpointError: another version, other key groups, or state that the function does not declare.
         """
-        if snapshot.version != STATE_VERSION:
-            raise CheckpointError(
-                f"the checkpoint has state version {snapshot.version}, this program reads {STATE_VERSION}; "
-                "replay from the start, or use the program that wrote it"
-            )
+        snapshot.check_version()
         self._timers.restore(snapshot.timers)
         self._state.restore(snapshot.user_state)
         self._timers.watermark_ms = snapshot.watermark_ms

@@ -54,6 +54,18 @@ class Profile:
     """A watermark that goes back is refused. Flink's window operator takes it, and reopens windows."""
     refuses_leftovers: bool = True
     """A trigger that can leave records unfired at the end needs a word in the spec. In Flink they vanish (F9)."""
+    completes_at_end: bool = False
+    """An event-time window is complete when the watermark reaches its end; else, its last instant, 1 ms before."""
+    takes_at_limit: bool = False
+    """A record is taken while the watermark is exactly at completion plus lateness; else, it is late from there on."""
+    judges_record_alone: bool = False
+    """A record is too late by its own session; else, by the open one that it would merge into."""
+    only_end_is_on_time: bool = False
+    """Only the pane that the watermark fires at the window's end is ON_TIME; else, the first one from then on."""
+    fires_empty_on_time: bool = False
+    """The pane at the window's end comes even if nothing is new since an EARLY one."""
+    has_composite_triggers: bool = False
+    """The default trigger is a composite one. Flink's event-time triggers wait for the last instant and are refused."""
 
     def add(self, left: int, right: int) -> int:
         """Return `left + right`, wrapped at 64 bits where the profile says so."""
@@ -89,7 +101,19 @@ FLINK: Final = Profile(
 )
 """Bit-exact with Apache Flink 2.3.0, its defects included."""
 
-PROFILES: Final = {profile.name: profile for profile in (STRICT, FLINK)}
+BEAM: Final = Profile(
+    name="beam",
+    merge_touching=False,
+    completes_at_end=True,
+    takes_at_limit=True,
+    judges_record_alone=True,
+    only_end_is_on_time=True,
+    fires_empty_on_time=True,
+    has_composite_triggers=True,
+)
+"""The Beam model, as the driver of its Python SDK 2.77 computes it; docs/BEAM.md lists where they differ."""
+
+PROFILES: Final = {profile.name: profile for profile in (STRICT, FLINK, BEAM)}
 
 
 def profile(name: str) -> Profile:

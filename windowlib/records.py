@@ -63,10 +63,17 @@ class Record(NamedTuple):
 class Pane(NamedTuple):
     """What one window of one key emitted in one firing.
 
-    `pane_index` counts the panes of one pair of bounds from 0. `kind` 'superseded' withdraws the earlier panes of
-    bounds that were merged away: it has no values and a `record_count` of 0, its index is the next one of those
-    bounds, and it comes before any pane of the merged window. `timestamp_ms` is the window's last instant (Flink).
+    `pane_index` counts the panes of one pair of bounds from 0, `nonspeculative_index` those that are not EARLY; EARLY
+    ones have -1. `timestamp_ms` is the window's last instant (Flink), or what the spec's timestamp combiner says.
     `is_last` is True when no later pane of this window can follow. `watermark_ms` and `position` say when it fired.
+
+    `kind` 'superseded' withdraws the earlier panes of bounds that were merged away: it has no values and a
+    `record_count` of 0, its index is the next one of those bounds, and it comes before any pane of the merged window.
+
+    `kind` 'retraction' takes one result back: its values, `record_count`, `pane_index` and `nonspeculative_index` are
+    those of that result, its `timing` is EARLY or LATE, as the window was before; it is never first. In the retracting
+    mode it comes before the result that replaces the one taken back, and in the place of 'superseded', where it is
+    the last.
     """
 
     key: Hashable
@@ -82,6 +89,7 @@ class Pane(NamedTuple):
     watermark_ms: int
     position: Position
     timestamp_ms: int
+    nonspeculative_index: int
 
 
 class Late(NamedTuple):

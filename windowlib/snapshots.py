@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from windowlib.aggregates import State
+from windowlib.errors import CheckpointError
 from windowlib.records import Stored
 from windowlib.state import UserStateRow
 from windowlib.timers import TimerRow
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 """The version of what these rows mean. A reader refuses a version that it does not know."""
 
 
@@ -19,7 +20,9 @@ class WindowStateRow:
 
     `state_window_*` are the bounds under which a merged session's contents began. `accumulators` has one plain state
     per aggregate, `contents` the records where they are kept whole. The `edge_*` and `fired_*` columns are signed
-    64-bit words, the latter of the edges that a pane has shown. `is_orphan`: contents that the flink profile lost (F1).
+    64-bit words, the latter of the edges that a pane has shown. `nonspeculative_count` counts the panes that were not
+    EARLY. `last_values` and `last_count` are what the last pane said, where a retraction may follow. `is_orphan`:
+    contents that the flink profile lost (F1).
     """
 
     key_group: int
@@ -39,6 +42,9 @@ class WindowStateRow:
     fired_xor: int = 0
     fired_sum: int = 0
     pane_index: int = 0
+    nonspeculative_count: int = 0
+    last_values: tuple[Any, ...] | None = None
+    last_count: int = 0
     is_complete: bool = False
     is_cleanup_silent: bool = False
     is_orphan: bool = False
@@ -60,3 +66,15 @@ class Snapshot:
     timers: list[TimerRow] = field(default_factory=list)
     user_state: list[UserStateRow] = field(default_factory=list)
     version: int = STATE_VERSION
+
+    def check_version(self) -> None:
+        """Refuse a snapshot whose rows may mean something else.
+
+        Raises:
+            CheckpointError: another version wrote it.
+        """
+        if self.version != STATE_VERSION:
+            raise CheckpointError(
+                f"the checkpoint has state version {self.version}, this program reads {STATE_VERSION}; "
+                "replay from the start, or use the program that wrote it"
+            )

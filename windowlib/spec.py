@@ -1,15 +1,24 @@
 """What users write: a WindowSpec. It checks itself when it is made, and builds the operator that computes it."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from windowlib.aggregates import Aggregate
 from windowlib.assigners import Assigner, Global
+from windowlib.beam import Default
 from windowlib.errors import SpecError
 from windowlib.evictors import Evictor, KeepCount
-from windowlib.functions import Aggregates, ProcessFunction, Whole, WindowFunction, can_merge, process_function
+from windowlib.functions import (
+    Aggregates,
+    ProcessFunction,
+    Reduce,
+    Whole,
+    WindowFunction,
+    can_merge,
+    process_function,
+)
+from windowlib.output_times import COMBINERS, Holding, TimestampCombiner
 from windowlib.profiles import STRICT, Profile
-from windowlib.records import Mode
 from windowlib.timers import KeyGroupRange
 from windowlib.trigger_protocol import Trigger
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
@@ -24,8 +33,10 @@ from windowlib.window_operator import WindowOperator
 from windowlib.windowing import Leftovers, Windowing
 from windowlib.windows import MAX_TIME_MS
 
-MODES: Final = ("accumulating", "discarding")
+Accumulation = Literal["accumulating", "discarding", "retracting"]
+MODES: Final = ("accumulating", "discarding", "retracting")
 LEFTOVERS: Final = ("refuse", "report", "fire")
+_CHOICES: Final = {"accumulation": MODES, "timestamp_combiner": COMBINERS, "leftovers": LEFTOVERS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +49,13 @@ class WindowSpec:
         trigger: when a window fires; by default at its end, or never for the global window.
         evictor: which records to drop before or after the function.
         allowed_lateness_ms: how long after its end an event-time window takes records.
-        accumulation: 'accumulating' panes hold all of a window, 'discarding' ones what is new since the last.
+        accumulation: 'accumulating' panes hold all of a window, 'discarding' ones what is new since the last;
+            'retracting' is accumulating, and each pane first takes back what the last one said.
+        timestamp_combiner: the event time of a pane: the 'end_of_window', or the 'earliest' or 'latest' record that
+            was not behind the watermark (windowlib.output_times); 'earliest_transformed' asks the assigner.
         leftovers: what to do at a window's end with records that no pane has shown: 'report' counts them in the audit,
-            'fire' emits a last pane; 'refuse' (strict only) allows no trigger that can leave any.
+            'fire' emits a last pane; 'refuse' (not in flink) allows no trigger that can leave any. A trigger that can
+            finish and drop what comes later is allowed by 'report' only.
         profile: whose answers to give.
 
     Raises:
@@ -52,7 +67,8 @@ class WindowSpec:
     trigger: Trigger | None = None
     evictor: Evictor | None = None
     allowed_lateness_ms: int = 0
-    accumulation: Mode = "accumulating"
+    accumulation: Accumulation = "accumulating"
+    timestamp_combiner: TimestampCombiner = "end_of_window"
     leftovers: Leftovers = "refuse"
     profile: Profile = STRICT
 
@@ -60,13 +76,17 @@ class WindowSpec:
         """Check that the parts go together."""
         if not 0 <= self.allowed_lateness_ms <= MAX_TIME_MS:
             raise SpecError(f"allowed lateness must be from 0 to {MAX_TIME_MS} ms, got {self.allowed_lateness_ms}")
-        if self.accumulation not in MODES:
-            raise SpecError(f"accumulation must be one of {', '.join(MODES)}, got {self.accumulation!r}")
-        if self.leftovers not in LEFTOVERS:
-            raise SpecError(f"leftovers must be one of {', '.join(LEFTOVERS)}, got {self.leftovers!r}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise SpecError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         if self.assigner.is_merging:
             self._check_merging()
-        self._check_leftovers()
+        if self.accumulation == "retracting":
+            self._check_retracting()
+        if self.profile.has_composite_triggers:
+            self._check_beam()
+        if self.profile.refuses_leftovers:
+            self._check_losses()
 
     def _check_merging(self) -> None:
         trigger, function = self.effective_trigger(), self.effective_function()
@@ -88,10 +108,50 @@ class WindowSpec:
                 "merge_accumulators, or use a reduce"
             )
 
-    def _check_leftovers(self) -> None:
-        if self.leftovers != "refuse" or not self.profile.refuses_leftovers or not self.assigner.has_bounds:
-            return
+    def _check_retracting(self) -> None:
+        trigger = self.trigger
+        while isinstance(trigger, ProcessingTimeout):
+            trigger = trigger.inner
+        if isinstance(trigger, Purging):
+            raise SpecError(
+                "a purging trigger empties the window at each firing, so that no later pane corrects an earlier one; "
+                "use accumulation: discarding, or a trigger that does not purge"
+            )
+        then = process_function(self.effective_function())
+        if then is not None:
+            raise SpecError(
+                f"retracting panes need a function that returns one value, and {_name(then)} may emit any number of "
+                "them; use aggregates, or accumulation: accumulating"
+            )
+
+    def _check_beam(self) -> None:
+        """Refuse what the Beam model has no answer for."""
+        trigger, function = self.trigger, self.effective_function()
+        while isinstance(trigger, (Purging, ProcessingTimeout)):
+            trigger = trigger.inner
+        if isinstance(trigger, (EventTime, ContinuousEventTime)):
+            raise SpecError(
+                f"{_name(trigger)} waits for a window's last instant, and in the profile {self.profile.name!r} a "
+                "window is complete at its end, 1 ms later; use the triggers of windowlib.beam, or semantics: strict"
+            )
+        is_reduce = isinstance(function, Whole) and isinstance(function.aggregate, Reduce)
+        if is_reduce and self._discards and self.effective_trigger().has_on_time_pane:
+            raise SpecError(
+                f"the profile {self.profile.name!r} emits an ON_TIME pane even if it is empty, and a reduce has no "
+                "value then; use aggregates or a fold, or accumulation: accumulating"
+            )
+
+    def _check_losses(self) -> None:
         trigger = self.effective_trigger()
+        reason = trigger.may_lose_data(allowed_lateness_ms=self.allowed_lateness_ms)
+        if reason is not None and self.leftovers != "report":
+            raise SpecError(
+                f"the trigger can lose records of {_name(self.assigner)}: {reason}, and what comes later would never "
+                "be shown. Wrap it in Repeatedly, give AfterWatermark a `late` trigger, or count what is lost: "
+                "leftovers: report"
+            )
+        if self.leftovers != "refuse" or not self.assigner.has_bounds:
+            return
         if trigger.may_leave_records(is_event_time=self.assigner.is_event_time):
             raise SpecError(
                 f"windows of {_name(self.assigner)} can end with records that {_name(trigger)} never fired; say what "
@@ -118,10 +178,16 @@ class WindowSpec:
         """Return the trigger that runs: the default filled in, purging when panes discard."""
         trigger = self.trigger
         if trigger is None:
-            trigger = default_trigger(self.assigner)
-        if self.accumulation == "discarding" and not isinstance(trigger, Purging):
+            trigger = default_trigger(self.assigner, self.profile)
+        if self.timestamp_combiner != "end_of_window":
+            trigger = Holding(inner=trigger, combiner=self.timestamp_combiner, assigner=self.assigner)
+        if self._discards and not isinstance(trigger, Purging):
             return Purging(trigger)
         return trigger
+
+    @property
+    def _discards(self) -> bool:
+        return self.accumulation == "discarding" or isinstance(self.trigger, Purging)
 
     def effective_function(self) -> WindowFunction:
         """Return the function that runs."""
@@ -129,15 +195,16 @@ class WindowSpec:
 
     def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
         """Return a fresh operator that owns `groups`, by default all of them."""
-        trigger = self.effective_trigger()
         return WindowOperator(
             Windowing(
                 assigner=self.assigner,
-                trigger=trigger,
+                trigger=self.effective_trigger(),
                 function=self.effective_function(),
                 evictor=self.evictor,
                 allowed_lateness_ms=self.allowed_lateness_ms,
-                mode="discarding" if isinstance(trigger, Purging) else self.accumulation,
+                mode="discarding" if self._discards else "accumulating",
+                retracts=self.accumulation == "retracting",
+                timestamp_combiner=self.timestamp_combiner,
                 leftovers=self.leftovers,
                 profile=self.profile,
             ),
@@ -145,8 +212,10 @@ class WindowSpec:
         )
 
 
-def default_trigger(assigner: Assigner) -> Trigger:
+def default_trigger(assigner: Assigner, profile: Profile = STRICT) -> Trigger:
     """Return the trigger of a spec that names none: at the window's end, on the clock that completes it."""
+    if profile.has_composite_triggers and (assigner.is_event_time or not assigner.has_bounds):
+        return Default()
     if not assigner.has_bounds:
         return Never()
     return EventTime() if assigner.is_event_time else ProcessingTime()

@@ -19,12 +19,14 @@ LATE_RECORDS = "late_records"
 UNASSIGNED_RECORDS = "unassigned_records"
 INVALID_RECORDS = "invalid_records"
 WINDOW_STATE = "window_state"
+USER_STATE = "user_state"
 TIMERS = "timers"
 WATERMARKS = "watermarks"
 TALLIES = "tallies"
 QUALITY_RESULTS = "quality_results"
 LEDGER = "ledger"
-CHECKPOINT_TABLES = (WINDOW_STATE, TIMERS, WATERMARKS)
+CHECKPOINT_TABLES = (WINDOW_STATE, USER_STATE, TIMERS, WATERMARKS)
+SIDE_OUTPUTS = "side_outputs_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,11 @@ class Table:
         return {**self.columns(), ROW_ID: "long", **SLICE_COLUMNS}
 
 
-def window_outputs(keys: Mapping[str, str], aggregates: Mapping[str, str]) -> Table:
-    """One row is one pane. `keys` and `aggregates` map a column to its type in Spark's spelling."""
+def window_outputs(keys: Mapping[str, str], outputs: Mapping[str, str]) -> Table:
+    """One row is one pane, or one value of a function without windows.
+
+    `keys` and `outputs` map a column to its type in Spark's spelling.
+    """
     return Table(
         name=WINDOW_OUTPUTS,
         content={
@@ -59,9 +64,25 @@ def window_outputs(keys: Mapping[str, str], aggregates: Mapping[str, str]) -> Ta
             "mode": "string",
             "kind": "string",
             "record_count": "long",
-            **_nodes(aggregates),
+            **_nodes(outputs),
+            "nonspeculative_index": "integer",
+            "pane_time_ms": "long",
             "watermark_ms": "long",
         },
+        coordinates={"fired_rank": "long"},
+    )
+
+
+def side_outputs_name(tag: str) -> str:
+    """Return the name of the table of a side output."""
+    return f"{SIDE_OUTPUTS}{tag}"
+
+
+def side_outputs(tag: str, keys: Mapping[str, str], columns: Mapping[str, str]) -> Table:
+    """One row is one value that a user's function sent to the side output `tag`."""
+    return Table(
+        name=side_outputs_name(tag),
+        content={**_nodes(keys), **_nodes(columns), "event_time_ms": "long", "watermark_ms": "long"},
         coordinates={"fired_rank": "long"},
     )
 
@@ -101,11 +122,14 @@ def invalid_records(record: Node) -> Table:
     )
 
 
-def window_state(keys: Mapping[str, str], accumulators: Mapping[str, Mapping[str, str]]) -> Table:
+def window_state(
+    keys: Mapping[str, str], accumulators: Mapping[str, Mapping[str, str]], last: Mapping[str, str] | None = None
+) -> Table:
     """One row is one open window of one key (windowlib.snapshots.WindowStateRow).
 
-    `accumulators` maps an aggregate to the columns of its state. Positions inside are coordinates; a row's id knows
-    them as a mere order (windowlib.spark.state_rows).
+    `accumulators` maps an aggregate to the columns of its state; `last` are the columns of a pane, where a retraction
+    may take one back. Positions inside are coordinates; a row's id knows them as a mere order
+    (windowlib.spark.state_rows).
     """
     contents = "array<struct<slice_start_ms:bigint,rank:bigint,event_time_ms:bigint,edge_id:bigint,value:string>>"
     return Table(
@@ -124,7 +148,30 @@ def window_state(keys: Mapping[str, str], accumulators: Mapping[str, Mapping[str
                 (f"{edges}_{part}" for edges in ("edge", "fired") for part in ("count", "xor", "sum")), "long"
             ),
             "pane_index": "integer",
+            "nonspeculative_count": "integer",
+            **({"last_emitted": struct_type(_nodes(last))} if last else {}),
+            "last_count": "long",
             **dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), "boolean"),
+        },
+        coordinates={"key_group": "integer"},
+    )
+
+
+def user_state(keys: Mapping[str, str]) -> Table:
+    """One row is one piece of a user function's state; its `scope` is `key`, or the `window` of these bounds.
+
+    `content` is JSON (windowlib.plain_json): a value, a list, or a map as a list of pairs.
+    """
+    return Table(
+        name=USER_STATE,
+        content={
+            **_nodes(keys),
+            "window_start_ms": "long",
+            "window_end_ms": "long",
+            "scope": "string",
+            "name": "string",
+            "kind": "string",
+            "content": "string",
         },
         coordinates={"key_group": "integer"},
     )
@@ -146,7 +193,10 @@ def timers(keys: Mapping[str, str]) -> Table:
 
 
 def watermarks() -> Table:
-    """One row is one source; the source `*` is the combined output of all."""
+    """One row is one source (windowlib.timeline.SourceRow); the source `*` is the combined output of all.
+
+    `details` is JSON: what else the pipeline's driver of time remembers.
+    """
     return Table(
         name=WATERMARKS,
         content={
@@ -155,6 +205,8 @@ def watermarks() -> Table:
             "max_event_time_ms": "long",
             "is_idle": "boolean",
             "is_aligned": "boolean",
+            "last_activity_ms": "long",
+            "details": "string",
         },
         coordinates={},
     )

@@ -1,5 +1,6 @@
 """The audit's counts: how many (record, window) edges were made and how each ended, with XOR and sum of their ids."""
 
+from collections import defaultdict
 from typing import Final
 
 from windowlib.open_windows import Edges
@@ -40,25 +41,22 @@ class Tallies:
 
     def __init__(self) -> None:
         """Start at nothing."""
-        self._terms: dict[str, list[int]] = {}
+        self._terms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def add(self, term: str, edges: Edges) -> None:
         """Add edges to a term."""
-        if not edges[0]:
-            return
-        counts = self._terms.get(term)
-        if counts is None:
-            self._terms[term] = list(edges)
-            return
-        counts[0] += edges[0]
-        counts[1] ^= edges[1]
-        counts[2] += edges[2]
+        count, xor, total = edges
+        counts = self._terms[term]
+        counts[0] += count
+        counts[1] ^= xor
+        counts[2] += total
 
     def take(self) -> dict[str, Tally]:
-        """Return all terms by name, and start again."""
+        """Return all terms that have edges, by name, and start again."""
         terms = {
             name: Tally(counts[0], wrap_int64(counts[1]), wrap_int64(counts[2]))
             for name, counts in sorted(self._terms.items())
+            if counts[0]
         }
         self._terms.clear()
         return terms

@@ -1,4 +1,4 @@
-"""Try your own triggers, assigners, evictors and functions without Spark.
+"""Try your own triggers, assigners, evictors and functions without Spark. docs/TESTING.md shows how.
 
     harness = Harness(WindowSpec(assigner=Tumbling(size_ms=10), trigger=MyTrigger(), function=...))
     harness.record("a", 1, at_ms=3)
@@ -7,17 +7,22 @@
     harness.check_resumable()
 
 `check_resumable` plays the same steps once for each place where a slice could end, takes the state through JSON there,
-and compares: it finds a trigger that remembers something outside its `ctx.state`.
+and compares: it finds a trigger that remembers something outside its `ctx.state`. `windowlib.contracts` has whole
+suites: `check_trigger(MyTrigger())`.
 """
 
 import json
 from collections.abc import Hashable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from windowlib.errors import InvariantBroken
+from windowlib.operator_protocol import Operator, OperatorSpec
+from windowlib.plain_json import from_json, to_json
 from windowlib.records import Fate, Late, Output, Pane, Record, SideOutput, Unassigned, Value
 from windowlib.snapshots import Snapshot
 from windowlib.spec import WindowSpec
+from windowlib.timers import KeyGroupRange
 from windowlib.window_operator import WindowOperator
 from windowlib.windows import MAX_TIME_MS
 
@@ -43,7 +48,7 @@ class ClockStep(NamedTuple):
 Step = RecordStep | WatermarkStep | ClockStep
 
 
-def play_step(operator: WindowOperator, step: Step, rank: int) -> Fate | None:
+def play_step(operator: Operator, step: Step, rank: int) -> Fate | None:
     """Do one step; return the fate of its record, if it is one."""
     match step:
         case RecordStep():
@@ -122,23 +127,71 @@ class Harness:
         Raises:
             InvariantBroken: some cut changes the outputs or the last state, or trigger state is not JSON.
         """
-        whole = self._operator.snapshot()
-        for cut in range(len(self._steps) + 1):
-            outputs, state = resume_at(self._spec, self._steps, cut)
-            if outputs != self.outputs or state != whole:
-                raise InvariantBroken(
-                    f"after {cut} of {len(self._steps)} steps, going on from a snapshot gives other outputs or state: "
-                    f"{outputs} and {state}, not {self.outputs} and {whole}. Something is remembered outside the state"
-                )
+        check_resumable(self._spec, self._steps, expected=(self.outputs, self._operator.snapshot()))
 
 
-def resume_at(spec: WindowSpec, steps: Sequence[Step], cut: int) -> tuple[list[Output], Snapshot]:
+def check_resumable(spec: OperatorSpec, steps: Sequence[Step], *, expected: tuple[list[Output], Snapshot]) -> None:
+    """Play steps once for each cut; `expected` is what they give without one.
+
+    Raises:
+        InvariantBroken: some cut changes the outputs or the last state.
+    """
+    for cut in range(len(steps) + 1):
+        outputs, state = resume_at(spec, steps, cut)
+        if (outputs, state) != expected:
+            raise InvariantBroken(
+                f"after {cut} of {len(steps)} steps, going on from a snapshot is not going on: "
+                f"{_difference(outputs, expected[0]) or _difference_of_states(state, expected[1])}. "
+                "Something is remembered outside the state"
+            )
+
+
+def _difference(found: Sequence[object], wanted: Sequence[object], what: str = "output") -> str | None:
+    """Say where two sequences begin to differ, None if nowhere."""
+    for index, (one, other) in enumerate(zip_longest(found, wanted)):
+        if one != other:
+            return f"{what} {index} is {one} instead of {other}"
+    return None
+
+
+def _difference_of_states(found: Snapshot, wanted: Snapshot) -> str:
+    parts = (
+        _difference(found.windows, wanted.windows, "window"),
+        _difference(found.timers, wanted.timers, "timer"),
+        _difference(found.user_state, wanted.user_state, "user state"),
+    )
+    return next((part for part in parts if part), f"the clocks are {found} instead of {wanted}")
+
+
+def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | None = None) -> Operator:
+    """Return a fresh operator that is about to play steps, or those of its key groups."""
+    operator = spec.build(groups)
+    _begin(operator, steps)
+    return operator
+
+
+def _begin(operator: Operator, steps: Sequence[Step]) -> None:
+    """Tell the operator what the clock says when the first record comes, if one comes."""
+    clock_ms = 0
+    for step in steps:
+        match step:
+            case ClockStep():
+                clock_ms = step.processing_time_ms
+            case RecordStep():
+                operator.begin(clock_ms)
+                return
+            case WatermarkStep():
+                pass
+
+
+def resume_at(spec: OperatorSpec, steps: Sequence[Step], cut: int) -> tuple[list[Output], Snapshot]:
     """Play steps with a snapshot and a fresh operator after `cut` of them; return all outputs and the last state."""
-    operator = spec.build()
+    operator = started(spec, steps)
     outputs: list[Output] = []
     for rank, step in enumerate(steps):
         if rank == cut:
             operator = resumed(spec, operator)
+            _begin(operator, steps)
         play_step(operator, step, rank)
         outputs += operator.drain()
     if cut == len(steps):
@@ -146,11 +199,23 @@ def resume_at(spec: WindowSpec, steps: Sequence[Step], cut: int) -> tuple[list[O
     return outputs, operator.snapshot()
 
 
-def resumed(spec: WindowSpec, operator: WindowOperator) -> WindowOperator:
-    """Return a fresh operator with the state of another; trigger state goes through JSON on the way."""
+def resumed(spec: OperatorSpec, operator: Operator) -> Operator:
+    """Return a fresh operator with the state of another; what users put into it goes through JSON on the way.
+
+    Raises:
+        InvariantBroken: a trigger's state is not JSON.
+        SpecError: another user's state is no plain data.
+    """
     snapshot = operator.snapshot()
     for row in snapshot.windows:
-        row.trigger_state = json.loads(json.dumps(row.trigger_state))
+        try:
+            row.trigger_state = json.loads(json.dumps(row.trigger_state))
+        except TypeError as error:
+            raise InvariantBroken(
+                f"trigger state {row.trigger_state!r} of key {row.key!r} is not JSON: {error}"
+            ) from None
+        row.contents = [stored._replace(value=from_json(to_json(stored.value))) for stored in row.contents]
+    snapshot.user_state = [row._replace(content=from_json(to_json(row.content))) for row in snapshot.user_state]
     fresh = spec.build()
     fresh.restore(snapshot)
     return fresh

@@ -4,13 +4,15 @@ A timer is (instant, key, namespace) in one of two time domains; registering it 
 fire in the order (instant, key group, key, namespace), so a replay does not depend on the order of registration.
 
 Timers are kept in one bucket per instant, and a heap orders the instants: the windows of a minute end together for
-all keys, so registering and deleting are mostly one step in a dict and never more than O(log instants).
+all keys, so registering and deleting are mostly one step in a dict and never more than O(log instants). Where a timer
+exists for as long as something else does, that can `share` one entry with its like and costs nothing by itself.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, Final, Literal, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from windowlib.errors import CheckpointError, SpecError
 from windowlib.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
@@ -27,6 +29,13 @@ Namespace = Any
 _STALE_MAX: Final = 1024
 """So many instants without timers may stay in the heap beyond as many as have some."""
 
+_Place = tuple[str, Namespace, Hashable]
+"""One timer of an instant. It sorts in firing order, because the string stands for (key group, key); and it is a plain
+tuple, because Python sorts those twice as fast as NamedTuples."""
+
+_BY_ORDER: Final = attrgetter("order")
+_BY_ORDER_AND_NAMESPACE: Final = attrgetter("order", "namespace")
+
 
 class TimerRow(NamedTuple):
     """One timer in a snapshot."""
@@ -38,82 +47,150 @@ class TimerRow(NamedTuple):
     at_ms: int
 
 
-class Timer(NamedTuple):
-    """A timer that is due. Sorts in firing order within one instant: `order` stands for (key group, key)."""
+class DueTimer(Protocol):
+    """A timer that is due: a `Timer`, or the owner of a shared one."""
 
-    order: str
-    namespace: Namespace
+    @property
+    def key(self) -> Hashable:
+        """Whose timer it is."""
+
+    @property
+    def namespace(self) -> Namespace:
+        """What it belongs to."""
+
+
+class Owner(DueTimer, Protocol):
+    """What has a share in a timer, see `TimerQueue.share`; `order` stands for (key group, key)."""
+
+    @property
+    def order(self) -> str:
+        """What the queue's own `order` says of the key."""
+
+
+class Timer(NamedTuple):
+    """A timer that was registered alone."""
+
     key: Hashable
+    namespace: Namespace
+
+
+_DELETED: Final = Timer((), ())
+"""Stands for no timer."""
+
+
+_new_timer = tuple.__new__  # half the cost of Timer(...), for every timer
 
 
 class TimerQueue:
     """The timers of one domain."""
 
-    __slots__ = ("_buckets", "_instants", "_order")
+    __slots__ = ("_buckets", "_instants", "_order", "_shared")
 
     def __init__(self, order: Callable[[Hashable], str]) -> None:
         """Start empty; `order` is a key_order.key_orderer."""
         self._order = order
-        self._buckets: dict[int, set[Timer]] = {}
+        self._buckets: dict[int, dict[_Place, DueTimer | None]] = {}
+        """The timers by instant; the owner, where one was shared."""
+        self._shared: dict[int, dict[Namespace, Mapping[Hashable, Owner]]] = {}
+        """The shared timers by instant and namespace."""
         self._instants: list[int] = []
-        """A heap of the instants in `_buckets`; those whose bucket went are dropped when they come up."""
+        """A heap of the instants in both; those whose timers went are dropped when they come up."""
 
     def __len__(self) -> int:
         """Return the number of timers."""
-        return sum(map(len, self._buckets.values()))
+        return sum(len(self._places(at_ms)) for at_ms in {*self._buckets, *self._shared})
 
     def register(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
         """Add a timer; one that is there already stays one."""
         bucket = self._buckets.get(at_ms)
         if bucket is None:
-            bucket = self._buckets[at_ms] = set()
+            bucket = self._buckets[at_ms] = {}
             heappush(self._instants, at_ms)
-        bucket.add(_new_timer(Timer, (self._order(key), namespace, key)))
+        bucket.setdefault((self._order(key), namespace, key))
+
+    def share(self, at_ms: int, namespace: Namespace, owners: Mapping[Hashable, Owner]) -> None:
+        """Add a timer for each owner, by key, that `owners` holds when the instant comes; there is none to delete."""
+        shared = self._shared.get(at_ms)
+        if shared is None:
+            shared = self._shared[at_ms] = {}
+            heappush(self._instants, at_ms)
+        shared[namespace] = owners
+
+    def is_shared(self, at_ms: int, key: Hashable, namespace: Namespace) -> bool:
+        """Tell whether there is such a timer by way of `share`."""
+        return at_ms in self._shared and key in self._shared[at_ms].get(namespace, ())
 
     def delete(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
         """Remove a timer; one that is not there is no error."""
         bucket = self._buckets.get(at_ms)
         if bucket is not None:
-            bucket.discard(_new_timer(Timer, (self._order(key), namespace, key)))
+            bucket.pop((self._order(key), namespace, key), None)
             if not bucket:
                 del self._buckets[at_ms]
-                if len(self._instants) > 2 * len(self._buckets) + _STALE_MAX:
-                    self._instants = sorted(self._buckets)
+                if len(self._instants) > 2 * (len(self._buckets) + len(self._shared)) + _STALE_MAX:
+                    self._instants = sorted({*self._buckets, *self._shared})
 
     def next_ms(self) -> int | None:
         """Return the instant of the first timer, None without timers."""
-        instants, buckets = self._instants, self._buckets
-        while instants:
-            if buckets.get(instants[0]):
-                return instants[0]
-            buckets.pop(heappop(instants), None)
+        while self._instants:
+            at_ms = self._instants[0]
+            if self._buckets.get(at_ms) or any(self._shared.get(at_ms, {}).values()):
+                return at_ms
+            heappop(self._instants)
+            self._buckets.pop(at_ms, None)
+            self._shared.pop(at_ms, None)
         return None
 
-    def due(self, until_ms: int) -> Iterator[tuple[int, Timer]]:
-        """Take out and yield each timer up to and including `until_ms`, in firing order.
+    def due(self, until_ms: int) -> Iterator[tuple[int, DueTimer]]:
+        """Take out and yield each timer up to and including `until_ms`, in firing order; for a shared one, its owner.
 
         Timers that the caller registers or deletes meanwhile count: what is then due is yielded in the same walk, at
         the earliest after the timer that did it.
         """
         while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
-            bucket = self._buckets[at_ms]
-            for timer in sorted(bucket):
-                try:
-                    bucket.remove(timer)
-                except KeyError:
-                    continue  # deleted by a timer that fired before it
-                yield at_ms, timer
+            shared = self._shared.pop(at_ms, {})
+            if at_ms in self._buckets:
+                self._write_out(at_ms, [owner for owners in shared.values() for owner in owners.values()])
+                yield from self._due_alone(at_ms)
+            else:
+                yield from self._due_shared(at_ms, shared)
+
+    def _due_alone(self, at_ms: int) -> Iterator[tuple[int, DueTimer]]:
+        """Walk over a bucket until an earlier timer is registered."""
+        bucket = self._buckets[at_ms]
+        for place in sorted(bucket):
+            owner = bucket.pop(place, _DELETED)
+            if owner is not _DELETED:  # by a timer that fired before it
+                yield at_ms, owner or _new_timer(Timer, (place[2], place[1]))
                 if self._instants and self._instants[0] < at_ms:
-                    break
+                    return
+
+    def _due_shared(self, at_ms: int, shared: dict[Namespace, Mapping[Hashable, Owner]]) -> Iterator[tuple[int, Owner]]:
+        """Walk over shared timers; write those that are left into a bucket when any timer joins them or comes first."""
+        owners = [owner for owners in shared.values() for owner in owners.values()]
+        owners.sort(key=_BY_ORDER if len(shared) == 1 else _BY_ORDER_AND_NAMESPACE)
+        for number, owner in enumerate(owners, 1):
+            yield at_ms, owner
+            if at_ms in self._buckets or self._instants[0] < at_ms:
+                self._write_out(at_ms, owners[number:])
+                return
+
+    def _write_out(self, at_ms: int, owners: Iterable[Owner]) -> None:
+        bucket = self._buckets.setdefault(at_ms, {})
+        bucket.update({(owner.order, owner.namespace, owner.key): owner for owner in owners})
+
+    def _places(self, at_ms: int) -> set[_Place]:
+        """Return all timers of an instant, whichever way they came."""
+        places = set(self._buckets.get(at_ms, ()))
+        for namespace, owners in self._shared.get(at_ms, {}).items():
+            places.update((owner.order, namespace, key) for key, owner in owners.items())
+        return places
 
     def rows(self, domain: Domain) -> Iterator[TimerRow]:
         """Yield all timers in firing order; they stay."""
-        for at_ms in sorted(self._buckets):
-            for order, namespace, key in sorted(self._buckets[at_ms]):
+        for at_ms in sorted({*self._buckets, *self._shared}):
+            for order, namespace, key in sorted(self._places(at_ms)):
                 yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
-
-
-_new_timer = tuple.__new__  # a NamedTuple's own __new__ costs twice as much, and this runs for every timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +236,14 @@ class TimerService:
         """Return the timers of one domain."""
         return self.event_timers if domain == EVENT else self.processing_timers
 
-    def advance_watermark(self, watermark_ms: int) -> Iterator[tuple[int, Timer]]:
+    def advance_watermark(self, watermark_ms: int) -> Iterator[tuple[int, DueTimer]]:
         """Set the watermark, then yield the event timers that it reaches; consume it whole."""
         self.watermark_ms = watermark_ms
         return self.event_timers.due(watermark_ms)
 
     def advance_processing_time(
         self, processing_time_ms: int, *, inclusive: bool = True
-    ) -> Iterator[tuple[int, Timer]]:
+    ) -> Iterator[tuple[int, DueTimer]]:
         """Yield the processing timers up to an instant, each with the clock at its own instant, then set the clock.
 
         Without `inclusive`, timers at the instant itself wait: a record that arrives then goes first.
@@ -183,7 +260,7 @@ class TimerService:
         return rows if group is None else [row for row in rows if row.key_group == group]
 
     def restore(self, rows: Iterable[TimerRow]) -> None:
-        """Add the timers of one or more snapshots.
+        """Add the timers of one or more snapshots; those that are shared by now are there already.
 
         Raises:
             CheckpointError: a timer belongs to a key group that this service does not own.
@@ -198,7 +275,9 @@ class TimerService:
                     f"{self.groups.max_parallelism}; {row} says {row.key_group} and its key is in {group}. "
                     "Restore it where its group is owned, with the max_parallelism that wrote it"
                 )
-            self.queue(row.domain).register(row.at_ms, row.key, row.namespace)
+            queue = self.queue(row.domain)
+            if not queue.is_shared(row.at_ms, row.key, row.namespace):
+                queue.register(row.at_ms, row.key, row.namespace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,23 +16,30 @@ from windowlib.windows import Window
 
 
 class TriggerResult(Enum):
-    """What to do with the window now. Two plain attributes, because the operator asks once per record."""
+    """What to do with the window now. Plain attributes, because the operator asks once per record."""
 
-    CONTINUE = (False, False)
-    FIRE = (True, False)
-    PURGE = (False, True)
-    FIRE_AND_PURGE = (True, True)
+    CONTINUE = (False, False, False)
+    FIRE = (True, False, False)
+    PURGE = (False, True, False)
+    FIRE_AND_PURGE = (True, True, False)
+    FINISH = (True, True, True)
+    """Fire and purge for the last time: the trigger will say PURGE to whatever comes later."""
 
-    def __init__(self, is_fire: bool, is_purge: bool) -> None:  # noqa: FBT001  (an Enum takes its values by position)
-        """Give each member its two answers."""
+    def __init__(self, is_fire: bool, is_purge: bool, is_finish: bool) -> None:  # noqa: FBT001  (an Enum takes its values by position)
+        """Give each member its answers."""
         self.is_fire = is_fire
         self.is_purge = is_purge
+        self.is_finish = is_finish
 
 
 CONTINUE: Final = TriggerResult.CONTINUE
 FIRE: Final = TriggerResult.FIRE
 PURGE: Final = TriggerResult.PURGE
 FIRE_AND_PURGE: Final = TriggerResult.FIRE_AND_PURGE
+FINISH: Final = TriggerResult.FINISH
+
+FINISHED: Final = "finished"
+"""The name under which a trigger that said FINISH keeps True. Its window is a tombstone until the cleanup."""
 
 
 class TriggerContext(Protocol):
@@ -41,6 +48,10 @@ class TriggerContext(Protocol):
     @property
     def state(self) -> dict[str, Any]:
         """What the trigger remembers for this window: plain JSON-able values by name."""
+
+    @property
+    def complete_ms(self) -> int:
+        """The watermark that completes the window."""
 
     @property
     def watermark_ms(self) -> int:
@@ -80,6 +91,8 @@ class Trigger:
     """
     fires_after_end: bool = True
     """False promises: after the end only records make it fire, no timer. Lets the pane at the end say `is_last`."""
+    has_on_time_pane: bool = False
+    """True promises to fire when the watermark completes the window. Until then a timestamp combiner keeps its hold."""
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         """Called for every record that enters the window, after it entered."""
@@ -103,3 +116,7 @@ class Trigger:
     def may_leave_records(self, *, is_event_time: bool) -> bool:  # noqa: ARG002
         """Tell whether a window can end with records that were never fired."""
         return True
+
+    def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:  # noqa: ARG002
+        """Say how the trigger can finish and drop what comes later; None if it never does."""
+        return None

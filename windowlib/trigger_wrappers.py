@@ -14,7 +14,7 @@ from windowlib.windows import Window
 
 
 def _purging(result: TriggerResult) -> TriggerResult:
-    return FIRE_AND_PURGE if result.is_fire else result
+    return FIRE_AND_PURGE if result.is_fire and not result.is_finish else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ class Purging(Trigger):
     def fires_after_end(self) -> bool:  # type: ignore[override]
         """As the inner trigger."""
         return self.inner.fires_after_end
+
+    @property
+    def has_on_time_pane(self) -> bool:  # type: ignore[override]
+        """As the inner trigger."""
+        return self.inner.has_on_time_pane
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Purge if the inner trigger fires."""
@@ -61,6 +66,10 @@ class Purging(Trigger):
     def may_leave_records(self, *, is_event_time: bool) -> bool:
         """As the inner trigger."""
         return self.inner.may_leave_records(is_event_time=is_event_time)
+
+    def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:
+        """As the inner trigger."""
+        return self.inner.may_lose_data(allowed_lateness_ms=allowed_lateness_ms)
 
 
 _TIMEOUT: Final = "timeout_ms"
@@ -134,3 +143,7 @@ class ProcessingTimeout(Trigger):
     def may_leave_records(self, *, is_event_time: bool) -> bool:
         """As the inner trigger: the window may end before the time is out."""
         return self.inner.may_leave_records(is_event_time=is_event_time)
+
+    def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:
+        """As the inner trigger."""
+        return self.inner.may_lose_data(allowed_lateness_ms=allowed_lateness_ms)

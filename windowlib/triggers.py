@@ -27,6 +27,7 @@ class EventTime(Trigger):
     can_merge = True
     waits_for_end = True
     fires_after_end = False
+    has_on_time_pane = True
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         """Fire at once in a window that is complete already."""
@@ -110,6 +111,7 @@ class ContinuousEventTime(Trigger):
     interval_ms: int
     can_merge = True
     fires_after_end = False
+    has_on_time_pane = True
 
     def __post_init__(self) -> None:
         """Check the interval."""
@@ -258,16 +260,18 @@ class DeltaExceeded(Trigger):
     """Fire when a record's measure exceeds that of the last record that fired by more than `threshold`.
 
     The difference is signed, new minus old, unless `is_absolute`. The first record of a window only sets the mark.
-    `measure` takes a record's value to a number.
+    `measure` takes a record's value to a number; a record for which it is None does nothing.
     """
 
     threshold: float
-    measure: Callable[[Any], float] = _whole
+    measure: Callable[[Any], float | None] = _whole
     is_absolute: bool = False
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         """Compare with the mark."""
         measure = self.measure(record.value)
+        if measure is None:
+            return CONTINUE
         last = ctx.state.get(_LAST)
         if last is None:
             ctx.state[_LAST] = measure
@@ -313,3 +317,7 @@ class EndOfStream(Trigger):
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
         """Wait for the end of time."""
         ctx.register_event_timer(MAX_TIME_MS)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
+        """Stop waiting. Flink's never has to: there, only the global window has this trigger."""
+        ctx.delete_event_timer(MAX_TIME_MS)

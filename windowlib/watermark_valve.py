@@ -58,6 +58,16 @@ class Valve:
             raise SpecError(f"a valve needs at least one channel, got {channel_count}")
         self.state = ValveState([Channel() for _ in range(channel_count)])
 
+    def add(self) -> int:
+        """Let one more channel take part, active and without a watermark; return its index.
+
+        Once something went out it counts only when it has caught up, as a channel that is active again does.
+        """
+        state = self.state
+        state.channels.append(Channel(is_aligned=state.watermark_ms == MIN_TIME_MS))
+        state.is_idle = False
+        return len(state.channels) - 1
+
     def input_watermark(self, index: int, watermark_ms: int) -> list[WatermarkEvent]:
         """Take a watermark from a channel."""
         state, channel = self.state, self.state.channels[index]

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from windowlib.assigners import Stagger, Tumbling
 from windowlib.contents import contents_of
-from windowlib.errors import CheckpointError, InvariantBroken
+from windowlib.errors import InvariantBroken
 from windowlib.firing import Firing, Moment, on_record
 from windowlib.functions import process_function
-from windowlib.open_windows import Runtime
-from windowlib.opening import MergingOpening, Opening
+from windowlib.open_windows import OpenWindow, Runtime
+from windowlib.opening import LoneJudgingOpening, MergingOpening, Opening
 from windowlib.records import (
     ASSIGNED,
     LATE,
@@ -30,12 +30,12 @@ from windowlib.records import (
     Tally,
     Unassigned,
 )
-from windowlib.snapshots import STATE_VERSION, Snapshot
+from windowlib.snapshots import Snapshot
 from windowlib.state import KeyedState
 from windowlib.tallies import NEW, edge_id
-from windowlib.timers import EVENT, PROCESSING, Domain, KeyGroupRange, Timer, TimerService
+from windowlib.timers import EVENT, PROCESSING, Domain, DueTimer, KeyGroupRange, TimerService
 from windowlib.trigger_protocol import CONTINUE
-from windowlib.window_store import WindowStore
+from windowlib.window_store import EndStore, WindowStore
 from windowlib.windowing import Windowing
 from windowlib.windows import MIN_TIME_MS, Window
 
@@ -63,20 +63,31 @@ class WindowOperator:
         runtime = Runtime(windowing.profile, self._timers, self._user_state, is_event_time=self._is_event_time)
         self._runtime = runtime
         self._contents = contents_of(windowing.function, keeps_records=windowing.evictor is not None)
-        self._store = WindowStore(
-            runtime, self._contents, windowing.allowed_lateness_ms, sets_end_timers=self._waits_for_end
+        store = EndStore if windowing.profile.completes_at_end else WindowStore
+        self._store = store(
+            runtime,
+            self._contents,
+            windowing.allowed_lateness_ms,
+            sets_end_timers=self._waits_for_end,
+            is_merging=windowing.assigner.is_merging,
         )
         self._firing = Firing(windowing, runtime, self._contents, self._store)
         self._opening: Opening | MergingOpening = Opening(runtime, self._contents, self._store)
         if windowing.assigner.is_merging:
-            self._opening = MergingOpening(windowing, self._contents, store=self._store, firing=self._firing)
+            merging = LoneJudgingOpening if windowing.profile.judges_record_alone else MergingOpening
+            self._opening = merging(windowing, self._contents, store=self._store, firing=self._firing)
         self._new_count = self._new_xor = self._new_sum = 0
         self._lacks_stagger = isinstance(self._assigner, Tumbling) and self._assigner.stagger is not Stagger.ALIGNED
+
+    def begin(self, first_arrival_ms: int) -> None:
+        """Let staggered windows count from the log's first arrival; without this, from the operator's first record."""
+        if self._lacks_stagger:
+            self._choose_stagger(first_arrival_ms)
 
     def process(self, record: Record) -> Fate:
         """Take in one record, judged against the watermark before it, and return its fate."""
         if self._lacks_stagger:
-            self._choose_stagger()
+            self._choose_stagger(self._timers.processing_time_ms)
         key, _, _, position, record_hash, _ = record
         is_assigned = False
         missed: list[Window] = []
@@ -95,7 +106,7 @@ class WindowOperator:
             self._new_sum += edge
             self._contents.add(open_window.contents, record, edge)
             # The trigger need not hear of a record that cannot matter to it; most records are of this kind.
-            if not self._waits_for_end or open_window.last_ms <= self._timers.watermark_ms:
+            if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
                 result = self._trigger.on_record(record, open_window.window, open_window)
                 if result is not CONTINUE:
                     self._firing.apply(result, open_window, on_record(position))
@@ -133,12 +144,14 @@ class WindowOperator:
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             self._on_timer(PROCESSING, timer, Moment(at_ms, position))
 
-    def _on_timer(self, domain: Domain, timer: Timer, moment: Moment) -> None:
+    def _on_timer(self, domain: Domain, timer: DueTimer, moment: Moment) -> None:
         """Ask the trigger about a timer that is due; clean the window up if it was the cleanup timer."""
-        windows = self._store.windows.get(timer.key)
-        open_window = windows.get(timer.namespace) if windows else None
+        # A shared timer is the window itself.
+        open_window = timer if isinstance(timer, OpenWindow) else self._store.find(timer.key, timer.namespace)
         if open_window is None:
             return  # a timer of a window that was merged away or cleaned up
+        if self._firing.finish(open_window, moment):
+            return
         at_ms = moment.at_ms
         is_end = at_ms == open_window.cleanup_ms and self._is_event_time == (domain == EVENT)
         if not (is_end and open_window.cleanup_deleted):
@@ -201,29 +214,25 @@ class WindowOperator:
         Raises:
             CheckpointError: another version, other key groups, or a damaged row.
         """
-        if snapshot.version != STATE_VERSION:
-            raise CheckpointError(
-                f"the checkpoint has state version {snapshot.version}, this program reads {STATE_VERSION}; "
-                "replay from the start, or use the program that wrote it"
-            )
-        self._store.restore(snapshot.windows)
-        self._timers.restore(snapshot.timers)
-        self._user_state.restore(snapshot.user_state)
+        snapshot.check_version()
         self._timers.processing_time_ms = snapshot.processing_time_ms
         if self._profile.watermark_survives_failure or not after_failure:
             self._timers.watermark_ms = snapshot.watermark_ms
             if snapshot.stagger_ms is not None:
                 self.set_stagger(snapshot.stagger_ms)
+        # After the watermark, which tells whether a window still waits for its end; then the timers that none shares.
+        self._store.restore(snapshot.windows)
+        self._timers.restore(snapshot.timers)
+        self._user_state.restore(snapshot.user_state)
 
     def set_stagger(self, stagger_ms: int) -> None:
         """Fix the stagger. A driver with several operators gives all of them that of the log's first record."""
         self._runtime.stagger_ms = stagger_ms
         self._lacks_stagger = False
 
-    def _choose_stagger(self) -> None:
+    def _choose_stagger(self, now_ms: int) -> None:
         assigner = self._assigner
         if isinstance(assigner, Tumbling):
-            now_ms = self._timers.processing_time_ms
             self.set_stagger(assigner.stagger.offset(assigner.size_ms, now_ms, assigner.seed))
 
     def _without_window(self, record: Record, missed: Sequence[Window], *, is_assigned: bool) -> Fate:

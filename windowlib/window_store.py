@@ -23,29 +23,71 @@ class Orphan(NamedTuple):
     edges: Edges
 
 
+class SameBounds(dict[Hashable, OpenWindow]):
+    """The open windows with the same bounds, by key. They live and end together."""
+
+    __slots__ = ("late_from_ms", "lifetime")
+
+    def __init__(self, lifetime: Lifetime) -> None:
+        """Start without windows."""
+        self.lifetime = lifetime
+        self.late_from_ms = lifetime[2]
+
+
 class WindowStore:
-    """Open windows by key and bounds; `windows` is read and written by the operator alone."""
+    """Open windows, read and written by the operator alone.
 
-    __slots__ = ("_cleanup_timers", "_contents", "_lateness_ms", "_sets_end_timers", "orphans", "runtime", "windows")
+    Sessions that may merge are one key's own, so they are kept `by_key`. Other windows are kept `by_bounds`, which
+    they share with many keys: there is then one timer for the end of all of them and one for their cleanup, and
+    opening one more sets none. Not where a profile lets triggers delete the cleanup timer of one key.
+    """
 
-    def __init__(self, runtime: Runtime, contents: Contents, lateness_ms: int, *, sets_end_timers: bool) -> None:
+    __slots__ = (
+        "_cleanup_timers",
+        "_contents",
+        "_is_merging",
+        "_lateness_ms",
+        "_sets_end_timers",
+        "by_bounds",
+        "by_key",
+        "orphans",
+        "runtime",
+        "shares_timers",
+    )
+
+    def __init__(
+        self, runtime: Runtime, contents: Contents, lateness_ms: int, *, sets_end_timers: bool, is_merging: bool
+    ) -> None:
         """Start without windows. `sets_end_timers` is for triggers that only wait for the end."""
         self._sets_end_timers = sets_end_timers
+        self._is_merging = is_merging
+        self.shares_timers = runtime.profile.protects_cleanup_timer and not is_merging
         self.runtime = runtime
         timers = runtime.timers
         self._cleanup_timers = timers.event_timers if runtime.is_event_time else timers.processing_timers
         self._contents = contents
         self._lateness_ms = lateness_ms
-        self.windows: dict[Hashable, dict[Window, OpenWindow]] = {}
+        self.by_key: dict[Hashable, dict[Window, OpenWindow]] = {}
+        self.by_bounds: dict[Window, SameBounds] = {}
         self.orphans: dict[tuple[Hashable, Window], Orphan] = {}
 
     def __iter__(self) -> Iterator[OpenWindow]:
         """Iterate over all open windows, in no fixed order."""
-        for windows in self.windows.values():
+        for windows in self.by_key.values():
             yield from windows.values()
+        for same_bounds in self.by_bounds.values():
+            yield from same_bounds.values()
+
+    def find(self, key: Hashable, window: Window) -> OpenWindow | None:
+        """Return the open window with these bounds, None if there is none."""
+        if self._is_merging:
+            windows = self.by_key.get(key)
+            return windows.get(window) if windows else None
+        same_bounds = self.by_bounds.get(window)
+        return same_bounds.get(key) if same_bounds else None
 
     def lifetime(self, window: Window) -> Lifetime:
-        """Return when a window ends, is cleaned up, and turns records away."""
+        """Return when a window is complete, is cleaned up, and turns records away."""
         last_ms = window.last_ms
         if not self.runtime.is_event_time:
             return (last_ms, last_ms, NEVER_LATE)
@@ -56,18 +98,36 @@ class WindowStore:
     def create(self, key: Hashable, window: Window, lifetime: Lifetime) -> OpenWindow:
         """Open a window, without contents."""
         open_window = OpenWindow(key, window, self.runtime, lifetime)
-        windows = self.windows.get(key)
-        if windows is None:
-            self.windows[key] = {window: open_window}
+        if self._is_merging:
+            self.by_key.setdefault(key, {})[window] = open_window
         else:
-            windows[window] = open_window
+            same_bounds = self.by_bounds.get(window)
+            if same_bounds is None:
+                same_bounds = self.begin(window, lifetime)
+            same_bounds[key] = open_window
         return open_window
 
+    def begin(self, window: Window, lifetime: Lifetime) -> SameBounds:
+        """Make room for windows with these bounds, and set the timers that they share."""
+        same_bounds = self.by_bounds[window] = SameBounds(lifetime)
+        if self.shares_timers:
+            complete_ms, cleanup_ms, _ = lifetime
+            timers, has_cleanup = self.runtime.timers, cleanup_ms < MAX_TIME_MS
+            if has_cleanup:
+                self._cleanup_timers.share(cleanup_ms, window, same_bounds)
+            is_same = has_cleanup and self.runtime.is_event_time and complete_ms == cleanup_ms
+            if self._sets_end_timers and complete_ms > timers.watermark_ms and not is_same:
+                timers.event_timers.share(complete_ms, window, same_bounds)
+        return same_bounds
+
     def register_first_timers(self, open_window: OpenWindow) -> None:
-        """Set the timers of a window that was just opened: at its cleanup, and at its end if that is all there is."""
+        """Set the timers of a window that was just opened: at its cleanup, and at its end if that is all there is.
+
+        For windows that do not share theirs.
+        """
         self.register_cleanup(open_window)
-        if self._sets_end_timers and open_window.last_ms > self.runtime.timers.watermark_ms:
-            open_window.register_event_timer(open_window.last_ms)
+        if self._sets_end_timers and open_window.complete_ms > self.runtime.timers.watermark_ms:
+            open_window.register_event_timer(open_window.complete_ms)
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
         """Set the operator's own timer, unless the window never goes."""
@@ -79,11 +139,18 @@ class WindowStore:
         self._cleanup_timers.delete(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def remove(self, open_window: OpenWindow) -> None:
-        """Forget a window, and its key with its last window."""
-        windows = self.windows[open_window.key]
-        del windows[open_window.window]
-        if not windows:
-            del self.windows[open_window.key]
+        """Forget a window, and its key or its bounds with the last one."""
+        key, window = open_window.key, open_window.window
+        if self._is_merging:
+            windows = self.by_key[key]
+            del windows[window]
+            if not windows:
+                del self.by_key[key]
+            return
+        same_bounds = self.by_bounds[window]
+        del same_bounds[key]
+        if not same_bounds:
+            del self.by_bounds[window]
 
     def edges(self) -> Tally:
         """Return the edges of all open windows together."""
@@ -121,6 +188,9 @@ class WindowStore:
             fired_xor=fired_xor,
             fired_sum=fired_sum,
             pane_index=open_window.pane_index,
+            nonspeculative_count=open_window.nonspeculative_count,
+            last_values=open_window.last_values,
+            last_count=open_window.last_count,
             is_complete=open_window.is_complete,
             is_cleanup_silent=open_window.cleanup_deleted,
         )
@@ -164,7 +234,7 @@ class WindowStore:
             if row.is_orphan:
                 self.orphans[row.key, window] = Orphan(contents, edges)
                 continue
-            if window in self.windows.get(row.key, {}):
+            if self.find(row.key, window) is not None:
                 raise CheckpointError(
                     f"the checkpoint has the window {window} of key {row.key!r} twice; it is damaged: "
                     "make the slice before again (repair-run)"
@@ -176,6 +246,9 @@ class WindowStore:
             open_window.edges = edges
             open_window.fired = (row.fired_count, row.fired_xor, row.fired_sum)
             open_window.pane_index = row.pane_index
+            open_window.nonspeculative_count = row.nonspeculative_count
+            open_window.last_values = row.last_values
+            open_window.last_count = row.last_count
             open_window.is_complete = row.is_complete
             open_window.cleanup_deleted = row.is_cleanup_silent
 
@@ -185,6 +258,21 @@ class WindowStore:
         if self._contents.keeps_records:
             return [Stored(*stored) for stored in row.contents]
         return self._contents.from_states(row.accumulators)
+
+
+class EndStore(WindowStore):
+    """Event-time windows that are complete at their end, not at their last instant (profile beam)."""
+
+    __slots__ = ()
+
+    def lifetime(self, window: Window) -> Lifetime:
+        """As in every store; a window stays until no record can be in time for it any more."""
+        lifetime = super().lifetime(window)
+        if window.end_ms is None or not self.runtime.is_event_time:
+            return lifetime
+        beyond_ms = 1 if self.runtime.profile.takes_at_limit else 0
+        cleanup_ms = min(window.end_ms + self._lateness_ms + beyond_ms, MAX_TIME_MS)
+        return (window.end_ms, cleanup_ms, cleanup_ms)
 
 
 def _window(start_ms: int | None, end_ms: int | None) -> Window:

@@ -6,6 +6,7 @@ from typing import Literal
 from windowlib.assigners import Assigner
 from windowlib.evictors import Evictor
 from windowlib.functions import WindowFunction
+from windowlib.output_times import TimestampCombiner
 from windowlib.profiles import STRICT, Profile
 from windowlib.records import Mode
 from windowlib.trigger_protocol import Trigger
@@ -25,4 +26,6 @@ class Windowing:
     allowed_lateness_ms: int = 0
     mode: Mode = "accumulating"
     leftovers: Leftovers = "report"
+    retracts: bool = False
+    timestamp_combiner: TimestampCombiner = "end_of_window"
     profile: Profile = STRICT

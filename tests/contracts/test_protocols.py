@@ -2,21 +2,35 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from tests.support.names import name_of
+from windowlib import beam
 from windowlib.aggregates import Accumulator, Aggregate
 from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
+from windowlib.contracts import LIST, check_assigner, check_evictor, check_function, check_trigger
 from windowlib.errors import InvariantBroken
 from windowlib.evictors import Evictor, EvictorContext, KeepClose, KeepCount, KeepRecent
-from windowlib.functions import KINDS, Apply, Reduce, UserAggregate, Whole, WindowFunction, aggregate, fold
-from windowlib.profiles import FLINK, STRICT, Profile
+from windowlib.functions import (
+    KINDS,
+    Aggregates,
+    Apply,
+    Place,
+    ProcessContext,
+    ProcessFunction,
+    Reduce,
+    UserAggregate,
+    Whole,
+    WindowFunction,
+    aggregate,
+    fold,
+)
+from windowlib.profiles import BEAM, FLINK, STRICT, Profile
 from windowlib.records import Record, Stored
-from windowlib.spec import WindowSpec
-from windowlib.testing import Harness
+from windowlib.state import StateSpec
 from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
@@ -30,8 +44,6 @@ from windowlib.triggers import (
     ProcessingTime,
 )
 from windowlib.windows import TimeWindow, Window
-
-LIST = Apply(lambda _key, _window, values: [list(values)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,86 +76,37 @@ TRIGGERS: list[Trigger] = [
     EndOfStream(),
     FireOnDoubles(),
 ]
-WINDOWS: list[Assigner] = [Tumbling(size_ms=10), Sliding(size_ms=10, slide_ms=5), Session(gap_ms=5), Global()]
 
 
-def drive(harness: Harness) -> None:
-    for value, at_ms in ((1, 1), (1, 3), (5, 12), (5, 7), (2, 2), (9, 30)):
-        harness.record("a", value, at_ms=at_ms)
-        harness.clock(at_ms)
-        harness.record("b", value, at_ms=at_ms)
-    for watermark_ms in (5, 9, 14, 40):
-        harness.watermark(watermark_ms)
-    harness.record("a", 4, at_ms=38)
-    harness.clock(100)
-    harness.watermark(1_000)
-
-
-def spec_for(trigger: Trigger, assigner: Assigner, profile: Profile) -> WindowSpec:
-    return WindowSpec(
-        assigner=assigner,
-        trigger=trigger,
-        function=LIST,
-        profile=profile,
-        leftovers="report",
-        allowed_lateness_ms=3,
-    )
-
-
-PAIRS = [
-    pytest.param(trigger, assigner, id=f"{name_of(trigger)}-{type(assigner).__name__}")
-    for trigger in TRIGGERS
-    for assigner in WINDOWS
-    if trigger.can_merge or not assigner.is_merging
+COMPOSITES: list[Trigger] = [
+    beam.AfterWatermark(),
+    beam.AfterWatermark(early=beam.AfterCount(2), late=beam.AfterCount(1)),
+    beam.Repeatedly(beam.AfterProcessingTime(5)),
+    beam.Repeatedly(beam.AfterAny(beam.AfterCount(3), beam.AfterProcessingTime(5))),
+    beam.Repeatedly(beam.AfterAll(beam.AfterCount(2), beam.AfterWatermark())),
+    beam.AfterEach(beam.AfterCount(1), beam.AfterCount(2), beam.Always()),
+    beam.OrFinally(beam.Repeatedly(beam.AfterCount(2)), beam.AfterCount(5)),
+    beam.Default(),
+    beam.Always(),
+    beam.Never(),
 ]
 
 
-@pytest.mark.parametrize("profile", [STRICT, FLINK], ids=["strict", "flink"])
-@pytest.mark.parametrize(("trigger", "assigner"), PAIRS)
+@pytest.mark.parametrize("trigger", COMPOSITES, ids=name_of)
+def test_every_composite_trigger_keeps_the_laws(trigger: Trigger) -> None:
+    check_trigger(trigger, profiles=[STRICT, BEAM])
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=name_of)
 class TestEveryTrigger:
-    def test_remembers_everything_in_its_state(self, trigger: Trigger, assigner: Assigner, profile: Profile) -> None:
-        harness = Harness(spec_for(trigger, assigner, profile))
-        drive(harness)
-        harness.check_resumable()
+    @pytest.mark.parametrize("profile", [STRICT, FLINK], ids=["strict", "flink"])
+    def test_keeps_the_laws(self, trigger: Trigger, profile: Profile) -> None:
+        check_trigger(trigger, profiles=[profile])
 
-    def test_leaves_no_state_of_a_window_that_is_gone(
-        self, trigger: Trigger, assigner: Assigner, profile: Profile
-    ) -> None:
-        harness = Harness(spec_for(trigger, assigner, profile))
-        drive(harness)
-        if assigner.has_bounds and profile is STRICT:
-            assert harness.operator.snapshot().windows == []
-
-    def test_is_a_value(self, trigger: Trigger, assigner: Assigner, profile: Profile) -> None:  # noqa: ARG002
+    def test_is_a_value(self, trigger: Trigger) -> None:
         assert trigger == dataclasses.replace(trigger)  # type: ignore[type-var]
         assert hash(trigger) == hash(dataclasses.replace(trigger))  # type: ignore[type-var]
         assert not hasattr(trigger, "__dict__")
-
-    def test_says_whether_it_can_leave_records(self, trigger: Trigger, assigner: Assigner, profile: Profile) -> None:
-        """A trigger that promises to leave none leaves none."""
-        harness = Harness(spec_for(trigger, assigner, profile))
-        drive(harness)
-        left = {term for term in harness.operator.take_tallies() if term in {"closed:left_over", "closed:never_fired"}}
-        if not trigger.may_leave_records(is_event_time=assigner.is_event_time):
-            assert left == set()
-
-
-class Forgetful(Trigger):
-    """A wrong trigger: it remembers on itself."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        self.seen += 1
-        return FIRE if self.seen % 2 else CONTINUE
-
-
-def test_the_harness_finds_a_trigger_that_remembers_on_itself() -> None:
-    harness = Harness(spec_for(Forgetful(), Tumbling(size_ms=10), STRICT))
-    harness.record("a", 1, at_ms=1)
-    with pytest.raises(InvariantBroken, match="outside the state"):
-        harness.check_resumable()
 
 
 class Weekdays(Assigner):
@@ -205,14 +168,8 @@ class TestEveryAssigner:
             record = Record("a", at_ms, 1, gap_ms=5)
             assert list(assigner.assign(record, strict)) == list(assigner.assign(record, flink))
 
-    def test_resumes(self, assigner: Assigner) -> None:
-        harness = Harness(WindowSpec(assigner=assigner, function=LIST))
-        for value, at_ms in ((1, 1), (1, 3), (5, 12), (5, 7), (9, 30)):
-            harness.clock(at_ms + 100)
-            harness.record("a", value, at_ms=at_ms, gap_ms=4)
-        harness.watermark(20)
-        harness.clock(150)
-        harness.check_resumable()
+    def test_keeps_the_laws(self, assigner: Assigner) -> None:
+        check_assigner(assigner)
 
 
 class KeepOdd(Evictor):
@@ -245,21 +202,55 @@ class TestEveryEvictor:
             assert kept == [record for record in records if record in kept]
             assert list(keep([], TimeWindow(0, 20), Context())) == []
 
-    @pytest.mark.parametrize("function", [LIST, Whole(Reduce(function=max))], ids=["list", "reduce"])
-    def test_resumes_and_loses_no_edge(self, evictor: Evictor, function: WindowFunction) -> None:
-        spec = WindowSpec(
-            assigner=Sliding(size_ms=10, slide_ms=5),
-            function=function,
-            evictor=evictor,
-            trigger=CountReached(2),
-            leftovers="report",
-        )
-        harness = Harness(spec)
-        drive(harness)
-        harness.check_resumable()
-        terms = harness.operator.take_tallies()
-        open_count = harness.operator.open_edges().count
-        assert terms["new"].count == open_count + sum(t.count for name, t in terms.items() if name != "new")
+    def test_keeps_the_laws(self, evictor: Evictor) -> None:
+        check_evictor(evictor)
+
+
+class CountsOfKey(ProcessFunction):
+    """A user's function: per-key and per-window state, a side output."""
+
+    state = (StateSpec(name="seen", type="bigint"), StateSpec(name="ends", kind="map", type="bigint"))
+    window_state = (StateSpec(name="panes", kind="list", type="bigint"),)
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
+        seen, panes = ctx.state.value("seen"), ctx.window_state.list("panes")
+        seen.set((seen.get() or 0) + len(contents))
+        panes.append(len(contents))
+        ctx.state.map("ends").put(str(place.window.end_ms), ctx.watermark_ms)
+        ctx.output("sizes", (place.key, len(contents)))
+        return [(seen.get(), panes.get())]
+
+
+def doubled(results: Any) -> list[Any]:  # noqa: ANN401
+    return [results, results]
+
+
+class Twice(ProcessFunction):
+    """A user's function after an aggregate: two values for each pane."""
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+        return doubled(contents[0])
+
+
+FUNCTIONS: list[tuple[str, WindowFunction, list[Any]]] = [
+    ("a list", LIST, [1, 2, "x"]),
+    ("apply", Apply(lambda key, window, values: [(key, window.end_ms, len(values))]), [1, 2, 3]),
+    ("process", CountsOfKey(), [1, 2, 3]),
+    ("reduce", Whole(Reduce(function=max)), [3, 9, 4]),
+    ("reduce, then process", Whole(Reduce(function=max), then=Twice()), [3, 9, 4]),
+    ("fold", Whole(fold("", lambda text, value: f"{text}{value}")), [3, 9, 4]),
+    (
+        "aggregates",
+        Aggregates((aggregate("sum", "bigint"), aggregate("collect_list", "bigint"), aggregate("avg", "double"))),
+        [(1, 2, 0.1), (None, None, None), (-7, 3, 2.5)],
+    ),
+    ("aggregates, then process", Aggregates((aggregate("count"),), then=CountsOfKey()), [(None,), (None,)]),
+]
+
+
+@pytest.mark.parametrize(("function", "values"), [one[1:] for one in FUNCTIONS], ids=[one[0] for one in FUNCTIONS])
+def test_every_function_keeps_the_laws(function: WindowFunction, values: list[Any]) -> None:
+    check_function(function, values)
 
 
 SAMPLES: dict[str, list[Any]] = {

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.published import PublishedView, published_sql, query, quote_duckdb, quote_spark
+from jobs.published import PublishedView, published_sql, quote_duckdb, quote_spark
+from jobs.store import query
 
 KEY = 'a "key"; --'
 SCHEMA = pa.schema(

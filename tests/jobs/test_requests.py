@@ -4,14 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from jobs.lake import Lake
 from jobs.publishing import publish, publish_request, rollback, waive
-from jobs.requests import Outcome, Staging, run_request
+from jobs.requests import Outcome, ReplayOrder, Staging, run_request
 from jobs.runs import RunResult, Verdict
 from jobs.workspace import Asked, Workspace, open_workspace
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
-from windowlib.errors import InvariantBroken, LogError, RequestError
+from windowlib.errors import AuditError, InvariantBroken, LogError, RequestError
 
 NOW_MS = day_ms("2024-02-01")
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 11)]
@@ -165,6 +166,47 @@ def test_a_replayer_that_raises_leaves_the_request_open_and_says_why(lake: Path)
     assert request.failure == "the log is gone"
     assert request.lease_until_ms is None
     assert run(work, "2024-01-01", "2024-01-03").is_published
+
+
+def test_a_chunk_whose_audit_does_not_close_fails_and_is_replayed(lake: Path) -> None:
+    work = work_on(lake)
+
+    def lose_once(_order: object) -> None:
+        if len(replayer.orders) == 2:
+            raise AuditError("a row is missing")
+
+    replayer = FakeReplayer(on_order=lose_once)
+    outcome = run(work, "2024-01-01", "2024-01-04", replayer, chunk=1)
+    assert replayer.replayed == [["2024-01-01"], ["2024-01-02"], ["2024-01-02"], ["2024-01-03"]]
+    assert outcome.is_published
+    attempts = [order.attempt_id for order in replayer.orders]
+    rows = sorted(DeltaTable(lake / "sales" / "ledger").to_pyarrow_table().to_pylist(), key=lambda row: row["seq"])
+    failed = [row["attempt_id"] for row in rows if row["event"] == "failed"]
+    assert failed == [attempts[1]], "the ledger keeps the attempt that failed"
+    staged = [row["attempt_id"] for row in rows if row["event"] == "staged"]
+    assert staged == [attempts[0], *attempts[2:]], "the replay is another attempt"
+    assert replayer.orders[1].before == replayer.orders[2].before
+
+
+def test_what_does_not_close_twice_stops_and_the_same_call_replays_it(lake: Path) -> None:
+    work = work_on(lake)
+
+    def lose(order: ReplayOrder) -> None:
+        if order.slices[0].slice_id == "2024-01-02":
+            raise AuditError("a row is missing")
+
+    losing = FakeReplayer(on_order=lose)
+    with pytest.raises(AuditError, match="a row is missing"):
+        run(work, "2024-01-01", "2024-01-04", losing, chunk=1)
+    assert losing.replayed == [["2024-01-01"], ["2024-01-02"], ["2024-01-02"]]
+    assert seen(work) == {}
+    [request] = work.ledger.view().open_requests()
+    assert request.failure == "a row is missing"
+    mended = FakeReplayer()
+    outcome = run(work, "2024-01-01", "2024-01-04", mended, chunk=1)
+    assert outcome.request_id == request.request_id, "the same request goes on"
+    assert mended.replayed == [["2024-01-02"], ["2024-01-03"]]
+    assert outcome.is_published
 
 
 def test_a_predecessor_without_a_run_is_refused_with_both_names(lake: Path) -> None:

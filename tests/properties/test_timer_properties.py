@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.support.fuzzing import cases
 from windowlib.key_groups import key_group, key_group_range
 from windowlib.key_order import sortable
 from windowlib.timers import Domain, KeyGroupRange, TimerService, rows_by_group
@@ -86,7 +87,7 @@ class TimersAreASortedSet(RuleBasedStateMachine):
 
 
 TestTimersAreASortedSet = TimersAreASortedSet.TestCase
-TestTimersAreASortedSet.settings = settings(max_examples=60, stateful_step_count=30)
+TestTimersAreASortedSet.settings = settings(max_examples=cases(60), stateful_step_count=30)
 
 
 @given(st.lists(st.tuples(instants, keys, namespaces), max_size=20), st.randoms(use_true_random=False))

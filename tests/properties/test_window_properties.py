@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
 
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
@@ -9,16 +11,19 @@ from hypothesis import strategies as st
 from tests.support.windows import LIST, SQL, WIDTH, panes_of, specs, steps, without_position
 from windowlib.assigners import DynamicSession, Session, Sliding, Tumbling
 from windowlib.intervals import merge
+from windowlib.key_groups import key_group, key_group_range
+from windowlib.operator_protocol import Operator
 from windowlib.profiles import STRICT, EngineFault
 from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Output, Pane, Record, Tally, Unassigned
+from windowlib.snapshots import Snapshot
 from windowlib.spec import WindowSpec
-from windowlib.testing import RecordStep, Step, WatermarkStep, play_step, resume_at
-from windowlib.window_operator import WindowOperator
+from windowlib.testing import RecordStep, Step, WatermarkStep, play_step, resume_at, started
+from windowlib.timers import KeyGroupRange
 from windowlib.windows import wrap_int64
 
 
-def play(spec: WindowSpec, script: Sequence[Step]) -> tuple[WindowOperator, list[Output], list[Fate]]:
-    operator = spec.build()
+def play(spec: WindowSpec, script: Sequence[Step]) -> tuple[Operator, list[Output], list[Fate]]:
+    operator = started(spec, script)
     outputs: list[Output] = []
     fates = []
     for rank, step in enumerate(script):
@@ -109,33 +114,104 @@ def test_panes_of_one_window_are_numbered_and_end(spec: WindowSpec, script: list
             seen[output.key, output.window].append(output)
     order = {"EARLY": 0, "ON_TIME": 1, "LATE": 2}
     for panes in seen.values():
-        assert [pane.pane_index for pane in panes] == list(range(len(panes)))
-        assert [pane.is_first for pane in panes] == [True] + [False] * (len(panes) - 1)
-        assert not any(pane.is_last for pane in panes[:-1])
-        timings = [order[pane.timing] for pane in panes if pane.kind == "result"]
-        assert timings == sorted(timings)
-        assert timings.count(1) <= 1
+        indexes = [pane.pane_index for pane in panes]  # a function may return several values; they share the index
+        assert indexes == sorted(indexes)
+        assert set(indexes) == set(range(indexes[-1] + 1))
+        assert all(pane.is_first == (pane.pane_index == 0) for pane in panes)
+        assert not any(pane.is_last for pane in panes if pane.pane_index < indexes[-1])
+        timings = [(order[pane.timing], pane.pane_index) for pane in panes if pane.kind == "result"]
+        assert [timing for timing, _ in timings] == sorted(timing for timing, _ in timings)
+        assert len({index for timing, index in timings if timing == 1}) <= 1
         assert all(pane.record_count > 0 for pane in panes if pane.kind == "result")
 
 
-@given(specs(profiles=[STRICT]), steps(keys="abcd"))
-def test_keys_do_not_interact(spec: WindowSpec, script: list[Step]) -> None:
-    """Records of different keys between two clock steps may come in any order: each key's outputs stay the same."""
+@given(specs(), steps(keys="abcd"), st.randoms(use_true_random=False))
+def test_keys_do_not_interact(spec: WindowSpec, script: list[Step], random: Random) -> None:
+    """Between two steps of a clock, keys may come in any order: the outputs of each and the state stay the same."""
     shuffled: list[Step] = []
     run: list[RecordStep] = []
     for step in script:
         if isinstance(step, RecordStep):
             run.append(step)
         else:
-            shuffled += [*by_their_keys(run), step]
+            shuffled += [*shuffled_keys(run, random), step]
             run = []
-    shuffled += by_their_keys(run)
-    assert by_key(play(spec, script)[1]) == by_key(play(spec, shuffled)[1])
+    shuffled += shuffled_keys(run, random)
+    try:
+        whole, outputs, _ = play(spec, script)
+        other, shuffled_outputs, _ = play(spec, shuffled)
+    except EngineFault:
+        reject()
+    assert by_key(outputs) == by_key(shuffled_outputs)
+    assert whole.snapshot() == other.snapshot()
 
 
-def by_their_keys(run: list[RecordStep]) -> list[RecordStep]:
-    """Sort records by key; the sort is stable, so the order inside a key stays."""
-    return sorted(run, key=lambda one: str(one.record.key))
+def shuffled_keys(run: list[RecordStep], random: Random) -> list[RecordStep]:
+    """Put records into another order that keeps the order of each key's."""
+    queues: dict[object, list[RecordStep]] = defaultdict(list)
+    for step in run:
+        queues[step.record.key].append(step)
+    drawn = [step.record.key for step in run]
+    random.shuffle(drawn)
+    return [queues[key].pop(0) for key in drawn]
+
+
+@given(specs(), steps(keys="abcd"), st.lists(st.tuples(st.integers(0, 25), st.integers(1, 5)), max_size=4))
+def test_any_slicing_at_any_scale_is_one_run(
+    spec: WindowSpec, script: list[Step], slices: list[tuple[int, int]]
+) -> None:
+    """Each slice is computed by another number of operators, each with its key groups, from what the last ones left."""
+    try:
+        whole, outputs, _ = play(spec, script)
+        found: list[Output] = []
+        state, begin = started(spec, script).snapshot(), 0
+        for end, parallelism in [*sorted(slices), (len(script), 2)]:
+            parts = []
+            for subtask in range(parallelism):
+                owned = key_group_range(subtask, parallelism)
+                part, emitted = play_slice(spec, script, range(begin, max(begin, end)), owned=owned, state=state)
+                parts.append(part)
+                found += emitted
+            state, begin = joined(parts), max(begin, end)
+    except EngineFault:
+        reject()
+    assert by_key(found) == by_key(outputs)
+    assert spec_state(spec, state) == whole.snapshot()
+
+
+def play_slice(
+    spec: WindowSpec, script: Sequence[Step], ranks: range, *, owned: range, state: Snapshot
+) -> tuple[Snapshot, list[Output]]:
+    operator = started(spec, script, KeyGroupRange(owned.start, owned.stop))
+    operator.restore(
+        replace(
+            state,
+            windows=[row for row in state.windows if row.key_group in owned],
+            timers=[row for row in state.timers if row.key_group in owned],
+            user_state=[row for row in state.user_state if row.key_group in owned],
+        )
+    )
+    for rank in ranks:
+        step = script[rank] if rank < len(script) else None
+        if step is not None and not (isinstance(step, RecordStep) and key_group(step.record.key) not in owned):
+            play_step(operator, step, rank)
+    return operator.snapshot(), operator.drain()
+
+
+def joined(parts: Sequence[Snapshot]) -> Snapshot:
+    return replace(
+        parts[0],
+        windows=[row for part in parts for row in part.windows],
+        timers=[row for part in parts for row in part.timers],
+        user_state=[row for part in parts for row in part.user_state],
+    )
+
+
+def spec_state(spec: WindowSpec, state: Snapshot) -> Snapshot:
+    """Return a state in the order that one operator would write."""
+    operator = spec.build()
+    operator.restore(state)
+    return operator.snapshot()
 
 
 def by_key(outputs: Sequence[Output]) -> dict[object, list[Output]]:
@@ -170,6 +246,75 @@ def test_sessions_are_the_merged_intervals(drawn: list[tuple[str, int, int]], ga
                 expected.add((key, start, end, inside))
         assert {(pane.key, *pane.window, pane.values) for pane in panes} == expected
         assert len(panes) == len(expected)
+
+
+class SessionModel:
+    """Sessions as sets of records, by the definition: joined while they touch, fired when over, forgotten when late."""
+
+    def __init__(self, lateness_ms: int) -> None:
+        self.lateness_ms = lateness_ms
+        self.watermark_ms = -(10**9)
+        self.open: dict[str, list[frozenset[Record]]] = {"a": [], "b": []}
+        self.fired: set[frozenset[Record]] = set()
+        self.panes: list[tuple[str, int, int, tuple[int, ...]]] = []
+
+    def bounds(self, session: frozenset[Record]) -> tuple[int, int]:
+        starts = [(one.timestamp_ms or 0, (one.timestamp_ms or 0) + (one.gap_ms or 0)) for one in session]
+        return min(start for start, _ in starts), max(end for _, end in starts)
+
+    def record(self, record: Record, key: str) -> Fate:
+        session, rest = frozenset([record]), list(self.open[key])
+        while met := [one for one in rest if self.touch(session, one)]:
+            session = session.union(*met)
+            rest = [one for one in rest if one not in met]
+        end_ms = self.bounds(session)[1]
+        if end_ms - 1 + self.lateness_ms <= self.watermark_ms:
+            return LATE
+        self.open[key] = [*rest, session]
+        if end_ms - 1 <= self.watermark_ms:
+            self.fire(session, key)
+        return ASSIGNED
+
+    def touch(self, left: frozenset[Record], right: frozenset[Record]) -> bool:
+        (start, end), (other_start, other_end) = self.bounds(left), self.bounds(right)
+        return start <= other_end and other_start <= end
+
+    def fire(self, session: frozenset[Record], key: str) -> None:
+        self.fired.add(session)
+        values = tuple(one.value[0] for one in sorted(session, key=lambda one: one.position))
+        self.panes.append((key, *self.bounds(session), values))
+
+    def watermark(self, watermark_ms: int) -> None:
+        self.watermark_ms = watermark_ms
+        for key, sessions in self.open.items():
+            for session in sorted(sessions, key=self.bounds):
+                if self.bounds(session)[1] - 1 <= watermark_ms and session not in self.fired:
+                    self.fire(session, key)
+            self.open[key] = [one for one in sessions if self.bounds(one)[1] - 1 + self.lateness_ms > watermark_ms]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(-20, 20), st.integers(1, 9), st.integers(0, 12)), max_size=20
+    ),
+    st.sampled_from([0, 3, 15]),
+)
+def test_sessions_are_those_of_a_brute_force_model(drawn: list[tuple[str, int, int, int]], lateness_ms: int) -> None:
+    """Fates and panes of dynamic sessions, with the watermark rising in between, against sets joined by force."""
+    model, watermark_ms = SessionModel(lateness_ms), -25
+    operator = WindowSpec(assigner=DynamicSession(), function=LIST, allowed_lateness_ms=lateness_ms).build()
+    for rank, (key, at_ms, gap_ms, rise_ms) in enumerate([*drawn, ("a", 0, 1, 1_000)]):
+        record = Record(key, at_ms, (rank,), (0, rank), rank, gap_ms)
+        assert operator.process(record) is model.record(record, key)
+        watermark_ms += max(rise_ms - 6, 0)
+        operator.advance_watermark(watermark_ms)
+        model.watermark(watermark_ms)
+        found = [
+            (pane.key, *pane.window, tuple(value[0] for value in pane.values)) for pane in panes_of(operator.drain())
+        ]
+        assert sorted(found, key=repr) == sorted(model.panes, key=repr)
+        model.panes.clear()
+    assert operator.snapshot().windows == []
 
 
 @given(records, st.integers(1, 12), st.integers(1, 12), st.integers(-30, 60), st.sampled_from([0, 4]))

@@ -10,10 +10,15 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake import Lake
 from jobs.replay import ChunkReplay
+from jobs.requests import ReplayOrder, run_request
+from jobs.runs import RunResult
+from jobs.slices import parse_bound
+from jobs.workspace import Asked, open_workspace
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
-from tests.support.replays import committed_chunk, finish, order_of, pipeline_of
+from tests.support.replays import NOW_MS, committed_chunk, finish, order_of, pipeline_of
 from windowlib.errors import AuditError
 
 if TYPE_CHECKING:
@@ -94,10 +99,34 @@ def test_a_row_lost_doubled_or_moved_makes_the_run_fail(
 def test_a_record_swapped_between_side_tables_makes_the_run_fail(
     committed: tuple[ChunkReplay, Path], lake: Path
 ) -> None:
-    """The fates still add up; the ids of rows know their table."""
+    """The fates still add up in sum; the ids of rows know their table, so two entries of the ledger stay open."""
     row = _one_row(lake / "late_records")
     _delete(lake / "late_records", row)
     target = DeltaTable(str(lake / "unassigned_records")).to_pyarrow_dataset().schema
     write_deltalake(str(lake / "unassigned_records"), row.select(list(target.names)).cast(target), mode="append")
-    with pytest.raises(AuditError, match="rows of"):
+    with pytest.raises(AuditError, match="rows of late_records") as failed:
         committed[0].audit()
+    assert "rows of unassigned_records" in str(failed.value)
+
+
+def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(spark: "SparkSession", tmp_path: Path) -> None:
+    """Law L3 from end to end: the first attempt loses a row between commit and audit, and readers see the second."""
+    log = other_log(random.Random(7), records_per_day=30)
+    make_log(spark, str(tmp_path / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+    attempts: list[str] = []
+
+    def losing_once(order: ReplayOrder) -> list[RunResult]:
+        chunk = committed_chunk(spark, order)
+        attempts.append(order.attempt_id)
+        if len(attempts) == 1:
+            lose(tmp_path / "other", "window_outputs")
+        return finish(chunk)
+
+    pipeline = pipeline_of(PIPELINE)
+    start_ms, end_ms = (parse_bound(pipeline, text) for text in ("1969-12-30", "1970-01-01"))
+    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to lose a row")
+    work = open_workspace(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    outcome = run_request(work, asked, losing_once)
+    assert outcome.is_published
+    assert len(attempts) == 2
+    assert {run.result.attempt_id for run in outcome.runs} == {attempts[1]}

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from jobs.lake import Lake
 from jobs.position import Located, Wanted, locate
 from jobs.requests import Outcome
+from jobs.runs import CheckpointRef
 from tests.support.logs import make_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
 from windowlib.errors import RequestError
@@ -106,11 +107,13 @@ def test_a_record_is_located_with_the_watermark_that_it_met(spark: "SparkSession
     make_log(spark, str(tmp_path / "log"), days, schema=SCHEMA, partition_by="day")
     pipeline = pipeline_of(text)
     outcome = run_range(spark, tmp_path, pipeline, ("1970-01-01", "1970-01-03"))
-    second = outcome.runs[1].result.slice
+    first, second = (run.result for run in outcome.runs)
+    before = CheckpointRef(
+        slice_id=first.slice.slice_id, run_id=first.run_id, attempt_id=first.attempt_id, fingerprint=first.state_after
+    )
 
     def found(record_id: str) -> Located:
-        before_ms = outcome.runs[0].result.watermark_ms
-        wanted = Wanted(one=second, record_id=record_id, watermark_before_ms=before_ms)
+        wanted = Wanted(one=second.slice, record_id=record_id, before=before)
         return locate(spark, pipeline, Lake(root=str(tmp_path)), wanted=wanted)
 
     assert [found(name) for name in "bcd"] == [

@@ -5,12 +5,25 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Tumbling
+from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
 from windowlib.evictors import Evictor, KeepClose, KeepCount, KeepRecent
-from windowlib.functions import Aggregates, Apply, Reduce, Whole, WindowFunction, aggregate
+from windowlib.functions import (
+    Aggregates,
+    Apply,
+    Place,
+    ProcessContext,
+    ProcessFunction,
+    Reduce,
+    UserAggregate,
+    Whole,
+    WindowFunction,
+    aggregate,
+    fold,
+)
 from windowlib.profiles import FLINK, STRICT, Profile
-from windowlib.records import Output, Pane, Record
+from windowlib.records import Late, Output, Pane, Record, Unassigned
 from windowlib.spec import WindowSpec
+from windowlib.state import StateSpec
 from windowlib.testing import ClockStep, RecordStep, Step, WatermarkStep
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
@@ -18,13 +31,42 @@ from windowlib.triggers import (
     ContinuousProcessingTime,
     CountReached,
     DeltaExceeded,
+    EndOfStream,
     EventTime,
     Never,
     ProcessingTime,
 )
+from windowlib.windows import MAX_TIME_MS
 
 if TYPE_CHECKING:
     from windowlib.trigger_protocol import Trigger
+
+
+class Remembers(ProcessFunction):
+    """A user's function with state of the key and, where windows do not merge, of the window; big panes go aside."""
+
+    state = (StateSpec(name="panes", type="bigint"), StateSpec(name="sizes", kind="map", type="bigint"))
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
+        panes, sizes = ctx.state.value("panes"), ctx.state.map("sizes")
+        panes.set((panes.get() or 0) + 1)
+        sizes.put(str(place.window.start_ms), len(contents))
+        if len(contents) > 2:
+            ctx.output("big", len(contents))
+        return [(panes.get(), *sizes.items()), (ctx.watermark_ms, ctx.processing_time_ms)]
+
+
+class RemembersEachWindow(Remembers):
+    window_state = (StateSpec(name="shown", kind="list", type="bigint"),)
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
+        ctx.window_state.list("shown").append(len(contents))
+        yield ctx.window_state.list("shown").get()
+        yield from super().process(place, contents, ctx)
+
+    def clear(self, place: Place, ctx: ProcessContext) -> None:
+        ctx.output("shown", (str(place.key), *ctx.window_state.list("shown").get()))
+
 
 LIST = Apply(lambda _key, _window, values: [tuple(values)])
 SUM = Whole(Reduce(function=lambda left, right: (left[0] + right[0],), output_type="bigint"))
@@ -50,7 +92,13 @@ def assigners(draw: st.DrawFn) -> Assigner:
     kind = draw(st.sampled_from(["tumbling", "sliding", "session", "dynamic", "global"]))
     size = draw(sizes)
     if kind == "tumbling":
-        return Tumbling(size_ms=size, offset_ms=draw(st.integers(-size + 1, size - 1)), is_event_time=is_event_time)
+        return Tumbling(
+            size_ms=size,
+            offset_ms=draw(st.integers(-size + 1, size - 1)),
+            is_event_time=is_event_time,
+            stagger=draw(st.sampled_from([Stagger.ALIGNED, Stagger.ALIGNED, Stagger.NATURAL, Stagger.RANDOM])),
+            seed=draw(st.integers(0, 9)),
+        )
     if kind == "sliding":
         return Sliding(size_ms=size, slide_ms=draw(sizes), is_event_time=is_event_time)
     if kind == "session":
@@ -62,22 +110,49 @@ simple_triggers = st.one_of(
     st.just(EventTime()),
     st.just(ProcessingTime()),
     st.just(Never()),
+    st.just(EndOfStream()),
     st.builds(ContinuousEventTime, sizes),
     st.builds(ContinuousProcessingTime, sizes),
     st.builds(CountReached, st.integers(1, 4)),
-    st.builds(DeltaExceeded, st.integers(-2, 5), st.just(measure)),
+    st.builds(DeltaExceeded, st.integers(-2, 5), st.just(measure), st.booleans()),
 )
-triggers = st.one_of(
-    simple_triggers,
-    st.builds(Purging, simple_triggers),
-    st.builds(ProcessingTimeout, inner=simple_triggers, timeout_ms=sizes, resets=st.booleans(), clears=st.booleans()),
+timeouts = st.builds(
+    ProcessingTimeout, inner=simple_triggers, timeout_ms=sizes, resets=st.booleans(), clears=st.booleans()
 )
+triggers = st.one_of(simple_triggers, st.builds(Purging, simple_triggers), timeouts, st.builds(Purging, timeouts))
 evictors = st.one_of(
     st.builds(KeepCount, count=st.integers(0, 4), evicts_after=st.booleans()),
     st.builds(KeepRecent, size_ms=st.integers(0, 10), evicts_after=st.booleans()),
-    st.builds(KeepClose, threshold=st.integers(-2, 5), evicts_after=st.booleans(), measure=st.just(measure)),
+    st.builds(
+        KeepClose,
+        threshold=st.integers(-2, 5),
+        evicts_after=st.booleans(),
+        measure=st.just(measure),
+        is_absolute=st.booleans(),
+    ),
 )
-functions: st.SearchStrategy[WindowFunction] = st.sampled_from([LIST, SUM, SQL])
+RANGE = UserAggregate(
+    create_accumulator=lambda: None,
+    add_value=lambda ends, value: [min(value[0], *ends or value), max(value[0], *ends or value)],
+    get_result=lambda ends: ends,
+    merge_accumulators=lambda left, right: [*map(min, left, right)][:1] + [*map(max, left, right)][1:],
+)
+JOINED = fold("", lambda text, value: f"{text},{value[0]}")
+MERGING: list[WindowFunction] = [
+    LIST,
+    SUM,
+    SQL,
+    Remembers(),
+    Whole(RANGE),
+    Whole(RANGE, then=Remembers()),
+    Aggregates(SQL.aggregates, then=Remembers()),
+]
+SINGLE: list[WindowFunction] = [
+    *MERGING,
+    RemembersEachWindow(),
+    Whole(JOINED),
+    Whole(JOINED, then=RemembersEachWindow()),
+]
 
 
 @st.composite
@@ -92,8 +167,9 @@ def specs(draw: st.DrawFn, profiles: Sequence[Profile] = (STRICT, FLINK)) -> Win
         assigner=assigner,
         trigger=trigger,
         evictor=evictor,
-        function=draw(functions),
-        allowed_lateness_ms=draw(st.sampled_from([0, 0, 3, 20, 1_000])),
+        function=draw(st.sampled_from(MERGING if assigner.is_merging else SINGLE)),
+        allowed_lateness_ms=draw(st.sampled_from([0, 0, 3, 20, 1_000, MAX_TIME_MS])),
+        accumulation=draw(st.sampled_from(["accumulating", "accumulating", "discarding"])),
         leftovers=draw(st.sampled_from(["report", "fire"])),
         profile=profile,
     )
@@ -127,7 +203,8 @@ def steps(draw: st.DrawFn, keys: str = "abc", max_size: int = 25) -> list[Step]:
 
 
 def without_position(output: Output) -> Output:
-    return output._replace(position=(0, 0)) if isinstance(output, Pane) else output
+    """An output without its place in the log, which other keys' records move."""
+    return output if isinstance(output, (Late, Unassigned)) else output._replace(position=(0, 0))
 
 
 def panes_of(outputs: Iterable[Output]) -> list[Pane]:

@@ -15,6 +15,7 @@ from windowlib.merging import meet
 from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
 from windowlib.profiles import FLINK
 from windowlib.records import ASSIGNED, Emitted, Pane, Record, SideOutput, Tally
+from windowlib.snapshots import STATE_VERSION
 from windowlib.spec import WindowSpec, count_windows
 from windowlib.state import StateSpec
 from windowlib.tallies import edge_id
@@ -306,7 +307,7 @@ def test_checkpoints_of_another_version_or_of_other_groups_are_refused() -> None
     with pytest.raises(CheckpointError, match="twice"):
         spec.build().restore(broken)
     snapshot.version = 99
-    with pytest.raises(CheckpointError, match="version 99, this program reads 1"):
+    with pytest.raises(CheckpointError, match=f"version 99, this program reads {STATE_VERSION}"):
         spec.build().restore(snapshot)
 
 

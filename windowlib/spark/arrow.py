@@ -5,6 +5,7 @@ through Python without datetime (whose range and zones are traps).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -82,8 +83,36 @@ def plain_values(array: pa.Array) -> list[Any]:
         ]
     if pa.types.is_list(kind):
         items = plain_values(array.values)
-        spans = zip(
-            array.offsets.to_pylist(), array.offsets.to_pylist()[1:], array.is_valid().to_pylist(), strict=False
-        )
-        return [items[start:end] if valid else None for start, end, valid in spans]
+        return _spans(array, [items[start:end] for start, end in _bounds(array)])
     return list(array.to_pylist())
+
+
+def column_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column as a user's function sees it: as `plain_values`, but structs and maps are dicts, at any depth."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    kind = array.type
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        fields = [column_values(field) for field in array.flatten()]
+        rows: Iterable[tuple[Any, ...]] = zip(*fields, strict=True) if fields else [()] * len(array)
+        return [
+            dict(zip(names, row, strict=True)) if valid else None
+            for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)
+        ]
+    if pa.types.is_map(kind):
+        names, items = column_values(array.keys), column_values(array.items)
+        return _spans(array, [dict(zip(names[i:j], items[i:j], strict=True)) for i, j in _bounds(array)])
+    if pa.types.is_list(kind):
+        items = column_values(array.values)
+        return _spans(array, [items[i:j] for i, j in _bounds(array)])
+    return plain_values(array)
+
+
+def _bounds(array: pa.Array) -> list[tuple[int, int]]:
+    offsets = array.offsets.to_pylist()
+    return list(pairwise(offsets))
+
+
+def _spans(array: pa.Array, values: Sequence[Any]) -> list[Any]:
+    return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

@@ -1,31 +1,30 @@
 """What one Spark task does: restore a bucket's part of the checkpoint, run its records, and emit tagged rows.
 
-Runs inside Spark's Python workers and, in tests, without Spark. The watermark comes from the whole log (a step
-function that every task gets); a timer fires at the first step that reaches it, at the position of the record that
-caused the step, wherever that record's key lives. So neither buckets nor cuts can be seen in the result.
+Runs inside Spark's Python workers and, in tests, without Spark. Clock and watermark come from the whole log (steps that
+every task gets); a timer fires at the first step that reaches it, at the position of the record that caused the step,
+wherever that record's key lives. So neither buckets nor cuts can be seen in the result.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from windowlib import tables
-from windowlib.errors import InvariantBroken
-from windowlib.records import Fate, Late, Output, Pane, Position, Record, Unassigned
+from windowlib.operator_protocol import OperatorSpec
+from windowlib.records import Fate, Record
 from windowlib.row_ids import IdSum
-from windowlib.spark.arrow import plain_values, struct_rows
-from windowlib.spark.log_order import Steps
+from windowlib.spark.arrow import struct_rows
+from windowlib.spark.output_rows import OutputRows
+from windowlib.spark.record_values import ValueLayout, batch_keys, batch_values
 from windowlib.spark.state_rows import StateRows
+from windowlib.spark.steps import Beginning, Steps, Walk
 from windowlib.spark.tagged_rows import TaggedRows
-from windowlib.spec import WindowSpec
 from windowlib.tables import Table
-from windowlib.windows import MIN_TIME_MS, Window
 
-FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "record": 2}
-US_PER_MS: Final = 1_000
+FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +33,7 @@ class SliceRange:
 
     slice_no: int
     start_ms: int
+    end_ms: int
     end_sequence: int
 
 
@@ -41,20 +41,21 @@ class SliceRange:
 class BucketPlan:
     """What every task of a chunk needs to know; travels to the workers once per task.
 
-    `keys`, `inputs` and `aggregates` map a column to its Spark type; `input_of` says, per aggregate, which input it
-    reads (None: no column). `watermarks_ms[i]` is the watermark after step i, `watermark_before_ms` the one before all.
+    `keys` and `inputs` map a column to its Spark type; `inputs` are the columns that `layout` reads. `outputs` are the
+    columns of a pane's values, `side_outputs` those of each tag, `last` those of a pane that may be retracted.
     """
 
-    spec: WindowSpec
+    spec: OperatorSpec
+    layout: ValueLayout
     keys: Mapping[str, str]
     inputs: Mapping[str, str]
-    input_of: tuple[int | None, ...]
-    aggregates: Mapping[str, str]
+    outputs: tuple[str, ...]
+    side_outputs: Mapping[str, tuple[str, ...]]
     accumulators: Mapping[str, Mapping[str, str]]
+    last: tuple[str, ...]
     slices: tuple[SliceRange, ...]
     steps: Steps
-    watermarks_ms: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    watermark_before_ms: int | None
+    beginning: Beginning
     max_parallelism: int
     tables: tuple[Table, ...]
     buckets: int
@@ -69,7 +70,8 @@ def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterat
     """Replay one bucket.
 
     Args:
-        batches: rows of the feed, sorted by (kind, sequence): windows and timers of the checkpoint, then records.
+        batches: rows of the feed, sorted by (kind, sequence): windows, timers and user state of the checkpoint, then
+            records.
         plan: of the chunk.
 
     Returns:
@@ -84,33 +86,33 @@ def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterat
 
 
 class _BucketRun:
-    """The state of one task: an operator, how far the watermark has come, and the slice that is being replayed."""
+    """The state of one task: an operator, how far it has come along the steps, the slice that is being replayed."""
 
     def __init__(self, plan: BucketPlan) -> None:
         self._plan = plan
         self._operator = plan.spec.build()
-        self._state = StateRows(plan.accumulators)
+        self._walk = Walk(self._operator, plan.steps, plan.beginning)
+        self._state = StateRows(plan.accumulators, plan.last)
+        self._outputs = OutputRows(plan.outputs, plan.side_outputs)
         self._restored = False
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
-        self._watermark_ms = MIN_TIME_MS if plan.watermark_before_ms is None else plan.watermark_before_ms
-        self._step = 0
-        """The first step that has not happened yet."""
         self._fates = {fate: IdSum() for fate in Fate}
         self.rows = TaggedRows(plan.tables)
 
     def take(self, batch: pa.RecordBatch) -> None:
         kinds = batch.column("kind").to_numpy(zero_copy_only=False)
-        first_timer, first_record = np.searchsorted(kinds, [FEED_KINDS["timer"], FEED_KINDS["record"]])
-        if first_timer:
-            part = batch.slice(0, first_timer)
-            self._state.add_windows(self._keys(part), struct_rows(part.column("window")))
-        if first_record > first_timer:
-            part = batch.slice(first_timer, first_record - first_timer)
-            self._state.add_timers(self._keys(part), struct_rows(part.column("timer")))
-        if first_record < batch.num_rows:
+        bounds = np.searchsorted(kinds, [*range(len(FEED_KINDS)), len(FEED_KINDS)]).tolist()
+        windows, timers, user, records = (batch.slice(start, end - start) for start, end in pairwise(bounds))
+        if windows.num_rows:
+            self._state.add_windows(self._keys(windows), struct_rows(windows.column("window")))
+        if timers.num_rows:
+            self._state.add_timers(self._keys(timers), struct_rows(timers.column("timer")))
+        if user.num_rows:
+            self._state.add_user_state(self._keys(user), struct_rows(user.column("user")))
+        if records.num_rows:
             self._restore()
-            self._records(batch.slice(first_record))
+            self._records(records)
 
     def finish(self) -> None:
         """End the slices that have no more records in this bucket."""
@@ -121,55 +123,34 @@ class _BucketRun:
     def _restore(self) -> None:
         if not self._restored:
             self._restored = True
-            self._operator.restore(self._state.snapshot(self._watermark_ms))
+            self._operator.restore(self._state.snapshot(self._plan.beginning))
+            if self._plan.beginning.first_arrival_ms is not None:
+                self._operator.begin(self._plan.beginning.first_arrival_ms)
 
-    def _keys(self, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-        columns = [plain_values(batch.column(f"k{i}")) for i in range(len(self._plan.keys))]
-        return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
-
-    def _values(self, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-        columns = [plain_values(batch.column(f"v{i}")) for i in range(len(self._plan.inputs))]
-        nothing = [None] * batch.num_rows
-        return list(zip(*(nothing if i is None else columns[i] for i in self._plan.input_of), strict=True))
+    def _keys(self, batch: pa.RecordBatch) -> list[tuple[object, ...]]:
+        return batch_keys(batch, len(self._plan.keys))
 
     def _records(self, batch: pa.RecordBatch) -> None:
-        """Run the records of one batch: first the watermark that their predecessors produced, then the record."""
+        """Run the records of one batch: first what happened before each of them, then the record."""
         sequences = batch.column("sequence").to_numpy()
         steps_before = np.searchsorted(self._plan.steps.sequence, sequences, side="left").tolist()
         plain = (batch.column(name).to_pylist() for name in ("slice_no", "rank", "event_time_ms", "record_hash"))
-        process, fates = self._operator.process, self._fates
-        rows = zip(self._keys(batch), self._values(batch), steps_before, *plain, strict=True)
-        for key, value, steps, slice_no, rank, at_ms, identity in rows:
+        process, fates, walk = self._operator.process, self._fates, self._walk
+        values, gaps = batch_values(batch, self._plan.layout)
+        rows = zip(self._keys(batch), values, gaps, steps_before, *plain, strict=True)
+        for key, value, gap_ms, steps, slice_no, rank, at_ms, identity in rows:
             while self._slice.slice_no < slice_no:
                 self._end_slice()
-            if steps > self._step:
-                self._advance(steps)
-            fate = process(Record(key, at_ms, value, (self._slice.start_ms, rank), identity))
+            if steps > walk.taken:
+                walk.until(steps)
+            fate = process(Record(key, at_ms, value, (self._slice.start_ms, rank), identity, gap_ms))
             fates[fate].add(identity)
         self._drain()
-
-    def _advance(self, end: int) -> None:
-        """Let the steps before `end` happen. Only those that reach a timer are visited, and the last one."""
-        operator, watermarks = self._operator, self._plan.watermarks_ms
-        while (timer_ms := operator.next_event_timer_ms()) is not None and timer_ms <= watermarks[end - 1]:
-            step = max(self._step, int(np.searchsorted(watermarks, timer_ms, side="left")))
-            operator.advance_watermark(int(watermarks[step]), self._position(step))
-            self._step = step + 1
-            if self._step == end:
-                return
-        operator.advance_watermark(int(watermarks[end - 1]), self._position(end - 1))
-        self._step = end
-
-    def _position(self, step: int) -> Position:
-        steps = self._plan.steps
-        return self._plan.slices[int(steps.slice_no[step])].start_ms, int(steps.rank[step])
 
     def _end_slice(self) -> bool:
         """Let what is left of the slice's steps happen, emit its checkpoint and tallies; False when it was the last."""
         one = self._slice
-        end = int(np.searchsorted(self._plan.steps.sequence, one.end_sequence, side="left"))
-        if end > self._step:
-            self._advance(end)
+        self._walk.until(self._plan.steps.slice_ends[one.slice_no])
         self._drain()
         for table, values, content in self._state.rows(self._operator.snapshot()):
             self.rows.add(one.slice_no, table, values, content=content)
@@ -185,42 +166,5 @@ class _BucketRun:
         return True
 
     def _drain(self) -> None:
-        slice_no = self._slice.slice_no
         for output in self._operator.drain():
-            table, row = self._row(output)
-            self.rows.add(slice_no, table, row)
-
-    def _row(self, output: Output) -> tuple[str, Sequence[Any]]:
-        """Return the table that an output belongs to, and its row there."""
-        match output:
-            case Pane():
-                return tables.WINDOW_OUTPUTS, self._pane_row(output)
-            case Late():
-                record = output.record
-                met = (output.missed_all, output.watermark_ms, output.late_by_ms, output.reason)
-                missed = [
-                    dict(zip(("window_start", "window_end"), _bounds_us(window), strict=True))
-                    for window in output.missed
-                ]
-                return tables.LATE_RECORDS, (record.record_hash, record.timestamp_ms, missed, *met, record.position[1])
-            case Unassigned():
-                record = output.record
-                return tables.UNASSIGNED_RECORDS, (
-                    record.record_hash,
-                    record.timestamp_ms,
-                    output.watermark_ms,
-                    record.position[1],
-                )
-            case _:
-                raise InvariantBroken(f"the window operator of a pipeline emitted {output!r}, which has no table")
-
-    def _pane_row(self, pane: Pane) -> Sequence[Any]:
-        key: Any = pane.key  # a tuple of column values
-        values = pane.values if pane.kind == "result" else (None,) * len(self._plan.aggregates)
-        about = (pane.pane_index, pane.timing, pane.is_first, pane.is_last, pane.mode, pane.kind, pane.record_count)
-        return (*key, *_bounds_us(pane.window), *about, *values, pane.watermark_ms, pane.position[1])
-
-
-def _bounds_us(window: Window) -> tuple[int | None, int | None]:
-    start_ms, end_ms = window
-    return None if start_ms is None else start_ms * US_PER_MS, None if end_ms is None else end_ms * US_PER_MS
+            self.rows.add(self._slice.slice_no, *self._outputs.row(output))

@@ -21,10 +21,11 @@ from windowlib.tables import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRows:
-    """The rows of the state before, of one attempt: `window_state` and `timers`."""
+    """The rows of the state before, of one attempt; `user_state` is None where the pipeline has none."""
 
     window_state: DataFrame
     timers: DataFrame
+    user_state: DataFrame | None
 
 
 def feed_value(value: Column, kind: str) -> Column:
@@ -63,6 +64,8 @@ def replay_windows(records: DataFrame, before: CheckpointRows | None, plan: Buck
     if before is not None:
         parts.append(_state_rows(before.window_state, plan, kind="window", table=plan.table("window_state")))
         parts.append(_state_rows(before.timers, plan, kind="timer", table=plan.table("timers")))
+        if before.user_state is not None:
+            parts.append(_state_rows(before.user_state, plan, kind="user", table=plan.table("user_state")))
     fed = parts[0]
     for part in parts[1:]:
         fed = fed.unionByName(part, allowMissingColumns=True)
@@ -86,7 +89,7 @@ def _record_rows(records: DataFrame, plan: BucketPlan) -> DataFrame:
     record = F.col("record")
     keys = [feed_value(record.getField(name), kind).alias(f"k{i}") for i, (name, kind) in enumerate(plan.keys.items())]
     inputs = [
-        feed_value(record.getField(name), kind).alias(f"v{i}") for i, (name, kind) in enumerate(plan.inputs.items())
+        feed_value(record.getField(name), plan.inputs[name]).alias(f"v{i}") for i, name in enumerate(plan.layout.read())
     ]
     plain = ["slice_no", "rank", "event_time_ms", "record_hash"]
     typed = records.select(F.lit(FEED_KINDS["record"]).alias("kind"), "sequence", *plain, *keys, *inputs)

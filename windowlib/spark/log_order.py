@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from windowlib.errors import LogError
+from windowlib.spark.steps import Int64s
 
 BLOCK_BITS = 33  # monotonically_increasing_id: the partition's number above, the row's number in it below
 RECORDS_PER_BLOCK = 500_000
@@ -30,16 +31,14 @@ class BlockSlice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class Rises:
     """Where the greatest event time rose: after the record at `sequence[i]` it was `max_event_time_ms[i]`.
 
-    `slice_no` and `rank` say which record that was. Both `sequence` and `max_event_time_ms` ascend strictly.
+    Both ascend strictly.
     """
 
-    sequence: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    slice_no: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    rank: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    max_event_time_ms: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    sequence: Int64s
+    max_event_time_ms: Int64s
 
 
 def number_records(records: DataFrame, order: Sequence[str], *, count: int) -> DataFrame:
@@ -118,21 +117,22 @@ class Ranks:
         key = F.concat_ws("/", F.shiftright("sequence", BLOCK_BITS), F.col("slice_no"))
         return F.col("sequence") - F.element_at(F.create_map(*entries), key)
 
-    def locate(self, sequence: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> "tuple[np.ndarray, np.ndarray]":
-        """Return (slice_no, rank) of sequence numbers, as arrays."""
+    def locate(self, sequence: Int64s) -> tuple[Int64s, Int64s]:
+        """Return (slice_no, rank) of sequence numbers, as arrays; of one before all records, those of the first."""
+        if not self.parts:
+            return np.zeros_like(sequence), np.zeros_like(sequence)
         firsts = np.array([part.first for part in self.parts], dtype=np.int64)
         starts = np.array(self.starts(), dtype=np.int64)
         slices = np.array([part.slice_no for part in self.parts], dtype=np.int64)
-        index = np.searchsorted(firsts, sequence, side="right") - 1
-        return slices[index], starts[index] + sequence - firsts[index]
+        index = np.maximum(np.searchsorted(firsts, sequence, side="right") - 1, 0)
+        return slices[index], np.maximum(starts[index] + sequence - firsts[index], 0)
 
 
-def find_steps(ordered: DataFrame, ranks: Ranks, *, max_before_ms: int | None) -> Steps:
+def find_rises(ordered: DataFrame, *, max_before_ms: int | None) -> Rises:
     """Find where the greatest valid event time rises, in two passes: inside each block, then across them.
 
     Args:
         ordered: with `sequence` and `event_time_ms` (null where the record is invalid), partitions in log order.
-        ranks: of the same records.
         max_before_ms: the greatest event time before the first record; None at the beginning of a chain.
     """
     rises = (
@@ -141,11 +141,9 @@ def find_steps(ordered: DataFrame, ranks: Ranks, *, max_before_ms: int | None) -
         .mapInArrow(_rises_in_block, "sequence bigint, event_time_ms bigint")
     )
     table = rises.toArrow().sort_by("sequence")
-    sequence = table["sequence"].to_numpy()
     times = table["event_time_ms"].to_numpy()
     kept = _strict_rises(times, max_before_ms)
-    slice_no, rank = ranks.locate(sequence[kept]) if len(kept) else (sequence[kept], sequence[kept])
-    return Steps(sequence=sequence[kept], slice_no=slice_no, rank=rank, max_event_time_ms=times[kept])
+    return Rises(sequence=table["sequence"].to_numpy()[kept], max_event_time_ms=times[kept])
 
 
 def _rises_in_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -158,9 +156,7 @@ def _rises_in_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
             yield batch.take(pa.array(kept))
 
 
-def _strict_rises(
-    times: "np.ndarray[tuple[int], np.dtype[np.int64]]", before: int | None
-) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _strict_rises(times: Int64s, before: int | None) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
     """Return the indexes at which `times` exceeds everything before it, and `before`."""
     if not len(times):
         return np.empty(0, dtype=np.int64)

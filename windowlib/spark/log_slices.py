@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.spark.columns import TimeColumn, column, instant, range_problem, record_hash
+from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_problem, record_hash
 
 COMMIT_ORDER = ("row_commit_version", "row_id")
 FLOATS = (T.DoubleType, T.FloatType)
@@ -15,7 +15,10 @@ FLOATS = (T.DoubleType, T.FloatType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """How the records of a log are read: which columns say what. `order` is None for the order of commits."""
+    """How the records of a log are read: which columns say what.
+
+    `order` is None for the order of commits, `gap` the column of a session's gap where each record brings its own.
+    """
 
     uri: str
     version: int
@@ -23,6 +26,8 @@ class LogReading:
     slices: Mapping[str, int]
     key: tuple[str, ...]
     event_time: TimeColumn
+    arrival_time: TimeColumn | None
+    gap: TimeColumn | None
     record_id: str | None
     order: tuple[str, ...] | None
 
@@ -35,13 +40,16 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
         reading: `slices` maps each value of the slice column to the number of its slice in the chunk.
 
     Returns:
-        `slice_no int, record struct, record_id string, record_hash bigint, event_time_ms bigint, problem string`, and
-        the order columns `o0, o1 ..`; in no order. `problem` is null for valid records.
+        `slice_no int, record struct, record_id string, record_hash bigint, event_time_ms bigint, arrival_ms bigint,
+        problem string`, and the order columns `o0, o1 ..`; in no order. `problem` is null for valid records, and
+        `arrival_ms` where no arrival time is read.
     """
     log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
     fields = {field.name: field for field in log.schema.fields}
     time = instant(reading.event_time, fields[reading.event_time.name])
-    problem = F.coalesce(_key_problem([fields[name] for name in reading.key]), time.problem)
+    arrival = _arrival(reading.arrival_time, fields)
+    key_problem = _key_problem([fields[name] for name in reading.key])
+    problem = F.coalesce(key_problem, time.problem, arrival.problem, _gap_problem(reading.gap, fields))
     hashed = record_hash(log.schema.fields)
     record_id = column(reading.record_id).cast("string") if reading.record_id else F.lower(F.hex(hashed))
     rows = _only(log, reading).select(
@@ -50,6 +58,7 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
         record_id.alias("record_id"),
         hashed.alias("record_hash"),
         time.ms.alias("read_ms"),
+        arrival.ms.alias("arrival_ms"),
         problem.alias("read_problem"),
         *(place.alias(name) for place, name in zip(_places(reading), order_columns(reading), strict=True)),
     )
@@ -58,6 +67,25 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
     valid_ms = F.when(F.col("problem").isNull(), F.col("read_ms"))
     timed = judged.withColumn("event_time_ms", valid_ms).drop("read_ms", "read_problem")
     return timed.join(F.broadcast(numbers), "slice_value").drop("slice_value")
+
+
+def _arrival(time: TimeColumn | None, fields: Mapping[str, T.StructField]) -> Instant:
+    """Read the arrival time; its problems are named like those of the event time, with `arrival_` before them."""
+    if time is None:
+        nothing = F.lit(None)
+        return Instant(ms=nothing.cast("bigint"), problem=nothing.cast("string"))
+    read = instant(time, fields[time.name])
+    lost = F.when(read.ms.isNull(), F.lit("time_out_of_range"))
+    return Instant(ms=read.ms, problem=F.concat(F.lit("arrival_"), F.coalesce(read.problem, lost)))
+
+
+def _gap_problem(gap: TimeColumn | None, fields: Mapping[str, T.StructField]) -> Column:
+    """A session needs a gap of at least 1 ms; a record that brings none is invalid, and the job goes on."""
+    if gap is None:
+        return F.lit(None).cast("string")
+    read = instant(gap, fields[gap.name])
+    missing = F.when(column(gap.name).isNull(), F.lit("null_gap"))
+    return missing.when(F.coalesce(read.ms, F.lit(0)) <= 0, F.lit("gap_not_positive"))
 
 
 def order_columns(reading: LogReading) -> list[str]:

@@ -5,15 +5,17 @@ the same records cut at other slices have other positions and the same state. So
 position, its place among all positions in the state of the same key.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from windowlib import tables
 from windowlib.errors import CheckpointError
+from windowlib.plain_json import from_json, to_json
 from windowlib.records import Position, Stored
 from windowlib.snapshots import Snapshot, WindowStateRow
+from windowlib.spark.steps import Beginning
+from windowlib.state import UserStateRow
 from windowlib.timers import TimerRow
 from windowlib.windows import GLOBAL_WINDOW, TimeWindow, Window
 
@@ -21,8 +23,11 @@ _PLACED_ONCE: Final = ("slice_start_ms", "rank")
 _PLACED_LISTS: Final = ("slice_starts_ms", "ranks")
 _PLAIN: Final = (
     "record_count", "edge_count", "edge_xor", "edge_sum", "fired_count", "fired_xor", "fired_sum",
-    "pane_index", "is_complete", "is_cleanup_silent", "is_orphan", "key_group",
+    "pane_index", "nonspeculative_count", "last_count", "is_complete", "is_cleanup_silent", "is_orphan", "key_group",
 )  # fmt: skip
+_LAST_PLACE: Final = _PLAIN.index("nonspeculative_count") + 1
+"""Where `last_emitted` stands among these columns, in tables that have it."""
+_SCOPES: Final = ("key", "window")
 
 
 class StateRow(NamedTuple):
@@ -36,11 +41,17 @@ class StateRow(NamedTuple):
 class StateRows:
     """Collects the rows of a checkpoint into a snapshot, and spells snapshots as rows."""
 
-    def __init__(self, accumulators: Mapping[str, Mapping[str, str]]) -> None:
-        """`accumulators` maps each aggregate to the columns of its state, in the order of the pipeline."""
+    def __init__(self, accumulators: Mapping[str, Mapping[str, str]], last: Sequence[str] = ()) -> None:
+        """Start empty.
+
+        `accumulators` maps each aggregate to the columns of its state, in the order of the pipeline; `last` are the
+        columns of a pane where a retraction may take one back.
+        """
         self._names = [tuple(columns) for columns in accumulators.values()]
+        self._last = tuple(last)
         self._windows: list[WindowStateRow] = []
         self._timers: list[TimerRow] = []
+        self._user_state: list[UserStateRow] = []
 
     def add_windows(self, keys: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
         """Take in rows of `window_state`; each row has the table's columns without the key columns.
@@ -58,6 +69,7 @@ class StateRows:
                     "of the log, or begin anew with --fresh"
                 )
             contents, trigger_state, *plain = rest
+            last = plain.pop(_LAST_PLACE) if self._last else None
             self._windows.append(
                 WindowStateRow(
                     key=key,
@@ -67,7 +79,8 @@ class StateRows:
                     state_window_end_ms=bounds[3],
                     accumulators=tuple(states),
                     contents=[_stored(one) for one in contents or ()],
-                    trigger_state=json.loads(trigger_state),
+                    trigger_state=from_json(trigger_state),
+                    last_values=last,
                     **dict(zip(_PLAIN, plain, strict=True)),
                 )
             )
@@ -77,22 +90,33 @@ class StateRows:
         for key, (start_ms, end_ms, domain, at_ms, key_group) in zip(keys, rows, strict=True):
             self._timers.append(TimerRow(key_group, key, _window(start_ms, end_ms), domain, at_ms))
 
-    def snapshot(self, watermark_ms: int) -> Snapshot:
-        """Return what was taken in, as the state of an operator at a watermark."""
+    def add_user_state(self, keys: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Take in rows of `user_state`, without the key columns."""
+        for key, (start_ms, end_ms, scope, name, kind, content, key_group) in zip(keys, rows, strict=True):
+            namespace = _window(start_ms, end_ms) if scope == "window" else ()
+            self._user_state.append(UserStateRow(key_group, key, namespace, name, kind, from_json(content)))
+
+    def snapshot(self, beginning: Beginning) -> Snapshot:
+        """Return what was taken in, as the state of an operator at the beginning of a chunk."""
         return Snapshot(
-            watermark_ms=watermark_ms,
-            processing_time_ms=watermark_ms,
+            watermark_ms=beginning.watermark_ms,
+            processing_time_ms=beginning.clock_ms,
             stagger_ms=None,
             windows=self._windows,
             timers=self._timers,
+            user_state=self._user_state,
         )
 
     def rows(self, snapshot: Snapshot) -> Iterator[StateRow]:
-        """Spell a snapshot as rows: first the windows, then the timers."""
+        """Spell a snapshot as rows: the windows, the timers, the user's state."""
         for _, windows in groupby(snapshot.windows, key=lambda row: row.key):
             yield from self._window_rows(list(windows))
         for key_group, key, namespace, domain, at_ms in snapshot.timers:
             yield StateRow(tables.TIMERS, (*_columns(key), *namespace, domain, at_ms, key_group), None)
+        for state in snapshot.user_state:
+            scope = _SCOPES[bool(state.namespace)]
+            named = (*(state.namespace or (None, None)), scope, state.name, state.kind, to_json(state.content))
+            yield StateRow(tables.USER_STATE, (*_columns(state.key), *named, state.key_group), None)
 
     def _window_rows(self, windows: Sequence[WindowStateRow]) -> Iterator[StateRow]:
         order = {position: (place, 0) for place, position in enumerate(sorted(set(self._positions(windows))))}
@@ -117,8 +141,11 @@ class StateRows:
             for names, state in zip(self._names, row.accumulators, strict=True)
         ]
         contents = [_contents_row(stored, order) for stored in row.contents]
-        plain = (getattr(row, name) for name in _PLAIN)
-        return (*_columns(row.key), *bounds, *states, contents, json.dumps(row.trigger_state, sort_keys=True), *plain)
+        plain = [getattr(row, name) for name in _PLAIN]
+        if self._last:
+            said = row.last_values
+            plain.insert(_LAST_PLACE, None if said is None else dict(zip(self._last, said, strict=True)))
+        return (*_columns(row.key), *bounds, *states, contents, to_json(row.trigger_state), *plain)
 
 
 def _placed(names: Sequence[str], state: tuple[Any, ...], order: Mapping[Position, Position]) -> tuple[Any, ...]:
@@ -137,13 +164,13 @@ def _contents_row(stored: Stored, order: Mapping[Position, Position] | None) -> 
         "rank": rank,
         "event_time_ms": stored.timestamp_ms,
         "edge_id": stored.edge_id,
-        "value": json.dumps(stored.value),
+        "value": to_json(stored.value),
     }
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:
     slice_start_ms, rank, event_time_ms, edge_id, value = row
-    return Stored((slice_start_ms, rank), event_time_ms, json.loads(value), edge_id)
+    return Stored((slice_start_ms, rank), event_time_ms, from_json(value), edge_id)
 
 
 def _window(start_ms: int | None, end_ms: int | None) -> Window:

@@ -1,0 +1,214 @@
+"""What was found out about Storm's acker by running it (SEMANTICS.md 2.5), and where the strict rules differ."""
+
+import json
+
+import pytest
+
+from windowlib.errors import CheckpointError
+from windowlib.open_windows import NO_EDGES
+from windowlib.storm.acker import STORM, STRICT, Acker, AckerRules
+from windowlib.storm.acker_messages import NO_TASK, Ack, Fail, Init, Message, ResetTimeout, RootId
+from windowlib.storm.anchors import edge
+
+both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
+A, B = 0x5EED_0000_0000_0001, -0x7000_0000_0000_0003
+
+
+def init(root_id: RootId, *edges: int, task: int = 2) -> Init:
+    count, xor, total = len(edges), 0, sum(edges)
+    for one in edges:
+        xor ^= one
+    return Init(root_id=root_id, anchored=(count, xor, total), task=task)
+
+
+def ack(root_id: RootId, edge_id: int) -> Ack:
+    return Ack(root_id=root_id, acked=edge(edge_id))
+
+
+def said(acker: Acker, *messages: Message) -> list[str]:
+    """What the acker's notices are, "-" where it says nothing."""
+    heard = [acker.receive(message) for message in messages]
+    return ["-" if notice is None else f"{notice.kind.value} {notice.root_id}" for notice in heard]
+
+
+@both
+def test_init_then_ack(rules: AckerRules) -> None:
+    assert said(Acker(rules), init(1, A), ack(1, A)) == ["-", "ACK 1"]
+
+
+@both
+def test_an_ack_may_come_before_its_init(rules: AckerRules) -> None:
+    assert said(Acker(rules), ack(1, A), init(1, A)) == ["-", "ACK 1"]
+
+
+@both
+def test_a_spout_that_nobody_listens_to_is_acked_at_once(rules: AckerRules) -> None:
+    """Its init carries no edge: the value is zero."""
+    assert said(Acker(rules), init(1)) == ["ACK 1"]
+
+
+@both
+def test_a_failure_goes_to_the_spout_and_ends_the_tree(rules: AckerRules) -> None:
+    acker = Acker(rules)
+    assert said(acker, init(1, A, B), Fail(root_id=1)) == ["-", "FAIL 1"]
+    assert len(acker) == 0
+
+
+@both
+def test_a_failure_before_the_init_is_told_at_the_init(rules: AckerRules) -> None:
+    assert said(Acker(rules), Fail(root_id=1), init(1, A)) == ["-", "FAIL 1"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "end"), [pytest.param(STORM, "ACK 1", id="storm"), pytest.param(STRICT, "FAIL 1", id="strict")]
+)
+def test_failed_then_all_acked_then_init(rules: AckerRules, end: str) -> None:
+    """Storm looks at the value first; strictly, a bolt that gave up was not wrong because others went on."""
+    assert said(Acker(rules), Fail(root_id=1), ack(1, A), init(1, A)) == ["-", "-", end]
+
+
+@pytest.mark.parametrize(
+    ("rules", "heard"),
+    [
+        pytest.param(STORM, ["-", "ACK 1", "-"], id="storm: a false ACK before anything was acked (S5)"),
+        pytest.param(STRICT, ["-", "-", "ACK 1"], id="strict: the second init is the first one again"),
+    ],
+)
+def test_s5_an_init_that_comes_twice(rules: AckerRules, heard: list[str]) -> None:
+    assert said(Acker(rules), init(1, A), init(1, A), ack(1, A)) == heard
+
+
+@pytest.mark.parametrize("other", [init(1, B), init(1, A, task=9)], ids=["other edges", "another task"])
+def test_s5_strictly_an_init_that_contradicts_the_first_fails_the_tree(other: Init) -> None:
+    """Two trees under one root cannot be told apart: the first spout replays now, the other after its time-out."""
+    acker = Acker(STRICT)
+    assert said(acker, init(1, A), other) == ["-", "FAIL 1"]
+    assert len(acker) == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "heard"),
+    [
+        pytest.param(STORM, ["-", "-", "-", "-", "ACK 1"], id="storm: two equal acks cancel each other out"),
+        pytest.param(STRICT, ["-", "-", "-", "-", "-"], id="strict: count and sum see them"),
+    ],
+)
+def test_an_ack_that_comes_three_times(rules: AckerRules, heard: list[str]) -> None:
+    assert said(Acker(rules), init(1, A, B), ack(1, A), ack(1, A), ack(1, A), ack(1, B)) == heard
+
+
+@pytest.mark.parametrize(
+    ("rules", "end"), [pytest.param(STORM, "ACK 1", id="storm"), pytest.param(STRICT, "-", id="strict")]
+)
+def test_equal_edges_are_invisible_to_the_xor(rules: AckerRules, end: str) -> None:
+    """Two edges of one id, and none acked: that is why count and sum go beside the XOR."""
+    assert said(Acker(rules), init(1, A, A)) == [end]
+
+
+@both
+def test_a_reset_is_passed_on_to_the_spout(rules: AckerRules) -> None:
+    acker = Acker(rules)
+    assert said(acker, init(1, A), ResetTimeout(root_id=1), ack(1, A)) == ["-", "RESET_TIMEOUT 1", "ACK 1"]
+    assert said(acker, ResetTimeout(root_id=2), init(2, A)) == ["-", "-"], "before the init there is nobody to tell"
+
+
+@both
+def test_an_entry_survives_two_ticks_and_goes_silently_at_the_third(rules: AckerRules) -> None:
+    acker = Acker(rules)
+    said(acker, init(1, A))
+    assert (acker.tick(), acker.tick()) == ({}, {})
+    assert list(acker.tick()) == [1]
+    assert len(acker) == 0
+
+
+@both
+def test_only_first_contact_failure_and_reset_renew_an_entry(rules: AckerRules) -> None:
+    acker = Acker(rules)
+    said(acker, init(1, A, B), init(2, A), Fail(root_id=3))
+    acker.tick()
+    acker.tick()
+    said(acker, ack(1, A), ResetTimeout(root_id=2), Fail(root_id=3))
+    assert list(acker.tick()) == [1], "its ack did not renew it"
+    assert list(acker.tick()) == []
+    assert list(acker.tick()) == [2, 3]
+
+
+@both
+def test_an_init_does_not_renew_what_acks_have_opened(rules: AckerRules) -> None:
+    acker = Acker(rules)
+    said(acker, ack(1, A))
+    acker.tick()
+    acker.tick()
+    said(acker, init(1, A, B))
+    assert list(acker.tick()) == [1]
+
+
+@both
+def test_a_late_ack_leaves_an_orphan_and_tells_nobody(rules: AckerRules) -> None:
+    """Item 10 of the seed says that it makes the tree fail: it does not."""
+    acker = Acker(rules)
+    said(acker, init(1, A))
+    for _ in range(3):
+        acker.tick()
+    assert said(acker, ack(1, A)) == ["-"]
+    assert [(root_id, entry.task) for root_id, entry in acker.pending()] == [(1, NO_TASK)]
+    assert said(acker, Fail(root_id=1), ResetTimeout(root_id=1)) == ["-", "-"]
+    assert [list(acker.tick()) for _ in range(3)] == [[], [], [1]]
+
+
+@both
+def test_the_elapsed_time_counts_from_first_contact(rules: AckerRules) -> None:
+    acker = Acker(rules)
+    acker.receive(ack(1, A), at_ms=1_000)
+    acker.receive(init(1, A, B), at_ms=1_200)
+    reset = acker.receive(ResetTimeout(root_id=1), at_ms=1_300)
+    done = acker.receive(ack(1, B), at_ms=1_450)
+    assert reset is not None
+    assert done is not None
+    assert (reset.elapsed_ms, done.elapsed_ms) == (300, 450)
+
+
+@both
+def test_roots_do_not_touch_each_other(rules: AckerRules) -> None:
+    acker = Acker(rules)
+    assert said(acker, init(1, A, task=4), init("one", B), ack("one", B)) == ["-", "-", "ACK one"]
+    assert [root_id for root_id, _ in acker.pending()] == [1]
+
+
+@both
+def test_sums_are_64_bit_words(rules: AckerRules) -> None:
+    """Between two words that a database adds up there is no carry to keep."""
+    top = 2**63 - 1
+    acker = Acker(rules)
+    said(acker, init(1, top, top - 1))
+    assert dict(acker.pending())[1].balance == (2, 1, -3)
+    assert said(acker, ack(1, top), ack(1, top - 1)) == ["-", "ACK 1"]
+
+
+def test_a_snapshot_is_json_and_may_not_be_put_on_top() -> None:
+    acker = Acker()
+    said(acker, init(1, A), ack(2, B), Fail(root_id="x"))
+    acker.tick()
+    said(acker, ResetTimeout(root_id=1))
+    rows = acker.snapshot()
+    assert [(row.age, row.root_id, row.initial, row.has_failed) for row in rows] == [
+        (0, 1, edge(A), False),
+        (1, 2, None, False),
+        (1, "x", None, True),
+    ]
+    restored = Acker()
+    restored.restore(json.loads(json.dumps(rows)))
+    assert restored.snapshot() == rows
+    with pytest.raises(CheckpointError, match="3 entries cannot take over others"):
+        restored.restore(rows)
+    with pytest.raises(CheckpointError, match="has 3 fields instead of 7"):
+        Acker().restore([(0, 1, 2)])  # type: ignore[list-item]
+    with pytest.raises(CheckpointError, match=r"entry 1 has age 3, but this map has ages 0 to 2"):
+        Acker().restore([rows[0]._replace(age=3)])
+
+
+def test_an_entry_before_its_init_is_empty() -> None:
+    acker = Acker()
+    said(acker, ResetTimeout(root_id=1))
+    ((_, entry),) = acker.pending()
+    assert (entry.balance, entry.initial, entry.task) == (NO_EDGES, None, NO_TASK)

@@ -1,0 +1,212 @@
+"""Laws of the acker over random tuple trees: a tree is reported exactly once, and exactly when all of it is done."""
+
+import json
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tests.support.fuzzing import seeds
+from tests.support.tuple_trees import TASK, Traffic, random_traffic
+from windowlib.storm.acker import STORM, STRICT, Acker, AckerRules
+from windowlib.storm.acker_messages import Ack, Init, Message, Notice, NoticeKind, RootId
+from windowlib.storm.anchors import EdgeIds, TrackedTuple, acks, anchor
+from windowlib.storm.spout import CallKind, Emission, Spout, SpoutCall
+
+both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
+TREES = 60
+
+
+def shuffled(rng: Random, messages: list[Message]) -> list[Message]:
+    return rng.sample(messages, len(messages))
+
+
+def deliver(acker: Acker, messages: list[Message]) -> dict[RootId, list[tuple[int, Notice]]]:
+    """Deliver in the order given; by root, each notice and the number of the message that it followed."""
+    heard: dict[RootId, list[tuple[int, Notice]]] = {}
+    for number, message in enumerate(messages):
+        notice = acker.receive(message)
+        if notice is not None:
+            assert notice.root_id == message.root_id
+            heard.setdefault(notice.root_id, []).append((number, notice))
+    return heard
+
+
+def last_of(messages: list[Message], root_id: RootId) -> int:
+    return max(number for number, message in enumerate(messages) if message.root_id == root_id)
+
+
+def done_at(number: int, root_id: RootId) -> list[tuple[int, Notice]]:
+    return [(number, Notice(kind=NoticeKind.ACK, root_id=root_id, task=TASK, elapsed_ms=0))]
+
+
+@both
+def test_a_tree_is_acked_once_and_with_its_last_message_in_whatever_order(rules: AckerRules) -> None:
+    for seed in seeds(TREES):
+        rng, acker = Random(seed), Acker(rules)
+        traffic = random_traffic(rng, roots=rng.randint(1, 5))
+        messages = shuffled(rng, traffic.messages)
+        expected = {root_id: done_at(last_of(messages, root_id), root_id) for root_id in traffic.roots}
+        assert deliver(acker, messages) == expected
+        assert len(acker) == 0
+
+
+def victim(rng: Random, traffic: Traffic, kind: type[Message] | tuple[type[Message], ...]) -> Message:
+    return rng.choice([message for message in traffic.messages if isinstance(message, kind)])
+
+
+@both
+def test_a_tree_that_loses_a_message_is_never_acked_and_expires(rules: AckerRules) -> None:
+    for seed in seeds(TREES):
+        rng, acker = Random(seed), Acker(rules)
+        traffic = random_traffic(rng, roots=rng.randint(1, 5))
+        lost = victim(rng, traffic, (Init, Ack))
+        messages = shuffled(rng, [message for message in traffic.messages if message is not lost])
+        heard = deliver(acker, messages)
+        assert set(heard) == set(traffic.roots) - {lost.root_id}
+        acker.tick()
+        acker.tick()
+        left = len(traffic.of(lost.root_id)) > 1
+        assert list(acker.tick()) == ([lost.root_id] if left else [])
+
+
+@both
+def test_an_ack_that_comes_twice_never_completes_its_tree(rules: AckerRules) -> None:
+    """Unless the tree was complete before the second came: then that one opens an orphan."""
+    for seed in seeds(TREES):
+        rng, acker = Random(seed), Acker(rules)
+        traffic = random_traffic(rng, roots=rng.randint(1, 5))
+        twice = victim(rng, traffic, Ack)
+        messages = shuffled(rng, [*traffic.messages, twice])
+        last = last_of(messages, twice.root_id)
+        is_after_the_end = messages[last] is twice
+        heard = deliver(acker, messages).get(twice.root_id, [])
+        if is_after_the_end:
+            before = [number for number, one in enumerate(messages[:last]) if one.root_id == twice.root_id]
+            assert heard == done_at(before[-1], twice.root_id)
+        else:
+            assert heard == []
+        assert [root_id for root_id, _ in acker.pending()] == [twice.root_id]
+
+
+def test_strictly_an_init_that_comes_twice_is_one_init() -> None:
+    for seed in seeds(TREES):
+        rng, acker = Random(seed), Acker(STRICT)
+        traffic = random_traffic(rng, roots=rng.randint(1, 5))
+        twice = victim(rng, traffic, Init)
+        messages = shuffled(rng, [*traffic.messages, twice])
+        own = [number for number, one in enumerate(messages) if one.root_id == twice.root_id]
+        is_after_the_end = messages[own[-1]] is twice
+        assert deliver(acker, messages)[twice.root_id] == done_at(own[-2 if is_after_the_end else -1], twice.root_id)
+        assert len(acker) == (1 if is_after_the_end else 0)
+
+
+def test_in_storm_an_init_that_comes_twice_may_be_a_false_ack() -> None:
+    """S5 by its frequency: the two inits meet first, and nothing was acked yet."""
+    for seed in seeds(TREES):
+        rng, acker = Random(seed), Acker(STORM)
+        traffic = random_traffic(rng, roots=1)
+        first = traffic.messages[0]
+        rest = shuffled(rng, traffic.messages[1:])
+        heard = deliver(acker, [first, first, *rest])
+        assert heard == {first.root_id: done_at(1, first.root_id)}
+
+
+@pytest.mark.parametrize("copies", [3, 5])
+def test_an_odd_number_of_equal_acks_deceives_the_xor_and_not_the_strict_ledger(copies: int) -> None:
+    for seed in seeds(TREES):
+        rng = Random(seed)
+        traffic = random_traffic(rng, roots=1)
+        many = victim(rng, traffic, Ack)
+        rest = shuffled(rng, [message for message in traffic.messages if message is not many])
+        messages = [*rest[:-1], *[many] * copies, rest[-1]]
+        assert len(deliver(Acker(STORM), messages)) == 1
+        assert deliver(Acker(STRICT), messages) == {}
+
+
+@both
+def test_a_snapshot_at_any_cut_changes_nothing(rules: AckerRules) -> None:
+    for seed in seeds(TREES):
+        rng = Random(seed)
+        traffic = random_traffic(rng, roots=rng.randint(1, 5))
+        messages = shuffled(rng, [*traffic.messages, victim(rng, traffic, Ack)])
+        ticks = set(rng.sample(range(len(messages)), min(len(messages), 2)))
+        cut = rng.randrange(len(messages) + 1)
+        whole, parts = Acker(rules), Acker(rules)
+        for number, message in enumerate(messages):
+            if number == cut:
+                rows = json.loads(json.dumps(parts.snapshot()))
+                parts = Acker(rules)
+                parts.restore(rows)
+            if number in ticks:
+                assert parts.tick() == whole.tick()
+            assert parts.receive(message, at_ms=number) == whole.receive(message, at_ms=number)
+        assert parts.snapshot() == whole.snapshot()
+
+
+class LossyTopology:
+    """A spout, a bolt that passes each tuple on twice, one that ends it, an acker, and a network that loses."""
+
+    def __init__(self, rng: Random, rules: AckerRules, loss: float) -> None:
+        self.rng, self.loss = rng, loss
+        self.spout = Spout(task=TASK, ids=EdgeIds(seed=rng.getrandbits(63)))
+        self.acker = Acker(rules)
+        self.network: list[Message | TrackedTuple] = []
+        self.acked: Counter[object] = Counter()
+        self.failed: Counter[object] = Counter()
+        self.processed: Counter[RootId] = Counter()
+        self.message_of: dict[RootId, object] = {}
+
+    def emit(self, message_id: int) -> None:
+        sent: Emission = self.spout.emit(None, message_id=message_id)
+        assert sent.init is not None
+        self.message_of[sent.init.root_id] = message_id
+        self.network += [sent.init, *sent.tuples]
+
+    def step(self) -> None:
+        parcel = self.network.pop(self.rng.randrange(len(self.network)))
+        if self.rng.random() < self.loss:
+            return
+        if isinstance(parcel, TrackedTuple):
+            (root_id,) = parcel.roots
+            if not self.processed[root_id]:
+                self.network += [anchor([parcel], self.spout.ids) for _ in range(2)]
+            self.processed[root_id] += 1
+            self.network += acks(parcel)
+            return
+        notice = self.acker.receive(parcel)
+        if notice is not None:
+            self.call(self.spout.hear(notice))
+
+    def call(self, call: SpoutCall | None) -> None:
+        if call is not None:
+            counts = self.acked if call.kind is CallKind.ACK else self.failed
+            counts[call.message.message_id] += 1
+            if call.kind is CallKind.FAIL:
+                assert isinstance(call.message.message_id, int)
+                self.emit(call.message.message_id)
+
+    def tick(self) -> None:
+        self.acker.tick()
+        for call in self.spout.tick():
+            self.call(call)
+
+
+@both
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_with_replays_every_message_is_processed_at_least_once_and_acked_once(rules: AckerRules, loss: float) -> None:
+    for seed in seeds(12):
+        rng = Random(seed)
+        topology = LossyTopology(rng, rules, loss)
+        for message_id in range(6):
+            topology.emit(message_id)
+        while topology.network or topology.spout.pending():
+            if not topology.network:
+                topology.tick()
+            else:
+                topology.step()
+        assert topology.acked == dict.fromkeys(range(6), 1)
+        whole = Counter(topology.message_of[root] for root, count in topology.processed.items() if count == 3)
+        assert set(whole) == set(range(6)), "an ACK says that all three tuples of one sending were processed"
+        if not loss:
+            assert not topology.failed

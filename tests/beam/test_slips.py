@@ -1,0 +1,133 @@
+"""Where the trigger driver of Beam's Python SDK contradicts the model that it implements, and what we do there.
+
+Each test shows Beam's answer first: when a new version of Beam mends a slip, the test fails and the comparison of
+test_differential.py can take it in. docs/BEAM.md has the list.
+"""
+
+from typing import Any
+
+from tests.support.beam_driver import BeamRunner
+from windowlib.assigners import Session, Tumbling
+from windowlib.beam import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Always,
+    Default,
+    OrFinally,
+    Repeatedly,
+)
+from windowlib.functions import aggregate
+from windowlib.profiles import BEAM
+from windowlib.spec import WindowSpec
+from windowlib.testing import Harness
+
+LIST = (aggregate("collect_list", "bigint"),)
+
+
+def both(**parts: Any) -> tuple[Harness, BeamRunner]:  # noqa: ANN401
+    spec = WindowSpec(
+        **{"assigner": Tumbling(size_ms=10), "function": LIST, "leftovers": "report", "profile": BEAM, **parts}
+    )
+    return Harness(spec), BeamRunner(spec)
+
+
+def test_b1_the_clock_is_compared_with_event_time() -> None:
+    ours, theirs = both(trigger=AfterWatermark(early=AfterProcessingTime(5)))
+    ours.record("key", (1,), at_ms=3)
+    theirs.record(1, 3)
+    ours.clock(1_000)
+    [pane] = theirs.clock(1_000)
+    assert (pane.timing, pane.is_last) == ("EARLY", False), "still fine: the timer was at 5"
+
+    ours, theirs = both(trigger=AfterWatermark(early=AfterProcessingTime(500)))
+    ours.record("key", (1,), at_ms=3)
+    theirs.record(1, 3)
+    ours.clock(1_000)
+    [pane] = theirs.clock(1_000)
+    assert (pane.timing, pane.is_last) == ("LATE", True), "the watermark has not moved at all"
+    assert [(pane.timing, pane.is_last) for pane in ours.panes()] == [("EARLY", False)]
+
+
+def test_b2_any_timer_of_the_clock_is_every_triggers_timer() -> None:
+    ours, theirs = both(trigger=AfterAll(AfterProcessingTime(3), AfterProcessingTime(10)))
+    ours.record("key", (1,), at_ms=50)
+    theirs.record(1, 50)
+    assert theirs.clock(4), "after 3 ms, and AfterAll should have waited for 10"
+    ours.clock(9)
+    assert not ours.panes()
+    ours.clock(10)
+    assert len(ours.panes()) == 1
+
+
+def test_b3_a_deadline_that_has_passed_is_forgotten() -> None:
+    ours, theirs = both(trigger=AfterAll(AfterProcessingTime(5), AfterCount(2)))
+    for step in (1, 2):
+        ours.record("key", (step,), at_ms=50)
+        assert not theirs.record(step, 50)
+        ours.clock(10 * step)
+        assert not theirs.clock(10 * step), "both conditions have been met by the second record"
+    assert ours.values() == [([1, 2],)]
+
+
+def test_b4_merged_sessions_keep_all_their_deadlines() -> None:
+    ours, theirs = both(
+        assigner=Session(gap_ms=10), trigger=Repeatedly(AfterProcessingTime(5)), accumulation="discarding"
+    )
+    steps = [(0, 100), (2, 115), (3, 107)]
+    came = []
+    for clock, at in steps:
+        ours.clock(clock)
+        ours.record("key", (clock,), at_ms=at)
+        theirs.clock(clock)
+        theirs.record(clock, at)
+    for clock in range(4, 20):
+        ours.clock(clock)
+        came += theirs.clock(clock)
+    assert [pane.values for pane in came] == [(0, 2, 3), ()], "one delay, two firings"
+    assert ours.values() == [([0, 2, 3],)]
+
+
+def test_b5_two_parts_that_wait_for_the_end_make_it_come_twice() -> None:
+    """Beam's own tests deliver all that is due at once; tests/support/beam_driver.py calls once per instant."""
+    ours, theirs = both(trigger=Repeatedly(AfterWatermark(early=AfterWatermark())), accumulation="discarding")
+    ours.record("key", (1,), at_ms=3)
+    theirs.record(1, 3)
+    ours.watermark(10)
+    came: list[Any] = []
+    for window, (name, domain, at, _) in theirs._state.get_and_clear_timers(10):
+        came += theirs._driver.process_timer(window, name, domain, at, theirs._state)
+    assert [list(pane.value) for pane in came] == [[1], []]
+    assert ours.values() == [([1],)]
+
+
+def test_b6_default_inside_another_trigger_loses_its_timer() -> None:
+    ours, theirs = both(trigger=Repeatedly(AfterAny(Default(), AfterCount(1))))
+    ours.record("key", (1,), at_ms=3)
+    [early] = theirs.record(1, 3)
+    assert early.timing == "EARLY"
+    ours.watermark(10)
+    assert theirs.watermark(10) == [], "the trigger promises an ON_TIME pane"
+    assert [pane.timing for pane in ours.panes()] == ["EARLY", "ON_TIME"]
+
+
+def test_b7_the_end_of_a_session_that_has_grown_still_calls() -> None:
+    ours, theirs = both(
+        assigner=Session(gap_ms=9),
+        trigger=OrFinally(Repeatedly(AfterWatermark()), AfterAny(AfterWatermark(late=AfterCount(1)), Always())),
+        accumulation="discarding",
+        allowed_lateness_ms=20,
+    )
+    theirs.record(0, 73)
+    theirs.watermark(73)
+    for at in (63, 65, 75):
+        theirs.record(at, at)
+    ends = {at for _, _, _, at in theirs._timers()}
+    assert len(ends) == 2, "one session [63, 84), and timers at two ends"
+    ours.record("key", (0,), at_ms=73)
+    ours.watermark(73)
+    for at in (63, 65, 75):
+        ours.record("key", (at,), at_ms=at)
+    assert [row.at_ms for row in ours.operator.snapshot().timers if row.at_ms < 100] == [84]

@@ -1,0 +1,139 @@
+"""Functions of a user's own, as a pipeline file names them (docs/PIPELINES.md): one of each kind."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windowlib.evictors import Evictor, EvictorContext
+from windowlib.functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
+from windowlib.process_operator import KeyContext, KeyedProcessFunction
+from windowlib.records import Record, Stored
+from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.windows import Window
+
+HOUR_MS = 3_600_000
+
+
+def gap_of_distance(columns: Mapping[str, Any]) -> int:
+    """A long flight may be followed by a long rest."""
+    return HOUR_MS if (columns["distance"] or 0) < 1_000 else 3 * HOUR_MS
+
+
+def watermark_of_marker(timestamp_ms: int, columns: Mapping[str, Any]) -> int | None:
+    """Every flight of the carrier UA says how late it is."""
+    return timestamp_ms - HOUR_MS if columns["carrier"] == "UA" else None
+
+
+def half_of_it(timestamp_ms: int, columns: Mapping[str, Any]) -> float:  # noqa: ARG001
+    """No whole number, which is an error."""
+    return timestamp_ms / 2
+
+
+def whole_hours(greatest_ms: int) -> int:
+    """Event time moves on by hours."""
+    return greatest_ms // HOUR_MS * HOUR_MS - 1
+
+
+@dataclass(frozen=True)
+class FireOnCarrier(Trigger):
+    """Fires when a flight of a carrier comes."""
+
+    carrier: str = "UA"
+    can_merge = True
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        """Fire at this carrier."""
+        return FIRE if record.value["carrier"] == self.carrier else CONTINUE
+
+    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
+        """Nothing to bring along."""
+
+
+on_delta = FireOnCarrier("DL")
+
+
+class KeepLongFlights(Evictor):
+    """The function sees flights of 500 miles and more only; the others stay in the window."""
+
+    def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        """Choose."""
+        return [record for record in records if (record.value["distance"] or 0) >= 500]
+
+
+def longest(key: Any, window: Window, contents: Sequence[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:  # noqa: ANN401, ARG001
+    """The longest flight of a window, as a plain window function."""
+    flight = max(contents, key=lambda one: (one["distance"] or 0, one["flight_id"]))
+    return [{"flight": flight["flight_id"], "miles": flight["distance"]}]
+
+
+def _longer(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    return max(one, other, key=lambda flight: (flight["distance"] or 0, flight["flight_id"]))
+
+
+longest_so_far = Reduce(function=_longer)
+"""The same as an incremental reduce: records and result have the same columns."""
+
+
+def _add_miles(total: Mapping[str, Any], flight: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"flights": total["flights"] + 1, "miles": total["miles"] + (flight["distance"] or 0.0)}
+
+
+mean_distance = UserAggregate(
+    create_accumulator=lambda: {"flights": 0, "miles": 0.0},
+    add_value=_add_miles,
+    get_result=lambda total: total["miles"] / total["flights"],
+    merge_accumulators=lambda one, other: {name: one[name] + other[name] for name in one},
+)
+carriers_in_order = fold("", lambda text, flight: text + flight["carrier"])
+
+
+class Share(ProcessFunction):
+    """After aggregates: the mean, how many windows of the key there were, and the empty ones to a side output."""
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
+        """Combine the results."""
+        [results] = contents
+        windows = ctx.state.value("windows")
+        windows.set((windows.get() or 0) + 1)
+        if results["delay"] is None:
+            ctx.output("without_delay", {"key_text": str(place.key)})
+            return []
+        return [(results["delay"] / results["flights"], windows.get())]
+
+
+class Silence(KeyedProcessFunction):
+    """Without windows: says when a key was silent for six hours of event time."""
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        """Wait anew."""
+        waiting = ctx.state.value("waiting")
+        if waiting.get() is not None:
+            ctx.delete_event_timer(waiting.get())
+        at_ms = (record.timestamp_ms or 0) + 6 * HOUR_MS
+        waiting.set(at_ms)
+        ctx.register_event_timer(at_ms)
+        return []
+
+    def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:
+        """Say it."""
+        ctx.state.value("waiting").clear()
+        return [{"silent_since_ms": at_ms - 6 * HOUR_MS}]
+
+
+class KeepsUndeclaredState(Share):
+    """Says itself what it remembers, which the file has to say, too."""
+
+    from windowlib.state import StateSpec
+
+    state = (StateSpec(name="secret", kind="list"),)
+
+
+class NeedsAnArgument(Trigger):
+    """Cannot be made from its name alone."""
+
+    def __init__(self, count: int) -> None:
+        """Take one."""
+        self.count = count
+
+
+a_number = 5

@@ -1,0 +1,46 @@
+"""Random tuple trees: what spouts and bolts would tell the acker, without a cluster."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from windowlib.storm.acker_messages import Init, Message, RootId
+from windowlib.storm.anchors import EdgeIds, TrackedTuple, acks, anchor
+from windowlib.storm.spout import Spout
+
+TASK = 3
+
+
+@dataclass
+class Traffic:
+    """Everything that was said about some roots, in the order in which it was said, all of it acked in the end."""
+
+    roots: list[RootId] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+    def of(self, root_id: RootId) -> list[Message]:
+        return [message for message in self.messages if message.root_id == root_id]
+
+
+def random_traffic(rng: Random, *, roots: int, derived: int = 20) -> Traffic:
+    """Send `roots` messages, derive about `derived` tuples from them, and ack every tuple.
+
+    Tuples hang on one anchor or two, of the same root or others, or twice on the same.
+    """
+    ids = EdgeIds(seed=rng.getrandbits(63))
+    spout = Spout(task=TASK, ids=ids)
+    traffic, waiting = Traffic(), list[TrackedTuple]()
+    for number in range(roots):
+        sent = spout.emit(None, message_id=number, targets=rng.randint(1, 3))
+        assert isinstance(sent.init, Init)
+        traffic.roots.append(sent.init.root_id)
+        traffic.messages.append(sent.init)
+        waiting += sent.tuples
+    while waiting:
+        one = waiting.pop(rng.randrange(len(waiting)))
+        for _ in range(rng.choice([0, 1, 1, 2, 3])):
+            if derived:
+                derived -= 1
+                others = rng.sample([*waiting, one], 1) if rng.random() < 0.4 else []
+                waiting.append(anchor([one, *others], ids))
+        traffic.messages += acks(one)
+    return traffic

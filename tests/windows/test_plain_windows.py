@@ -1,0 +1,101 @@
+"""The one-step end of plain windows gives what the steps give one by one: panes, tallies and state at every watermark.
+
+And the timers that windows with the same bounds share are, seen from outside, one for each window.
+"""
+
+from random import Random
+
+import pytest
+
+from tests.support.fuzzing import seeds
+from windowlib.assigners import Sliding, Tumbling
+from windowlib.functions import Reduce, Whole, aggregate
+from windowlib.operator_protocol import Operator
+from windowlib.records import Pane, Record
+from windowlib.spec import WindowSpec
+from windowlib.testing import resumed
+from windowlib.window_operator import WindowOperator
+from windowlib.windows import MAX_TIME_MS
+
+SUM = (aggregate("sum", "bigint"), aggregate("count"))
+WHOLE = Whole(Reduce(function=lambda left, right: (left[0] + right[0], 0)))
+
+
+def any_spec(random: Random) -> WindowSpec:
+    size_ms = random.choice([4, 10])
+    sliding = Sliding(size_ms=size_ms, slide_ms=random.choice([2, 3, 12]))
+    return WindowSpec(
+        assigner=random.choice([Tumbling(size_ms=size_ms), sliding]),
+        function=SUM if random.random() < 0.5 else WHOLE,
+        allowed_lateness_ms=random.choice([0, 0, 0, 1, 7]),
+        accumulation=random.choice(["accumulating", "discarding"]),
+    )
+
+
+def step_by_step(spec: WindowSpec) -> WindowOperator:
+    operator = spec.build()
+    operator._firing._is_plain = False
+    return operator
+
+
+def random_records(random: Random, count: int) -> list[Record]:
+    return [
+        Record((random.choice("abcdefgh"),), rank + random.randrange(-6, 3), (rank, None), (0, rank), rank * 7_919 + 1)
+        for rank in range(count)
+    ]
+
+
+@pytest.mark.fuzz
+def test_one_step_is_all_the_steps() -> None:
+    for seed in seeds(200):
+        random = Random(seed)
+        spec = any_spec(random)
+        quick: Operator = spec.build()
+        slow = step_by_step(spec)
+        for record in random_records(random, random.randrange(1, 60)):
+            assert quick.process(record) == slow.process(record)
+            rank = record.position[1]
+            if rank % 4 == 0:
+                advance_both(quick, slow, rank - 4)
+                if random.random() < 0.2:
+                    quick = resumed(spec, quick)
+        advance_both(quick, slow, MAX_TIME_MS)
+
+
+def advance_both(quick: Operator, slow: WindowOperator, watermark_ms: int) -> None:
+    for operator in (quick, slow):
+        operator.advance_watermark(watermark_ms, (0, watermark_ms))
+    assert quick.drain() == slow.drain()
+    assert quick.take_tallies() == slow.take_tallies()
+    assert quick.snapshot() == slow.snapshot()
+
+
+def test_plain_windows_do_take_the_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the test above compares nothing."""
+    operator = WindowSpec(assigner=Tumbling(size_ms=10), function=SUM).build()
+    monkeypatch.setattr(operator._firing, "apply", None)
+    operator.process(Record(("a",), 3, (5, None)))
+    operator.advance_watermark(9)
+    (pane,) = operator.drain()
+    assert isinstance(pane, Pane)
+    assert (pane.values, pane.is_first, pane.is_last, pane.timing) == ((5, 1), True, True, "ON_TIME")
+
+
+def test_windows_with_the_same_bounds_share_their_timers_and_a_snapshot_lists_each() -> None:
+    spec = WindowSpec(assigner=Tumbling(size_ms=10), function=SUM, allowed_lateness_ms=5)
+    operator = spec.build()
+    for key in "abc":
+        operator.process(Record((key,), 3, (5, None)))
+    listed = [(row.key, row.at_ms) for row in operator.snapshot().timers]
+    assert sorted(listed) == sorted(((key,), at_ms) for key in "abc" for at_ms in (9, 14))
+    assert operator.next_event_timer_ms() == 9
+    operator.advance_watermark(9)
+    assert sorted((row.key, row.at_ms) for row in operator.snapshot().timers) == [((key,), 14) for key in "abc"]
+    assert operator.next_event_timer_ms() == 14
+    again = resumed(spec, operator)
+    assert again.snapshot() == operator.snapshot()
+    again.process(Record(("d",), 4, (5, None)))
+    assert [row.at_ms for row in again.snapshot().timers] == [14] * 4
+    again.advance_watermark(14)
+    assert again.snapshot().timers == []
+    assert again.next_event_timer_ms() is None

@@ -1,0 +1,306 @@
+"""The operator of Atlas's windows: documents go into windows, and out through the inner pipeline when these close.
+
+Tumbling and hopping windows hold the documents of a key together (with `over: all`, all of them), sessions those of
+one partition. Nothing is emitted before a window closes, and nothing afterwards: what comes then is a dead letter.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from windowlib.atlas.dead_letters import DEAD_LETTER_EDGE, DEAD_LETTERS, LATE_REASON, SOURCE_META, DeadLetterWriter
+from windowlib.atlas.documents import MISSING, Date, Document
+from windowlib.atlas.forms import Expression, ExpressionFault, Scope
+from windowlib.atlas.json_documents import to_text
+from windowlib.atlas.open_documents import Closing, Lane, OpenDocuments, edges_of
+from windowlib.atlas.policies import AtlasProfile
+from windowlib.atlas.stage_forms import Failure, Run, Stage
+from windowlib.atlas.stages import run_pipeline
+from windowlib.atlas.window_stages import Hopping, Windows
+from windowlib.errors import InvariantBroken
+from windowlib.records import (
+    ASSIGNED,
+    LATE,
+    ON_TIME,
+    START,
+    UNASSIGNED,
+    Fate,
+    Late,
+    Output,
+    Pane,
+    Position,
+    Record,
+    SideOutput,
+    Stored,
+    Tally,
+    Unassigned,
+)
+from windowlib.snapshots import Snapshot
+from windowlib.tallies import FIRED, NEW, Tallies, edge_id
+from windowlib.timers import KeyGroupRange
+from windowlib.windows import MIN_TIME_MS, TimeWindow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windowing:
+    """A spec, compiled: what the operator works with.
+
+    `document_of` makes a document of a record's value, without its event time, which goes into the field
+    `ts_field_name`. `partition_by` is None but for sessions.
+    """
+
+    windows: Windows
+    stages: tuple[Stage, ...]
+    partition_by: Expression | None
+    document_of: Callable[[Mapping[str, Any]], Document]
+    ts_field_name: str
+    letters: DeadLetterWriter
+    profile: AtlasProfile
+
+    def document(self, value: Mapping[str, Any], timestamp_ms: int | None) -> Document:
+        """Return the document of a record."""
+        document = self.document_of(value)
+        document[self.ts_field_name] = None if timestamp_ms is None else Date(timestamp_ms)
+        return document
+
+    def closes_at(self, window: TimeWindow) -> int:
+        """Return when a window closes: the watermark, in Flink's inclusive reading, or the clock at its very end."""
+        windows = self.windows
+        return window.end_ms - 1 + windows.allowed_lateness_ms if windows.is_event_time else window.end_ms
+
+
+class AtlasOperator:
+    """Driven from outside like the window operator; it reads no clock and does no I/O."""
+
+    def __init__(self, windowing: Windowing, groups: KeyGroupRange | None = None) -> None:
+        """Start without state. `AtlasSpec.build` is the way to get one that is checked."""
+        self._windowing = windowing
+        self._is_event_time = windowing.windows.is_event_time
+        self._open = OpenDocuments(windowing.closes_at, groups)
+        self._outputs: list[Output] = []
+        self._tallies = Tallies()
+        self.watermark_ms = MIN_TIME_MS
+        self.processing_time_ms = 0
+
+    def begin(self, first_arrival_ms: int) -> None:
+        """Nothing here counts from the log's first arrival: windows are aligned to 1970."""
+
+    def process(self, record: Record) -> Fate:
+        """Take in one record, judged against the watermark before it, and return its fate."""
+        at_ms = record.timestamp_ms if self._is_event_time else self.processing_time_ms
+        if at_ms is None:
+            raise InvariantBroken(
+                f"the record at {record.position} has no event time; it is invalid, and must not get here"
+            )
+        windows = self._windowing.windows
+        if isinstance(windows, Hopping):
+            return self._into_windows(record, windows.windows_of(at_ms))
+        return self._into_session(record, TimeWindow(at_ms, at_ms + windows.gap_ms))
+
+    def _into_windows(self, record: Record, windows: Sequence[TimeWindow]) -> Fate:
+        if not windows:
+            self._outputs.append(Unassigned(record, self.watermark_ms))
+            return UNASSIGNED
+        lane = self._open.lane(record.key)
+        missed = [window for window in windows if self._is_closed(window)]
+        for index, window in enumerate(windows):
+            if not missed or not self._is_closed(window):
+                self._put(lane, window, record, index)
+        if missed:
+            self._late(record, missed, missed_all=len(missed) == len(windows))
+        return LATE if len(missed) == len(windows) else ASSIGNED
+
+    def _into_session(self, record: Record, own: TimeWindow) -> Fate:
+        """Sessions that only touch stay apart: the same session needs less than the gap."""
+        windowing = self._windowing
+        try:
+            partition = self._partition(record)
+        except ExpressionFault as error:
+            self._outputs.append(Unassigned(record, self.watermark_ms))
+            self._dead_letter(record, f"partitionBy: {error}")
+            return UNASSIGNED
+        lane = self._open.lane(record.key, partition)
+        met = [window for window in lane.windows if window.start_ms < own.end_ms and own.start_ms < window.end_ms]
+        if not met and windowing.windows.is_event_time and self._is_closed(own):
+            self._late(record, [own], missed_all=True)
+            return LATE
+        starts, ends = zip(own, *met, strict=True)
+        cover = TimeWindow(min(starts), max(ends))
+        if met:
+            self._open.merge(lane, met, cover)
+        self._put(lane, cover, record, 0)
+        return ASSIGNED
+
+    def _partition(self, record: Record) -> Any:  # noqa: ANN401 - any value of a document
+        expression = self._windowing.partition_by
+        if expression is None:
+            raise InvariantBroken("sessions without partitionBy; the spec should have refused them")
+        document = self._windowing.document(record.value, record.timestamp_ms)
+        value = expression(Scope(document, SOURCE_META, self.processing_time_ms))
+        return None if value is MISSING else value
+
+    def _is_closed(self, window: TimeWindow) -> bool:
+        return self._is_event_time and self._windowing.closes_at(window) <= self.watermark_ms
+
+    def _put(self, lane: Lane, window: TimeWindow, record: Record, index: int) -> None:  # noqa: PLR0917 - one step
+        edge = edge_id(record.record_hash, index)
+        self._tallies.add(NEW, (1, edge, edge))
+        self._open.put(lane, window, Stored(record.position, record.timestamp_ms, record.value, edge))
+
+    def _late(self, record: Record, missed: Sequence[TimeWindow], *, missed_all: bool) -> None:
+        windowing = self._windowing
+        closed_at_ms = max(map(windowing.closes_at, missed))
+        self._outputs.append(
+            Late(
+                record=record,
+                missed=tuple(missed),
+                missed_all=missed_all,
+                watermark_ms=self.watermark_ms,
+                late_by_ms=self.watermark_ms - closed_at_ms,
+                reason=LATE_REASON,
+            )
+        )
+        if missed_all or windowing.profile.dead_letters_partly_late:
+            self._dead_letter(record, LATE_REASON, missed)
+
+    def _dead_letter(self, record: Record, reason: str, missed: Sequence[TimeWindow] = ()) -> None:
+        windowing = self._windowing
+        letter = windowing.letters.write(
+            windowing.document(record.value, record.timestamp_ms),
+            stage=windowing.windows.stage,
+            reason=reason,
+            meta=SOURCE_META,
+            clock_ms=self.processing_time_ms,
+            missed=missed,
+        )
+        self._side_output(letter, record.key, timestamp_ms=record.timestamp_ms, position=record.position)
+
+    def _side_output(
+        self, letter: dict[str, str], key: Hashable, *, timestamp_ms: int | None, position: Position
+    ) -> None:
+        self._outputs.append(SideOutput(DEAD_LETTERS, letter, key, timestamp_ms, self.watermark_ms, position))
+
+    def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
+        """Let event time reach `watermark_ms`, because of the record at `position`; close what is due.
+
+        Raises:
+            InvariantBroken: the watermark goes back.
+        """
+        if watermark_ms < self.watermark_ms:
+            raise InvariantBroken(
+                f"the driver let the watermark go back from {self.watermark_ms} to {watermark_ms} at {position}"
+            )
+        self.watermark_ms = watermark_ms
+        if self._is_event_time:
+            self._close_due(watermark_ms, position)
+
+    def advance_processing_time(
+        self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
+    ) -> None:
+        """Let the clock reach `processing_time_ms`; each window closes at its own end.
+
+        Without `inclusive`, windows that end at the instant itself wait: a record that arrives then goes first.
+        """
+        if not self._is_event_time:
+            self._close_due(processing_time_ms if inclusive else processing_time_ms - 1, position)
+        self.processing_time_ms = processing_time_ms
+
+    def _close_due(self, until_ms: int, position: Position) -> None:
+        """Close windows; those with the same bounds, of several partitions, count their documents together."""
+        due = self._open.take_due(until_ms)
+        for (at_ms, _, window), closings in groupby(due, key=lambda one: (one.at_ms, one.lane.name[0], one.window)):
+            if not self._is_event_time:
+                self.processing_time_ms = max(self.processing_time_ms, at_ms)
+            panes = [pane for closing in closings for pane in self._close(closing, position)]
+            for index, (key, record_count, text) in enumerate(panes):
+                pane = Pane(
+                    key=key,
+                    window=window,
+                    values=(text,),
+                    pane_index=index,
+                    timing=ON_TIME,
+                    is_first=index == 0,
+                    is_last=index == len(panes) - 1,
+                    mode="discarding",
+                    kind="result",
+                    record_count=record_count,
+                    watermark_ms=self.watermark_ms,
+                    position=position,
+                    timestamp_ms=window.last_ms,
+                    nonspeculative_index=index,
+                )
+                self._outputs.append(pane)
+
+    def _close(self, closing: Closing, position: Position) -> list[tuple[Hashable, int, str]]:
+        """Run the pipeline over a window's documents; return (key, records in the window, JSON text) of each result."""
+        windowing, lane, contents = self._windowing, closing.lane, closing.contents
+        meta = self._meta(lane, closing.window)
+        run = Run(meta=meta, now_ms=self.processing_time_ms)
+        documents = [windowing.document(stored.value, stored.timestamp_ms) for stored in contents]
+        results = run_pipeline(windowing.stages, documents, run)
+        self._count(contents, run.failures)
+        for failure in run.failures:
+            letter = windowing.letters.write(
+                failure.item.document,
+                stage=failure.stage,
+                reason=failure.reason,
+                meta=meta,
+                clock_ms=self.processing_time_ms,
+            )
+            self._side_output(letter, lane.key, timestamp_ms=closing.window.last_ms, position=position)
+        return [(lane.key, len(contents), to_text({**document, "_stream_meta": meta})) for document in results]
+
+    def _meta(self, lane: Lane, window: TimeWindow) -> Document:
+        bounds: Document = {"start": Date(window.start_ms), "end": Date(window.end_ms)}
+        if self._windowing.partition_by is not None:
+            bounds["partition"] = lane.partition
+        return {**SOURCE_META, "window": bounds}
+
+    def _count(self, contents: Sequence[Stored], failures: Sequence[Failure]) -> None:
+        """Close the edges: of a record whose document failed with the dead letter, of all others as fired."""
+        failed = {failure.item.origin for failure in failures}
+        for term, is_failed in ((FIRED, False), (DEAD_LETTER_EDGE, True)):
+            part = [stored for place, stored in enumerate(contents) if (place in failed) is is_failed]
+            self._tallies.add(term, edges_of(part))
+
+    def next_event_timer_ms(self) -> int | None:
+        """Return the lowest watermark that would do anything, None if none would."""
+        return self._open.next_ms() if self._is_event_time else None
+
+    def next_processing_timer_ms(self) -> int | None:
+        """Return the earliest instant at which the clock would do anything, None if at none."""
+        return None if self._is_event_time else self._open.next_ms()
+
+    def drain(self) -> list[Output]:
+        """Return the outputs since the last call, in the order in which they were emitted."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def take_tallies(self) -> dict[str, Tally]:
+        """Return the edges since the last call: 'new', 'closed:fired' and 'closed:dead_letter'."""
+        return self._tallies.take()
+
+    def open_edges(self) -> Tally:
+        """Return the edges of all open windows together."""
+        return self._open.edges()
+
+    def snapshot(self) -> Snapshot:
+        """Return all state as plain rows, in a fixed order; when windows close follows from their bounds."""
+        return Snapshot(
+            watermark_ms=self.watermark_ms,
+            processing_time_ms=self.processing_time_ms,
+            stagger_ms=None,
+            windows=self._open.rows(),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take over the state of a snapshot; into a fresh operator only.
+
+        Raises:
+            CheckpointError: another version, other key groups, or a damaged row.
+        """
+        snapshot.check_version()
+        self._open.restore(snapshot.windows)
+        self.watermark_ms = snapshot.watermark_ms
+        self.processing_time_ms = snapshot.processing_time_ms

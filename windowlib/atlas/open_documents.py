@@ -1,0 +1,191 @@
+"""The open windows of an Atlas operator: the documents in each, and when each closes."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from heapq import heapify, heappop, heappush, merge
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from windowlib.atlas.documents import SortKey, Value, sort_key
+from windowlib.atlas.json_documents import read_literal, to_json
+from windowlib.atlas.places import Place
+from windowlib.errors import CheckpointError
+from windowlib.key_order import group_of_order, key_orderer
+from windowlib.open_windows import NO_EDGES, Edges
+from windowlib.records import Stored, Tally
+from windowlib.snapshots import WindowStateRow
+from windowlib.tallies import signed, together
+from windowlib.timers import KeyGroupRange
+from windowlib.windows import TimeWindow
+
+_PARTITION: Final = "partition"
+_STALE_MAX: Final = 1024
+"""So many entries of windows that were merged away may wait beyond as many as there are windows."""
+
+_Due = tuple[int, str, TimeWindow, SortKey]
+
+
+class Lane:
+    """The open windows of one key and partition: all windows that a document may share with another."""
+
+    __slots__ = ("key", "name", "partition", "windows")
+
+    def __init__(self, name: "LaneName", key: Hashable, partition: Value) -> None:
+        """Start without windows."""
+        self.name = name
+        self.key = key
+        self.partition = partition
+        self.windows: dict[TimeWindow, list[Stored]] = {}
+
+
+LaneName = tuple[str, SortKey]
+"""(order of the key, order of the partition): partitions that are equal in the order of BSON are one."""
+
+
+class Closing(NamedTuple):
+    """A window that is due."""
+
+    at_ms: int
+    lane: Lane
+    window: TimeWindow
+    contents: list[Stored]
+
+
+def edges_of(contents: Iterable[Stored]) -> Edges:
+    """Return the edges of the records that a window holds."""
+    count = xor = total = 0
+    for stored in contents:
+        count += 1
+        xor ^= stored.edge_id
+        total += stored.edge_id
+    return (count, xor, total)
+
+
+class OpenDocuments:
+    """All open windows. They close in the order (instant, key group and key, window, partition)."""
+
+    def __init__(self, closes_at: Callable[[TimeWindow], int], groups: KeyGroupRange | None) -> None:
+        """Start empty; `closes_at` says when a window closes, on the clock that completes it."""
+        self._closes_at = closes_at
+        self._groups = groups or KeyGroupRange()
+        self._order = key_orderer(self._groups.max_parallelism)
+        self._lanes: dict[LaneName, Lane] = {}
+        self._window_count = 0
+        self._due: list[_Due] = []
+        """A heap; an entry whose window was merged away is dropped when it comes up, or when there are many."""
+
+    def lane(self, key: Hashable, partition: Value = None) -> Lane:
+        """Return the open windows of a key and partition; they are kept from the first `put` on."""
+        name = (self._order(key), sort_key(partition))
+        return self._lanes.get(name) or Lane(name, key, partition)
+
+    def put(self, lane: Lane, window: TimeWindow, stored: Stored) -> None:
+        """Add a record, the newest of the log so far, to a window; open it if need be."""
+        if window not in lane.windows:
+            self._open(lane, window, [])
+        lane.windows[window].append(stored)
+
+    def merge(self, lane: Lane, met: list[TimeWindow], cover: TimeWindow) -> None:
+        """Replace windows by the one that covers them; its records are in log order."""
+        if met == [cover]:
+            return
+        parts = [lane.windows.pop(window) for window in met]
+        self._window_count -= len(met)
+        # Mostly one session grows; it keeps its list, or every record would copy all those before it.
+        self._open(lane, cover, parts[0] if len(parts) == 1 else list(merge(*parts, key=itemgetter(0))))
+
+    def _open(self, lane: Lane, window: TimeWindow, contents: list[Stored]) -> None:
+        self._lanes[lane.name] = lane
+        lane.windows[window] = contents
+        self._window_count += 1
+        if len(self._due) > 2 * self._window_count + _STALE_MAX:
+            self._due = [self._entry(one, window) for one in self._lanes.values() for window in one.windows]
+            heapify(self._due)
+        else:
+            heappush(self._due, self._entry(lane, window))
+
+    def _entry(self, lane: Lane, window: TimeWindow) -> "_Due":
+        order, partition = lane.name
+        return (self._closes_at(window), order, window, partition)
+
+    def next_ms(self) -> int | None:
+        """Return when the first window closes."""
+        while self._due:
+            at_ms, order, window, partition = self._due[0]
+            lane = self._lanes.get((order, partition))
+            if lane is not None and window in lane.windows:
+                return at_ms
+            heappop(self._due)
+        return None
+
+    def take_due(self, until_ms: int) -> Iterator[Closing]:
+        """Take out and yield the windows that close up to and including an instant."""
+        while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
+            _, order, window, partition = heappop(self._due)
+            lane = self._lanes[order, partition]
+            contents = lane.windows.pop(window)
+            self._window_count -= 1
+            if not lane.windows:
+                del self._lanes[lane.name]
+            yield Closing(at_ms, lane, window, contents)
+
+    def edges(self) -> Tally:
+        """Return the edges of all open windows together."""
+        edges = NO_EDGES
+        for lane in self._lanes.values():
+            for contents in lane.windows.values():
+                edges = together(edges, edges_of(contents))
+        return Tally(*signed(edges))
+
+    def rows(self) -> list[WindowStateRow]:
+        """Return all windows by (key group, key, window, partition)."""
+        opened = [(name[0], window, name[1]) for name, lane in self._lanes.items() for window in lane.windows]
+        return [self._row(self._lanes[order, partition], window) for order, window, partition in sorted(opened)]
+
+    def _row(self, lane: Lane, window: TimeWindow) -> WindowStateRow:
+        contents = lane.windows[window]
+        edge_count, edge_xor, edge_sum = signed(edges_of(contents))
+        state: dict[str, Any] = {} if lane.partition is None else {_PARTITION: to_json(lane.partition)}
+        return WindowStateRow(
+            key_group=group_of_order(lane.name[0]),
+            key=lane.key,
+            window_start_ms=window.start_ms,
+            window_end_ms=window.end_ms,
+            state_window_start_ms=window.start_ms,
+            state_window_end_ms=window.end_ms,
+            contents=list(contents),
+            trigger_state=state,
+            record_count=edge_count,
+            edge_count=edge_count,
+            edge_xor=edge_xor,
+            edge_sum=edge_sum,
+        )
+
+    def restore(self, rows: Iterable[WindowStateRow]) -> None:
+        """Open the windows of one or more snapshots.
+
+        Raises:
+            CheckpointError: a row of a key group that is not owned here, without bounds, or there twice.
+        """
+        for row in rows:
+            partition = read_literal(row.trigger_state.get(_PARTITION), Place("the checkpoint's partition"))
+            lane = self.lane(row.key, partition)
+            group = group_of_order(lane.name[0])
+            if group != row.key_group or group not in self._groups:
+                raise CheckpointError(
+                    f"the window {row.window_start_ms} to {row.window_end_ms} of key {row.key!r} is stored in key "
+                    f"group {row.key_group}; its key is in {group}, and this operator owns [{self._groups.start}, "
+                    f"{self._groups.stop}) of {self._groups.max_parallelism}. Restore it with the max_parallelism that "
+                    "wrote it"
+                )
+            if row.window_start_ms is None or row.window_end_ms is None:
+                raise CheckpointError(
+                    f"the checkpoint has a window of key {row.key!r} without bounds, and Atlas's windows have some; "
+                    "it belongs to another pipeline: replay from the start"
+                )
+            window = TimeWindow(row.window_start_ms, row.window_end_ms)
+            if window in lane.windows:
+                raise CheckpointError(
+                    f"the checkpoint has the window {window} of key {row.key!r} twice; it is damaged: "
+                    "make the slice before again (repair-run)"
+                )
+            self._open(lane, window, [Stored(*stored) for stored in row.contents])

@@ -1,0 +1,171 @@
+"""The three window stages and the source's options: from JSON to checked values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from windowlib.assigners import WINDOWS_PER_RECORD_MAX
+from windowlib.atlas.json_documents import json_text
+from windowlib.atlas.places import Json, Place
+from windowlib.errors import SpecError
+from windowlib.windows import SAFE_TIME_MS, TimeWindow
+
+UNITS: Final[Mapping[str, int]] = {"ms": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+OFFSET_UNITS: Final = ("ms", "second", "minute", "hour")
+BOUNDARIES: Final = ("eventTime", "processingTime")
+DEFAULT_LATENESS_MS: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hopping:
+    """$tumblingWindow and $hoppingWindow: windows of one size, one every `hop_ms`, aligned to 1970 plus an offset.
+
+    A hop longer than the size leaves gaps.
+    """
+
+    stage: str
+    size_ms: int
+    hop_ms: int
+    offset_ms: int = 0
+    is_event_time: bool = True
+    allowed_lateness_ms: int = DEFAULT_LATENESS_MS
+    idle_timeout_ms: int | None = None
+
+    def windows_of(self, at_ms: int) -> Sequence[TimeWindow]:
+        """Return the windows that hold an instant, the oldest first; none in a gap."""
+        newest_ms = at_ms - (at_ms - self.offset_ms) % self.hop_ms
+        starts = range(newest_ms, at_ms - self.size_ms, -self.hop_ms)
+        return [TimeWindow(start_ms, start_ms + self.size_ms) for start_ms in reversed(starts)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """$sessionWindow: documents of one partition that are less than `gap_ms` apart. `partition_by` is JSON text."""
+
+    gap_ms: int
+    partition_by: str
+    stage: str = "$sessionWindow"
+    is_event_time: bool = True
+    allowed_lateness_ms: int = DEFAULT_LATENESS_MS
+    idle_timeout_ms: None = None
+
+
+Windows = Hopping | Sessions
+
+_COMMON: Final = ("boundary", "allowedLateness")
+_ALIGNED: Final = (*_COMMON, "offset", "idleTimeout")
+_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "$tumblingWindow": (("interval", "pipeline"), _ALIGNED),
+    "$hoppingWindow": (("interval", "hopSize", "pipeline"), _ALIGNED),
+    "$sessionWindow": (("partitionBy", "gap", "pipeline"), _COMMON),
+}
+"""Required and optional options by stage."""
+WINDOW_STAGES: Final = tuple(_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What matters here of $source: the name of the field with the event time, and when a partition is idle."""
+
+    ts_field_name: str = "_ts"
+    partition_idle_timeout_ms: int | None = None
+
+    @classmethod
+    def read(cls, found: Json) -> "Source":
+        """Read the options of $source.
+
+        Raises:
+            SpecError: an option that there is none of, or that the log's own settings decide.
+        """
+        place = Place("$source")
+        fields = place.mapping(found)
+        if "timeField" in fields:
+            raise SpecError(
+                "$source.timeField: the event time of a log is said once, in log: event_time; name the column there"
+            )
+        fields = place.fields(found, optional=("tsFieldName", "partitionIdleTimeout"))
+        name = place.at("tsFieldName").text(fields.get("tsFieldName", "_ts"))
+        if "." in name or name.startswith("$"):
+            raise place.at("tsFieldName").refused(name, "a field's name without dots that does not begin with $")
+        timeout = fields.get("partitionIdleTimeout")
+        timeout_ms = None if timeout is None else duration_ms(timeout, place.at("partitionIdleTimeout"))
+        return cls(ts_field_name=name, partition_idle_timeout_ms=timeout_ms)
+
+
+def duration_ms(found: Json, place: Place, *, at_least: int = 1) -> int:
+    """Read `{size, unit}` as ms.
+
+    Raises:
+        SpecError: another shape or unit, a size that is too small, or 2**62 ms and more.
+    """
+    fields = place.fields(found, required=("size", "unit"))
+    size = place.at("size").integer(fields["size"], at_least=at_least)
+    total_ms = size * UNITS[place.at("unit").one_of(fields["unit"], UNITS)]
+    if total_ms >= SAFE_TIME_MS:
+        raise place.refused(found, "a duration below 2**62 ms")
+    return total_ms
+
+
+def read_windows(stage: Json) -> tuple[Windows, Json, Place]:
+    """Read a window stage.
+
+    Returns:
+        The windows, the inner pipeline as it was written, and its place.
+
+    Raises:
+        SpecError: no window stage, an option that it has not, or a wrong value of one.
+    """
+    name, found = Place("windows.atlas").single(stage, "one of " + ", ".join(WINDOW_STAGES))
+    if name not in _OPTIONS:
+        raise SpecError(f"{name} is no window stage; allowed are {', '.join(WINDOW_STAGES)}")
+    place, (required, optional) = Place(name), _OPTIONS[name]
+    fields = place.fields(found, required=required, optional=optional)
+    boundary = place.at("boundary").one_of(fields.get("boundary", "eventTime"), BOUNDARIES)
+    if boundary == "processingTime":
+        for option in ("idleTimeout", "allowedLateness"):
+            if option in fields:
+                raise SpecError(
+                    f"{place.at(option).path}: a window with boundary processingTime has no {option}, for no document "
+                    "is late and the clock never idle; remove it"
+                )
+    lateness = fields.get("allowedLateness")
+    is_event_time = boundary == "eventTime"
+    lateness_ms = DEFAULT_LATENESS_MS if is_event_time else 0
+    if lateness is not None:
+        lateness_ms = duration_ms(lateness, place.at("allowedLateness"), at_least=0)
+    windows: Windows
+    if name == "$sessionWindow":
+        windows = Sessions(
+            gap_ms=duration_ms(fields["gap"], place.at("gap")),
+            partition_by=json_text(fields["partitionBy"], place.at("partitionBy")),
+            is_event_time=is_event_time,
+            allowed_lateness_ms=lateness_ms,
+        )
+    else:
+        windows = _aligned(name, fields, place, is_event_time=is_event_time, lateness_ms=lateness_ms)
+    return windows, fields["pipeline"], place.at("pipeline")
+
+
+def _aligned(name: str, fields: Mapping[str, Json], place: Place, *, is_event_time: bool, lateness_ms: int) -> Hopping:
+    size_ms = duration_ms(fields["interval"], place.at("interval"))
+    hop_ms = duration_ms(fields["hopSize"], place.at("hopSize")) if "hopSize" in fields else size_ms
+    if size_ms // hop_ms > WINDOWS_PER_RECORD_MAX:
+        raise place.at("hopSize").refused(
+            fields["hopSize"], f"a hop that puts a document into at most {WINDOWS_PER_RECORD_MAX} windows"
+        )
+    idle = fields.get("idleTimeout")
+    return Hopping(
+        stage=name,
+        size_ms=size_ms,
+        hop_ms=hop_ms,
+        offset_ms=_offset_ms(fields["offset"], place.at("offset")) % hop_ms if "offset" in fields else 0,
+        is_event_time=is_event_time,
+        allowed_lateness_ms=lateness_ms,
+        idle_timeout_ms=None if idle is None else duration_ms(idle, place.at("idleTimeout"), at_least=0),
+    )
+
+
+def _offset_ms(found: Json, place: Place) -> int:
+    fields = place.fields(found, required=("offsetFromUtc", "unit"))
+    count = place.at("offsetFromUtc").integer(fields["offsetFromUtc"])
+    return count * UNITS[place.at("unit").one_of(fields["unit"], OFFSET_UNITS)]

@@ -1,0 +1,20 @@
+"""The composite triggers of the Beam model, for every assigner and in every profile. docs/BEAM.md is their page."""
+
+from windowlib.beam.combinators import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
+from windowlib.beam.composite import Composite
+from windowlib.beam.conditions import AfterCount, AfterProcessingTime, Always, Default, Never
+
+__all__ = [
+    "AfterAll",
+    "AfterAny",
+    "AfterCount",
+    "AfterEach",
+    "AfterProcessingTime",
+    "AfterWatermark",
+    "Always",
+    "Composite",
+    "Default",
+    "Never",
+    "OrFinally",
+    "Repeatedly",
+]

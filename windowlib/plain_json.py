@@ -1,0 +1,98 @@
+"""Plain values as JSON that comes back as it went in: also bytes, decimals and tuples, which JSON does not know.
+
+State that users' functions and evictors keep is stored this way. What JSON lacks is an object with one key that
+begins with `$`; an object of the user's with such a key is wrapped once more. Floats keep every bit, NaN included.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from windowlib.errors import SpecError
+
+_BYTES: Final = "$bytes"
+_DECIMAL: Final = "$decimal"
+_TUPLE: Final = "$tuple"
+_OBJECT: Final = "$object"
+_PAIRS: Final = "$pairs"
+_MARKS: Final = frozenset({_BYTES, _DECIMAL, _TUPLE, _OBJECT, _PAIRS})
+
+
+def to_json(value: object) -> str:
+    """Return the JSON text of a plain value; fields stay in their order.
+
+    Raises:
+        SpecError: the value holds something that is no plain data; the message names its type.
+
+    >>> to_json({"price": Decimal("1.50")})
+    '{"price":{"$decimal":"1.50"}}'
+    """
+    return json.dumps(_encode(value), separators=(",", ":"), ensure_ascii=False)
+
+
+def from_json(text: str) -> Any:  # noqa: ANN401 - whatever plain value went in
+    """Return the value that `to_json` was given.
+
+    >>> from_json('{"price":{"$decimal":"1.50"}}')
+    {'price': Decimal('1.50')}
+    """
+    return json.loads(text, object_hook=_decode)
+
+
+def _encode(value: object) -> Any:  # noqa: ANN401, PLR0911 - see to_json; one return per kind of value
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return str.__str__(value)  # of an enum's member, too, its plain value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case list():
+            return [_encode(item) for item in value]
+        case Mapping():
+            return _encode_mapping(value)
+        case _:
+            return _encode_marked(value)
+
+
+def _encode_mapping(value: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - see to_json
+    if not all(isinstance(name, str) for name in value):
+        return {_PAIRS: [[_encode(name), _encode(item)] for name, item in value.items()]}
+    plain = {str.__str__(name): _encode(item) for name, item in value.items()}
+    return {_OBJECT: list(plain.items())} if len(plain) == 1 and _MARKS & plain.keys() else plain
+
+
+def _encode_marked(value: object) -> dict[str, Any]:
+    match value:
+        case tuple():
+            return {_TUPLE: [_encode(item) for item in value]}
+        case bytes() | bytearray():
+            return {_BYTES: base64.b64encode(value).decode("ascii")}
+        case Decimal():
+            return {_DECIMAL: str(value)}
+        case _:
+            raise SpecError(
+                f"a value of type {type(value).__name__} cannot be kept in a checkpoint: {value!r}; keep plain data "
+                "only (numbers, text, bytes, decimals, lists, tuples, dicts)"
+            )
+
+
+def _decode(found: dict[str, Any]) -> Any:  # noqa: ANN401 - see from_json
+    if len(found) != 1:
+        return found
+    [(mark, content)] = found.items()
+    match mark:
+        case "$bytes":
+            return base64.b64decode(content)
+        case "$decimal":
+            return Decimal(content)
+        case "$tuple":
+            return tuple(content)
+        case "$pairs" | "$object":
+            return dict(content)
+        case _:
+            return found

@@ -1,0 +1,103 @@
+"""The steps of a chunk as arrays, and an operator's walk along them.
+
+A chunk's clock and watermark move at certain places of the log, the same for every key (windowlib.timeline). An
+operator visits only the steps that reach one of its timers, and is told of the others as one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from windowlib.operator_protocol import Operator
+from windowlib.records import Position
+from windowlib.timeline import Step
+from windowlib.windows import MIN_TIME_MS
+
+Int64s: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """After the record at `sequence[i]`, and before the next: clock and watermark (see `windowlib.timeline.Step`).
+
+    `due_ms`, `clock_ms` and `watermark_ms` never fall. `slice_start_ms` and `rank` say where the record stands that
+    led to the step. `slice_ends[n]` is the number of steps up to the end of slice n of the chunk.
+    """
+
+    sequence: Int64s
+    slice_start_ms: Int64s
+    rank: Int64s
+    due_ms: Int64s
+    clock_ms: Int64s
+    watermark_ms: Int64s
+    slice_ends: tuple[int, ...]
+
+    def position(self, step: int) -> Position:
+        """Return the place in the log of a step."""
+        return int(self.slice_start_ms[step]), int(self.rank[step])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where clock and watermark stand before a chunk's first record, and when the log's first record came."""
+
+    watermark_ms: int = MIN_TIME_MS
+    clock_ms: int = MIN_TIME_MS
+    first_arrival_ms: int | None = None
+
+
+def columns_of(steps: Sequence[Step]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Return the four columns of steps, each as an array."""
+    table = np.array(steps, dtype=np.int64).reshape(-1, len(Step._fields))
+    sequence, due_ms, clock_ms, watermark_ms = (np.ascontiguousarray(table[:, i]) for i in range(table.shape[1]))
+    return sequence, due_ms, clock_ms, watermark_ms
+
+
+class Walk:
+    """One operator's way along the steps of a chunk."""
+
+    def __init__(self, operator: Operator, steps: Steps, beginning: Beginning) -> None:
+        """Stand before the first step."""
+        self._operator = operator
+        self._steps = steps
+        self.taken = 0
+        """How many steps have happened."""
+        self._due_ms = self._clock_ms = beginning.clock_ms
+        self._watermark_ms = beginning.watermark_ms
+
+    def until(self, end: int) -> None:
+        """Let the steps before `end` happen."""
+        while self.taken < end:
+            step = self._first_of_interest()
+            if step >= end:
+                self._happen(end - 1)
+            else:
+                if step > self.taken:
+                    self._happen(step - 1)  # nothing is due there, but the timer's callback sees clock and watermark
+                self._happen(step)
+
+    def _first_of_interest(self) -> int:
+        """Return the first step that reaches a timer; one that is overdue waits for the next rise of its clock."""
+        steps, first = self._steps, len(self._steps.sequence)
+        if (timer_ms := self._operator.next_event_timer_ms()) is not None:
+            reached_ms = max(timer_ms, self._watermark_ms + 1)
+            first = int(np.searchsorted(steps.watermark_ms, reached_ms, side="left"))
+        if (timer_ms := self._operator.next_processing_timer_ms()) is not None:
+            passed_ms = max(timer_ms, self._due_ms)
+            first = min(first, int(np.searchsorted(steps.due_ms, passed_ms, side="right")))
+        return first
+
+    def _happen(self, step: int) -> None:
+        steps, operator = self._steps, self._operator
+        due_ms, clock_ms = int(steps.due_ms[step]), int(steps.clock_ms[step])
+        watermark_ms, position = int(steps.watermark_ms[step]), steps.position(step)
+        # Behind a deadline at t, due is t + 1 and the clock t: a record at t + 1 moves the clock alone.
+        if due_ms > self._due_ms or clock_ms > self._clock_ms:
+            operator.advance_processing_time(clock_ms, position, inclusive=due_ms > clock_ms)
+            self._due_ms, self._clock_ms = due_ms, clock_ms
+        if watermark_ms > self._watermark_ms:
+            operator.advance_watermark(watermark_ms, position)
+            self._watermark_ms = watermark_ms
+        self.taken = step + 1

@@ -1,0 +1,312 @@
+"""Storm's window manager: a queue of tuples in arrival order, scanned whenever a trigger says so.
+
+Driven from outside, one tuple, watermark or tick at a time. What it remembers is the queue and a `PolicyState`. Who
+wants to know what fires and what expires passes a listener with each call.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, assert_never
+
+from windowlib.records import Position
+from windowlib.storm.policies import (
+    Action,
+    Context,
+    CountTrigger,
+    EvictionPolicy,
+    PolicyState,
+    TimeTrigger,
+    TriggerPolicy,
+    WatermarkCountEviction,
+    WatermarkCountTrigger,
+    WatermarkTimeTrigger,
+    uncovered_after_ms,
+)
+
+COMPACT_EVERY: Final = 100
+"""After so many tuples and watermarks without a scan, the front of the queue is cleared of what has expired."""
+
+
+@dataclass(slots=True)
+class Queued:
+    """A tuple in the queue. `at_ms` is its event time, or the clock when it arrived; `edge_id` counts it in the audit.
+
+    `is_shown`: some window held it; `is_previous`: the last one did. `reason` says why, if it expires unseen.
+    """
+
+    position: Position
+    at_ms: int
+    value: Any
+    edge_id: int
+    is_shown: bool = False
+    is_previous: bool = False
+    reason: str | None = None
+
+
+class Listener(Protocol):
+    """Who hears of windows and of what goes."""
+
+    def on_activation(
+        self, events: Sequence[Queued], new: Sequence[Queued], expired: Sequence[Queued], *, reference_ms: int
+    ) -> None:
+        """A window fires: its tuples, those that the one before did not hold, and what expired since then."""
+
+    def on_expiry(self, events: Sequence[Queued]) -> None:
+        """Tuples leave the queue for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """What a window manager is made of. `keeps_due_order` and `starts_at_ms` are StormProfile's.
+
+    `late_reason`: why a tuple that came when its window had fired is never seen; `behind_reason`: one behind the
+    tuple at which a scan stopped.
+    """
+
+    eviction: EvictionPolicy
+    trigger: TriggerPolicy
+    keeps_due_order: bool
+    starts_at_ms: int | None
+    late_reason: str | None = None
+    behind_reason: str | None = None
+
+
+class WindowManager:
+    """The windows of one key."""
+
+    __slots__ = ("_adds", "_policies", "_previous", "_waiting", "expired", "queue", "state")
+
+    def __init__(self, policies: Policies) -> None:
+        """Start without tuples."""
+        self._policies = policies
+        self.queue: list[Queued] = []
+        self.expired: list[Queued] = []
+        """What expired since the last window that was looked at."""
+        self.state = PolicyState(next_end_ms=policies.starts_at_ms, last_reference_ms=policies.starts_at_ms)
+        self._adds = 0
+        self._previous: list[Queued] = []
+        self._waiting: list[int] = []
+        """The times of the tuples that the trigger waits for, sorted."""
+
+    def add(self, event: Queued, listener: Listener) -> None:
+        """Take in a tuple; a trigger that counts on the clock may fire at once."""
+        policies, state = self._policies, self.state
+        if policies.late_reason and state.reference_ms is not None and event.at_ms <= state.reference_ms:
+            event.reason = policies.late_reason
+        self.queue.append(event)
+        policies.eviction.track(state)
+        match policies.trigger:
+            case CountTrigger():
+                policies.trigger.on_tuple(event.at_ms, _Handler(self, event.at_ms, listener))
+            case TimeTrigger():
+                pass
+            case WatermarkCountTrigger() | WatermarkTimeTrigger():
+                if self._waits_for(event.at_ms):
+                    insort(self._waiting, event.at_ms)
+            case _:
+                assert_never(policies.trigger)
+        self._compact(event.at_ms, listener)
+
+    def on_watermark(self, due_ms: int, listener: Listener) -> None:
+        """Take in a watermark: windows that end by `due_ms` may fire."""
+        trigger = self._policies.trigger
+        match trigger:
+            case WatermarkCountTrigger() | WatermarkTimeTrigger():
+                trigger.on_watermark(due_ms, _Handler(self, due_ms, listener))
+                self._find_waiting()
+            case CountTrigger() | TimeTrigger():
+                pass
+            case _:
+                assert_never(trigger)
+        self._compact(due_ms, listener)
+
+    def on_tick(self, at_ms: int, listener: Listener) -> None:
+        """Let the clock's trigger fire; `at_ms` is a tick of its grid."""
+        if isinstance(self._policies.trigger, TimeTrigger):
+            self._policies.trigger.on_tick(at_ms, _Handler(self, at_ms, listener))
+
+    def skip_tick(self, at_ms: int) -> None:
+        """Let a tick pass at which there was nothing to look at."""
+        reference_ms = self.state.reference_ms
+        self.state.reference_ms = at_ms - 1 if reference_ms is None else max(reference_ms, at_ms - 1)
+
+    def next_due_ms(self, due_ms: int) -> int | None:
+        """Return the lowest watermark after `due_ms`, the last one, that could fire or expire anything."""
+        trigger, state, waiting = self._policies.trigger, self.state, self._waiting
+        match trigger:
+            case WatermarkTimeTrigger():
+                if state.next_end_ms is not None and state.next_end_ms > due_ms:
+                    return state.next_end_ms
+                count = 1
+            case WatermarkCountTrigger():
+                count = trigger.count
+            case CountTrigger() | TimeTrigger():
+                return None
+            case _:
+                assert_never(trigger)
+        return max(waiting[count - 1], due_ms + 1) if len(waiting) >= count else None
+
+    @property
+    def has_tick(self) -> bool:
+        """Whether the clock's next tick has anything to look at."""
+        trigger = self._policies.trigger
+        if not isinstance(trigger, TimeTrigger):
+            return False
+        if not self.queue:
+            return bool(self.expired)
+        return trigger.repeats or not self.queue[-1].is_shown
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what is remembered besides the tuples."""
+        state = {name: getattr(self.state, name) for name in PolicyState.__slots__}
+        return {**state, "adds": self._adds}
+
+    def restore(self, plain: dict[str, Any], *, queue: Iterable[Queued], expired: Iterable[Queued]) -> None:
+        """Take over what `to_plain` returned, and the tuples; into a fresh manager only."""
+        self._adds = plain["adds"]
+        self.state = PolicyState(**{name: plain[name] for name in PolicyState.__slots__})
+        self.queue, self.expired = list(queue), list(expired)
+        self._previous = [event for event in self.queue if event.is_previous]
+        self._find_waiting()
+
+    def fire(self, context: Context, handler: "_Handler") -> bool:
+        """Look at the window that `context` describes, and report it unless it is empty."""
+        policies = self._policies
+        policies.eviction.set_context(self.state, context)
+        window = self._scan(handler, is_full=True)
+        if policies.keeps_due_order:
+            window.sort(key=_position)
+        expired, self.expired = self.expired, []
+        new = [event for event in window if not event.is_previous]
+        for event in self._previous:
+            event.is_previous = False
+        self._previous = window
+        for event in window:
+            event.is_previous = event.is_shown = True
+        if window:
+            handler.listener.on_activation(window, new, expired, reference_ms=context.reference_ms)
+        self.state.since_trigger = 0
+        return bool(window)
+
+    def admit(self, count: int, until_ms: int) -> None:
+        """Bring the first `count` tuples up to `until_ms` that were not admitted yet behind those that were."""
+        front, rest = self.queue[: self.state.admitted], []
+        for event in self.queue[self.state.admitted :]:
+            if count and event.at_ms <= until_ms:
+                front.append(event)
+                count -= 1
+            else:
+                rest.append(event)
+        self.state.admitted = len(front)
+        self.queue = front + rest
+
+    def take_due(self, until_ms: int) -> int:
+        """Return how many tuples are due at `until_ms`; admit them where a count length keeps that order."""
+        if self._policies.keeps_due_order and isinstance(self._policies.eviction, WatermarkCountEviction):
+            self.admit(len(self.queue), until_ms)
+            return self.state.admitted
+        return sum(event.at_ms <= until_ms for event in self.queue)
+
+    def _compact(self, now_ms: int, listener: Listener) -> None:
+        self._adds += 1
+        if self._adds >= COMPACT_EVERY and self._scan(_Handler(self, now_ms, listener), is_full=False):
+            self._find_waiting()
+
+    def _scan(self, handler: "_Handler", *, is_full: bool) -> list[Queued]:
+        """Ask the eviction policy about each tuple.
+
+        Returns:
+            The tuples of the window; of a scan that is not full, which ends at the first that stays, what expired.
+        """
+        policies, state = self._policies, self.state
+        evict, now_ms = policies.eviction.evict, handler.now_ms
+        expired: list[Queued] = []
+        kept: list[Queued] = []
+        window: list[Queued] = []
+        admitted = state.admitted
+        for place, event in enumerate(self.queue):
+            action = evict(event.at_ms, state, now_ms)
+            if action is Action.EXPIRE:
+                expired.append(event)
+                state.admitted -= place < admitted
+                continue
+            if not is_full or action is Action.STOP:
+                behind = self.queue[place:]
+                if is_full:
+                    self._blame(behind)
+                kept += behind
+                break
+            kept.append(event)
+            if action is Action.PROCESS:
+                window.append(event)
+        self._adds = 0
+        if expired:
+            self.queue = kept
+            self.expired += expired
+            handler.listener.on_expiry(expired)
+        return window if is_full else expired
+
+    def _blame(self, behind: Sequence[Queued]) -> None:
+        """Remember of the tuples that a scan did not reach though they were due why they were not seen."""
+        reason, reference_ms = self._policies.behind_reason, self.state.reference_ms
+        if reason is None or reference_ms is None:
+            return
+        for event in behind:
+            if event.at_ms <= reference_ms and event.reason is None:
+                event.reason = reason
+
+    def _waits_for(self, at_ms: int) -> bool:
+        """Tell whether a tuple that was not admitted matters to a trigger on event time."""
+        trigger, state = self._policies.trigger, self.state
+        match trigger:
+            case WatermarkTimeTrigger():
+                return trigger.retries or at_ms > uncovered_after_ms(state)
+            case WatermarkCountTrigger():
+                return trigger.counts_each_once or state.last_reference_ms is None or at_ms > state.last_reference_ms
+            case CountTrigger() | TimeTrigger():
+                return False
+            case _:
+                assert_never(trigger)
+
+    def _find_waiting(self) -> None:
+        first = self.state.admitted
+        self._waiting = sorted(event.at_ms for event in self.queue[first:] if self._waits_for(event.at_ms))
+
+
+class _Handler:
+    """A manager as its trigger sees it, during one call."""
+
+    __slots__ = ("_manager", "listener", "now_ms")
+
+    def __init__(self, manager: WindowManager, now_ms: int, listener: Listener) -> None:
+        self._manager = manager
+        self.now_ms = now_ms
+        self.listener = listener
+
+    @property
+    def state(self) -> PolicyState:
+        return self._manager.state
+
+    def fire(self, context: Context) -> bool:
+        return self._manager.fire(context, self)
+
+    def take_due(self, until_ms: int) -> int:
+        return self._manager.take_due(until_ms)
+
+    def earliest_ms(self, *, after_ms: int, until_ms: int) -> int | None:
+        return min(self.times_ms(after_ms=after_ms, until_ms=until_ms), default=None)
+
+    def times_ms(self, *, after_ms: int, until_ms: int) -> list[int]:
+        return [event.at_ms for event in self._manager.queue if after_ms < event.at_ms <= until_ms]
+
+    def waiting_ms(self, until_ms: int) -> list[int]:
+        queue, first = self._manager.queue, self._manager.state.admitted
+        return [event.at_ms for event in queue[first:] if event.at_ms <= until_ms]
+
+    def admit(self, count: int, until_ms: int) -> None:
+        self._manager.admit(count, until_ms)
+
+
+def _position(event: Queued) -> Position:
+    return event.position

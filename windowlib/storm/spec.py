@@ -1,0 +1,220 @@
+"""What users write for windows of Storm's: a StormSpec. It checks itself, and builds the operator and the driver."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from windowlib.aggregates import Aggregate
+from windowlib.errors import SpecError
+from windowlib.functions import Aggregates, WindowFunction, process_function
+from windowlib.storm.firing import Windows
+from windowlib.storm.generator import StreamWatermarks
+from windowlib.storm.manager import Policies
+from windowlib.storm.policies import (
+    CountEviction,
+    CountTrigger,
+    EvictionPolicy,
+    TimeEviction,
+    TimeTrigger,
+    TriggerPolicy,
+    WatermarkCountEviction,
+    WatermarkCountTrigger,
+    WatermarkTimeEviction,
+    WatermarkTimeTrigger,
+)
+from windowlib.storm.profiles import STRICT, StormProfile
+from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP, BETWEEN_WINDOWS, OUT_OF_ORDER
+from windowlib.storm.storm_operator import StormOperator
+from windowlib.storm.stream_time import StreamTime
+from windowlib.timeline import ALL_SOURCES
+from windowlib.timers import KeyGroupRange
+
+
+@dataclass(frozen=True, slots=True)
+class CountLength:
+    """So many tuples."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        if self.count <= 0:
+            raise SpecError(f"a window's length or slide in tuples must be positive, got {self.count}")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLength:
+    """So many milliseconds."""
+
+    ms: int
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        if self.ms <= 0:
+            raise SpecError(f"a window's length or slide in ms must be positive, got {self.ms}")
+
+
+Length = CountLength | TimeLength
+
+EVERY_TUPLE: Final = CountLength(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormSpec:
+    """Windows of a length, one every slide; each in tuples or in time.
+
+    Args:
+        length: how much a window holds. A window that ends at t holds times in (t - length, t].
+        slide: how far it is from one window to the next; by default a window at every tuple. Equal to the length:
+            tumbling windows.
+        function: what a pane holds: `Aggregates`, `Whole` or a `ProcessFunction`; a tuple of aggregates for short.
+        is_event_time: by the records' time and the watermark, else by the clock when they arrive.
+        expected: event time: the streams that must have had a record before there is a watermark.
+        lag_ms: event time: how far the watermark stays behind the slowest stream.
+        watermark_interval_ms: event time: how often, on the clock, a watermark may be emitted.
+        late: event time: late records have a stream of their own. Without it Storm only logs them; here both are rows
+            of late_records, with different reasons.
+        message_timeout_ms: topology.message.timeout.secs, which a window in time must not outlast; None: unlimited.
+        max_spout_pending: topology.max.spout.pending, which a window in tuples must not exceed; None: unlimited.
+        profile: whose answers to give.
+
+    Raises:
+        SpecError: the parts do not go together, or a limit is exceeded.
+    """
+
+    length: Length
+    function: WindowFunction | tuple[Aggregate, ...]
+    slide: Length = EVERY_TUPLE
+    is_event_time: bool = True
+    expected: tuple[str, ...] = ()
+    lag_ms: int = 0
+    watermark_interval_ms: int = 1_000
+    late: bool = False
+    message_timeout_ms: int | None = None
+    max_spout_pending: int | None = None
+    profile: StormProfile = STRICT
+
+    def __post_init__(self) -> None:
+        """Check that the parts go together."""
+        if self.lag_ms < 0:
+            raise SpecError(f"lag must be 0 ms or more, got {self.lag_ms}")
+        if self.watermark_interval_ms <= 0:
+            raise SpecError(f"the watermark interval must be positive, got {self.watermark_interval_ms} ms")
+        self._check_event_time()
+        if len(set(self.expected)) != len(self.expected) or ALL_SOURCES in self.expected:
+            raise SpecError(f"expected streams must differ, and none be called {ALL_SOURCES!r}, got {self.expected}")
+        self._check_limits()
+        then = process_function(self.effective_function())
+        if then is not None and then.window_state:
+            names = ", ".join(state.name for state in then.window_state)
+            raise SpecError(
+                f"{type(then).__name__} keeps per-window state ({names}), but a window of Storm's is over when it has "
+                "fired; keep it per key (`state`)"
+            )
+
+    def _check_event_time(self) -> None:
+        if self.is_event_time:
+            return
+        if self.late:
+            raise SpecError(
+                "Late tuple stream can be defined only when specifying a timestamp field; use event time, or leave "
+                "out `late`: on the clock nothing is late"
+            )
+        if self.lag_ms or self.expected:
+            raise SpecError(
+                f"a lag ({self.lag_ms} ms) and expected streams {self.expected} make a watermark, and windows on the "
+                "clock have none; use event time, or leave them out"
+            )
+
+    def _check_limits(self) -> None:
+        """Refuse what Storm refuses: tuples are acked when they expire, so a window must let go of them in time."""
+        parts = (self.length, self.slide)
+        limits = (
+            ("duration", "topology.message.timeout", self.message_timeout_ms, "ms",
+             [part.ms for part in parts if isinstance(part, TimeLength)]),
+            ("count", "topology.max.spout.pending", self.max_spout_pending, "tuples",
+             [part.count for part in parts if isinstance(part, CountLength)]),
+        )  # fmt: skip
+        for what, setting, limit, unit, sizes in limits:
+            if limit is not None and sum(sizes) > limit:
+                raise SpecError(
+                    f"the window's {what} (length + slide), {sum(sizes)} {unit}, is more than {setting}, {limit} "
+                    f"{unit}: tuples would be replayed while they wait in the window; raise the limit, or make the "
+                    "window smaller"
+                )
+
+    def check_terminates(self) -> None:
+        """Refuse a spec that fires through gaps of any size (S6); for pipelines.
+
+        Raises:
+            SpecError: a count length with a time slide, in the profile storm.
+        """
+        if isinstance(self.length, CountLength) and isinstance(self.slide, TimeLength) and not self.profile.jumps_gaps:
+            raise SpecError(
+                f"a length of {self.length.count} tuples with a slide of {self.slide.ms} ms fires at every slide "
+                f"through a gap without records, of whatever size (S6), and the profile {self.profile.name!r} "
+                "reproduces that; use semantics: strict"
+            )
+
+    def effective_function(self) -> WindowFunction:
+        """Return the function that runs."""
+        return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
+
+    def policies(self) -> Policies:
+        """Return what each window manager is made of."""
+        profile, is_time = self.profile, isinstance(self.length, TimeLength)
+        is_lossy = self.is_event_time and not profile.fires_complete
+        return Policies(
+            eviction=_eviction(self),
+            trigger=_trigger(self),
+            keeps_due_order=profile.keeps_due_order,
+            starts_at_ms=profile.starts_at_ms,
+            late_reason=AFTER_ITS_WINDOW if is_lossy and is_time else None,
+            behind_reason=BEHIND_STOP if self.is_event_time and not profile.scans_past_lag else None,
+        )
+
+    def build(self, groups: KeyGroupRange | None = None) -> StormOperator:
+        """Return a fresh operator that owns `groups`, by default all of them."""
+        length, slide = self.length, self.slide
+        is_covering = isinstance(length, CountLength) and isinstance(slide, CountLength) and length.count >= slide.count
+        windows = Windows(
+            policies=self.policies(),
+            function=self.effective_function(),
+            is_event_time=self.is_event_time,
+            has_late_stream=self.late,
+            length_ms=length.ms if isinstance(length, TimeLength) else None,
+            slide_ms=slide.ms if isinstance(slide, TimeLength) else None,
+            unseen_reason=OUT_OF_ORDER if is_covering else BETWEEN_WINDOWS,
+            profile=self.profile,
+        )
+        return StormOperator(windows, groups)
+
+    def driver(self) -> StreamTime:
+        """Return a fresh driver of the pipeline's watermark."""
+        streams = StreamWatermarks(self.expected, self.lag_ms, self.profile.starts_at_ms)
+        return StreamTime(streams if self.is_event_time else None, self.watermark_interval_ms)
+
+
+def _eviction(spec: StormSpec) -> EvictionPolicy:
+    profile = spec.profile
+    match spec.length:
+        case CountLength(count):
+            return WatermarkCountEviction(count) if spec.is_event_time else CountEviction(count)
+        case TimeLength(ms) if spec.is_event_time:
+            stop_ms = None if profile.scans_past_lag else spec.lag_ms
+            return WatermarkTimeEviction(length_ms=ms, stop_beyond_ms=stop_ms)
+        case TimeLength(ms):
+            return TimeEviction(length_ms=ms, first_takes_all=profile.first_window_takes_all)
+
+
+def _trigger(spec: StormSpec) -> TriggerPolicy:
+    profile = spec.profile
+    repeats = isinstance(spec.length, TimeLength) or not profile.jumps_gaps
+    match spec.slide:
+        case CountLength(count) if spec.is_event_time:
+            return WatermarkCountTrigger(count=count, counts_each_once=profile.counts_each_once)
+        case CountLength(count):
+            return CountTrigger(count)
+        case TimeLength(ms) if spec.is_event_time:
+            return WatermarkTimeTrigger(slide_ms=ms, repeats=repeats, retries=not profile.fires_complete)
+        case TimeLength(ms):
+            return TimeTrigger(interval_ms=ms, repeats=repeats)

@@ -1,0 +1,304 @@
+"""Storm's windows of many keys: one window manager per key, all under the watermark of the log.
+
+The watermark comes in Flink's reading, in which it is itself late; Storm's is one more. In the profile storm a window
+fires at Storm's watermark, in strict at ours, when nothing of the window can come any more.
+"""
+
+from collections.abc import Hashable
+from typing import Final
+
+from windowlib.errors import CheckpointError, InvariantBroken, SpecError
+from windowlib.functions import process_function
+from windowlib.key_order import group_of_order
+from windowlib.records import (
+    ASSIGNED,
+    LATE,
+    START,
+    UNASSIGNED,
+    Fate,
+    Late,
+    Output,
+    Position,
+    Record,
+    Tally,
+    Unassigned,
+)
+from windowlib.snapshots import Snapshot, WindowStateRow
+from windowlib.state import KeyedState
+from windowlib.storm.firing import Cause, Firing, LastPane, Runtime, Windows
+from windowlib.storm.manager import Queued, WindowManager
+from windowlib.storm.manager_rows import edges_of, manager_row, restore_manager
+from windowlib.storm.reasons import BEFORE_START, LATE_LOGGED, LATE_STREAM
+from windowlib.tallies import NEW, Tallies, signed
+from windowlib.timers import KeyGroupRange, TimerService
+from windowlib.windows import TimeWindow, Window
+
+MISSED_MAX: Final = 100
+"""A late record lists the windows that it missed if there are no more of them."""
+_NO_NAMESPACE: Final = ()
+
+
+class _Windowed:
+    """One key: its manager, its last pane, and the timers that are set for it."""
+
+    __slots__ = ("due_ms", "last_pane", "manager", "tick_ms")
+
+    def __init__(self, manager: WindowManager) -> None:
+        self.manager = manager
+        self.last_pane = LastPane()
+        self.due_ms: int | None = None
+        self.tick_ms: int | None = None
+
+
+class StormOperator:
+    """Windows of Storm's for many keys, driven from outside; it reads no clock and does no I/O.
+
+    A watermark or tick reaches only managers for which it could change what fires, what expires, or their state;
+    whether it does follows from the key's own records, so other keys of the operator cannot be seen.
+    """
+
+    def __init__(self, windows: Windows, groups: KeyGroupRange | None = None) -> None:
+        """Start without state. `StormSpec.build` is the way to get one that is checked."""
+        self._windows = windows
+        self._profile = windows.profile
+        self._timers = TimerService("storm-windows", groups)
+        then = process_function(windows.function)
+        self._user_state = KeyedState(then.state if then else (), self._timers.order)
+        self._keys: dict[Hashable, _Windowed] = {}
+        self._outputs: list[Output] = []
+        self._tallies = Tallies()
+        self._runtime = Runtime(
+            windows=windows,
+            timers=self._timers,
+            user_state=self._user_state,
+            outputs=self._outputs,
+            tallies=self._tallies,
+        )
+        self._first_arrival_ms: int | None = None
+        self._storms_ms = 0 if windows.profile.fires_complete else 1
+        """How much more than our watermark is due."""
+
+    def begin(self, first_arrival_ms: int) -> None:
+        """Let ticks of the clock count from the log's first arrival, for all keys and in all operators alike.
+
+        Without this they count from the operator's own first record.
+        """
+        self._first_arrival_ms = first_arrival_ms
+        for key, windowed in list(self._keys.items()):
+            self._wait(key, windowed)
+
+    def process(self, record: Record) -> Fate:
+        """Take in one record, judged against the watermark before it, and return its fate.
+
+        Raises:
+            SpecError: windows on event time, and the record has no timestamp.
+        """
+        at_ms = record.timestamp_ms
+        if not self._windows.is_event_time:
+            at_ms = self._timers.processing_time_ms
+            if self._first_arrival_ms is None:
+                self._first_arrival_ms = at_ms
+        elif at_ms is None:
+            raise SpecError(f"record {record.value!r} of key {record.key!r} has no timestamp; the windows need one")
+        elif self._profile.reports_gaps and self._is_between_windows(at_ms):
+            self._outputs.append(Unassigned(record, self._timers.watermark_ms))
+            return UNASSIGNED
+        elif at_ms <= self._late_until_ms():
+            self._outputs.append(self._late(record, at_ms))
+            return LATE
+        identity = record.record_hash
+        self._tallies.add(NEW, (1, identity, identity))
+        windowed = self._keys.get(record.key)
+        if windowed is None:
+            windowed = self._keys[record.key] = _Windowed(WindowManager(self._windows.policies))
+        self._skip_ticks(windowed.manager)
+        event = Queued(record.position, at_ms, record.value, identity)
+        windowed.manager.add(event, self._firing(record.key, windowed, record.position))
+        self._wait(record.key, windowed)
+        return ASSIGNED
+
+    def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
+        """Let event time reach `watermark_ms`, because of what stands at `position`; fire what is due.
+
+        Raises:
+            InvariantBroken: the watermark goes back.
+        """
+        if watermark_ms < self._timers.watermark_ms:
+            raise InvariantBroken(
+                f"the driver let the watermark go back from {self._timers.watermark_ms} to {watermark_ms} at {position}"
+            )
+        for _, timer in self._timers.advance_watermark(watermark_ms):
+            windowed = self._keys[timer.key]
+            windowed.due_ms = None
+            firing = self._firing(timer.key, windowed, position)
+            windowed.manager.on_watermark(watermark_ms + self._storms_ms, firing)
+            self._wait(timer.key, windowed)
+
+    def advance_processing_time(
+        self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
+    ) -> None:
+        """Let the clock reach `processing_time_ms`; without `inclusive`, ticks at that instant wait."""
+        for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
+            windowed = self._keys[timer.key]
+            windowed.tick_ms = None
+            windowed.manager.on_tick(at_ms, self._firing(timer.key, windowed, position))
+            self._wait(timer.key, windowed)
+
+    def next_event_timer_ms(self) -> int | None:
+        """Return the lowest watermark that would do anything, None if none would."""
+        return self._timers.event_timers.next_ms()
+
+    def next_processing_timer_ms(self) -> int | None:
+        """Return the earliest tick that would do anything, None if none would."""
+        return self._timers.processing_timers.next_ms()
+
+    @property
+    def watermark_ms(self) -> int:
+        """The current watermark."""
+        return self._timers.watermark_ms
+
+    def drain(self) -> list[Output]:
+        """Return the outputs since the last call, in the order in which they were emitted."""
+        outputs = list(self._outputs)
+        self._outputs.clear()
+        return outputs
+
+    def take_tallies(self) -> dict[str, Tally]:
+        """Return the edges since the last call: 'new', and 'closed:<reason>' for each reason (law L3).
+
+        A record is one edge, in the window manager of its key; it closes when it expires.
+        """
+        return self._tallies.take()
+
+    def open_edges(self) -> Tally:
+        """Return the edges of all tuples that have not expired."""
+        queues = [windowed.manager.queue for windowed in self._keys.values()]
+        return Tally(*signed(edges_of([event for queue in queues for event in queue])))
+
+    def snapshot(self) -> Snapshot:
+        """Return all state as plain rows, in a fixed order; the operator goes on undisturbed.
+
+        `stagger_ms` is the log's first arrival, from which ticks are counted.
+        """
+        order = self._timers.order
+        rows = []
+        for key in sorted(self._keys, key=order):
+            windowed = self._keys[key]
+            row = manager_row(key, windowed.manager, key_group=group_of_order(order(key)))
+            row.pane_index = windowed.last_pane.count
+            row.trigger_state["end_ms"] = windowed.last_pane.end_ms
+            rows.append(row)
+        return Snapshot(
+            watermark_ms=self._timers.watermark_ms,
+            processing_time_ms=self._timers.processing_time_ms,
+            stagger_ms=self._first_arrival_ms,
+            windows=rows,
+            user_state=self._user_state.rows(),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take over the state of a snapshot; into a fresh operator only.
+
+        Raises:
+            CheckpointError: another version, other key groups, or a damaged row.
+        """
+        snapshot.check_version()
+        self._timers.watermark_ms = snapshot.watermark_ms
+        self._timers.processing_time_ms = snapshot.processing_time_ms
+        if snapshot.stagger_ms is not None:
+            self._first_arrival_ms = snapshot.stagger_ms
+        self._user_state.restore(snapshot.user_state)
+        for row in snapshot.windows:
+            self._restore_key(row)
+
+    def _restore_key(self, row: WindowStateRow) -> None:
+        group, owned = group_of_order(self._timers.order(row.key)), self._timers.groups
+        if group != row.key_group or group not in owned:
+            raise CheckpointError(
+                f"the windows of key {row.key!r} belong to key group {group}, the checkpoint says {row.key_group}, and "
+                f"[{owned.start}, {owned.stop}) are owned here; restore them where their group is owned, with the "
+                "max_parallelism that wrote them"
+            )
+        windowed = self._keys[row.key] = _Windowed(WindowManager(self._windows.policies))
+        restore_manager(windowed.manager, row)
+        windowed.last_pane = LastPane(row.trigger_state["end_ms"], row.pane_index)
+        self._wait(row.key, windowed)
+
+    def _late_until_ms(self) -> int:
+        """Return the greatest time that is late: the watermark, or in the profile storm the start of all."""
+        starts_at_ms = self._profile.starts_at_ms
+        return self._timers.watermark_ms if starts_at_ms is None else max(self._timers.watermark_ms, starts_at_ms - 1)
+
+    def _late(self, record: Record, at_ms: int) -> Late:
+        late_until_ms = self._late_until_ms()
+        reason = LATE_STREAM if self._windows.has_late_stream else LATE_LOGGED
+        if at_ms > self._timers.watermark_ms:
+            reason = BEFORE_START
+        return Late(
+            record=record,
+            missed=self._windows_at(at_ms),
+            missed_all=True,
+            watermark_ms=self._timers.watermark_ms,
+            late_by_ms=late_until_ms - at_ms,
+            reason=reason,
+        )
+
+    def _windows_at(self, at_ms: int) -> tuple[Window, ...]:
+        """Return the windows that hold an instant, where both length and slide are times, and they are not many."""
+        length_ms, slide_ms = self._windows.length_ms, self._windows.slide_ms
+        if length_ms is None or slide_ms is None or length_ms > slide_ms * MISSED_MAX:
+            return ()
+        first_ms = -(-at_ms // slide_ms) * slide_ms
+        return tuple(TimeWindow(end_ms - length_ms, end_ms) for end_ms in range(first_ms, at_ms + length_ms, slide_ms))
+
+    def _is_between_windows(self, at_ms: int) -> bool:
+        length_ms, slide_ms = self._windows.length_ms, self._windows.slide_ms
+        return length_ms is not None and slide_ms is not None and -at_ms % slide_ms >= length_ms
+
+    def _skip_ticks(self, manager: WindowManager) -> None:
+        """Let the ticks pass that nobody was woken for."""
+        first_ms, slide_ms = self._first_arrival_ms, self._windows.slide_ms
+        if self._windows.is_event_time or slide_ms is None or first_ms is None:
+            return
+        last_ms = first_ms + (self._timers.processing_time_ms - 1 - first_ms) // slide_ms * slide_ms
+        if last_ms > first_ms:
+            manager.skip_tick(last_ms)
+
+    def _wait(self, key: Hashable, windowed: _Windowed) -> None:
+        """Set the timers of a key for what its manager waits for; forget a key that waits for nothing."""
+        manager, timers = windowed.manager, self._timers
+        if self._profile.forgets_idle_keys and not manager.queue and not manager.expired:
+            due_ms = tick_ms = None
+            del self._keys[key]
+        else:
+            due_ms = self._next_due_ms(manager)
+            tick_ms = self._next_tick_ms(manager)
+        if due_ms != windowed.due_ms:
+            if windowed.due_ms is not None:
+                timers.event_timers.delete(windowed.due_ms, key, _NO_NAMESPACE)
+            if due_ms is not None:
+                timers.event_timers.register(due_ms, key, _NO_NAMESPACE)
+            windowed.due_ms = due_ms
+        if tick_ms != windowed.tick_ms:
+            if windowed.tick_ms is not None:
+                timers.processing_timers.delete(windowed.tick_ms, key, _NO_NAMESPACE)
+            if tick_ms is not None:
+                timers.processing_timers.register(tick_ms, key, _NO_NAMESPACE)
+            windowed.tick_ms = tick_ms
+
+    def _next_due_ms(self, manager: WindowManager) -> int | None:
+        due_ms = manager.next_due_ms(self._timers.watermark_ms + self._storms_ms)
+        return None if due_ms is None else due_ms - self._storms_ms
+
+    def _next_tick_ms(self, manager: WindowManager) -> int | None:
+        """Return the first tick at or after the clock that has not been yet."""
+        first_ms, slide_ms = self._first_arrival_ms, self._windows.slide_ms
+        if first_ms is None or slide_ms is None or not manager.has_tick:
+            return None
+        from_ms, reference_ms = self._timers.processing_time_ms, manager.state.reference_ms
+        if reference_ms is not None:
+            from_ms = max(from_ms, reference_ms + 2)  # the tick of that reference, one later, is over
+        return first_ms + max(1, -(-(from_ms - first_ms) // slide_ms)) * slide_ms
+
+    def _firing(self, key: Hashable, windowed: _Windowed, position: Position) -> Firing:
+        return Firing(self._runtime, Cause(key, windowed.last_pane, position))
