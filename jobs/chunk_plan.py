@@ -41,11 +41,6 @@ class ChunkTables:
             for table in chosen
         )
 
-    def written_by_spark(self) -> tuple[str, ...]:
-        """Return the names of the tables whose rows the tasks, or the ordered log, hold."""
-        by_driver = {tables.WATERMARKS, tables.TALLIES}
-        return tuple(table.name for table in self.stored if table.name not in by_driver)
-
     def digested(self) -> tuple[str, ...]:
         """Return the names of the tables that a run's digests cover."""
         return tuple(table.name for table in self.stored if table.name != tables.TALLIES)

@@ -24,6 +24,7 @@ from jobs.checks import (
 from jobs.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk, scan_log
 from jobs.chunk_plan import ChunkTables, chunk_tables, plan_buckets
 from jobs.chunk_tables import (
+    Rows,
     Tallies,
     Written,
     append_driver_rows,
@@ -119,14 +120,19 @@ class ChunkReplay:
         """Commit the rows of all tables under the attempt; nobody reads an attempt that the ledger does not name."""
         for table in self._tables.stored:
             ensure_table(self._uri(table.name), table)
-        emitted = {term for (_, equation, term), ids in self._tallies.items() if equation == "rows" and ids.count}
-        by_spark = [name for name in self._tables.written_by_spark() if name in emitted]
-        frames = {name: table_rows(name, self._tagged, self._input.ordered) for name in by_spark}
-        write_tables(frames, {name: self._uri(name) for name in frames}, self._written)
+        write_tables(self._rows(), self._written)
         marks = [(number, row) for number, rows in enumerate(self._watermark_rows) for row in rows]
         self._append(tables.watermarks(), marks)
         tallied = [(number, _tally_row(equation, term, ids)) for (number, equation, term), ids in self._tallies.items()]
         self._append(tables.tallies(), tallied)
+
+    def _rows(self) -> Iterator[Rows]:
+        """The rows that the tasks emitted, and those of the ordered log that are invalid, table by table."""
+        for table in self._tables.stored:
+            count = sum(self._emitted(one.slice_no, table.name).count for one in self._written)
+            if count and table.name not in {tables.WATERMARKS, tables.TALLIES}:
+                frame = table_rows(table.name, self._tagged, self._input.ordered)
+                yield Rows(table=table, uri=self._uri(table.name), frame=frame, count=count)
 
     def audit(self) -> tuple[CheckResult, ...]:
         """Check that the equations close over what was committed.

@@ -83,11 +83,11 @@ def dataset_of(table: "DeltaTable") -> "pads.Dataset":
 
 
 def append_rows(uri: str, rows: "pa.Table") -> None:
-    """Append the rows in one commit; the table exists."""
+    """Append the rows in one commit; the table exists, and gets the fields that a struct of theirs has gained."""
     from deltalake import write_deltalake
 
     if rows.num_rows:
-        write_deltalake(uri, rows, mode="append")
+        write_deltalake(uri, rows, mode="append", schema_mode="merge")
 
 
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
