@@ -56,49 +56,58 @@ class Firing:
         self._contents = contents
         self._store = store
         self.tallies = Tallies()
-        self._is_plain = (
+        self.is_plain = (
             windowing.trigger in (EventTime(), Purging(EventTime()))
             and store.shares_timers
+            and not windowing.allowed_lateness_ms
             and runtime.is_event_time
             and not (self._retracts or self._holds or self._past_last_ms)
             and self._evictor is None
             and self._then is None
         )
 
-    def finish(self, open_window: OpenWindow, moment: Moment) -> bool:
-        """Fire a window for its only time and drop it; False, and nothing is done, if there is more to it than that.
+    def finish(self, windows: Iterable[OpenWindow], moment: Moment) -> list[OpenWindow]:
+        """Fire windows that end together for their only time; return those with more to it than that.
 
-        It does in one step what the trigger, `apply` and `clean_up` come to for most windows of most pipelines. Where
+        The caller drops all others. This is in one step what the trigger, `apply` and `clean_up` come to for most
+        windows of most pipelines. Where
         windows hold few records a replay spends its time here, and step by step it takes twice as long.
         tests/windows/test_plain_windows.py plays both ways and compares.
         """
         at_ms, position = moment
-        if not self._is_plain or not at_ms == open_window.complete_ms == open_window.cleanup_ms:
-            return False
-        if open_window.pane_index or not open_window.edge_count:
-            return False
-        edges = (open_window.edge_count, open_window.edge_xor, open_window.edge_sum)
-        (values,) = self._contents.results(open_window, open_window.contents, position)
-        pane = (
-            open_window.key,
-            open_window.window,
-            values,
-            0,
-            ON_TIME,
-            True,
-            True,
-            self._mode,
-            "result",
-            edges[0],
-            self._timers.watermark_ms,
-            position,
-            at_ms,
-            0,
-        )
-        self._runtime.outputs.append(_new_pane(Pane, pane))
-        self.tallies.add(FIRED, edges)
-        self._store.remove(open_window)
-        return True
+        if not self.is_plain:
+            return list(windows)
+        others: list[OpenWindow] = []
+        results, emit, watermark_ms = self._contents.results, self._runtime.outputs.append, self._timers.watermark_ms
+        mode, count, xor, total = self._mode, 0, 0, 0
+        for window in windows:
+            edge_count = window.edge_count
+            if window.pane_index or not edge_count or not at_ms == window.complete_ms == window.cleanup_ms:
+                others.append(window)
+                continue
+            (values,) = results(window, window.contents, position)
+            pane = (
+                window.key,
+                window.window,
+                values,
+                0,
+                ON_TIME,
+                True,
+                True,
+                mode,
+                "result",
+                edge_count,
+                watermark_ms,
+                position,
+                at_ms,
+                0,
+            )
+            emit(_new_pane(Pane, pane))
+            count += edge_count
+            xor ^= window.edge_xor
+            total += window.edge_sum
+        self.tallies.add(FIRED, (count, xor, total))
+        return others
 
     def apply(self, result: TriggerResult, open_window: OpenWindow, moment: Moment) -> None:
         """Do what the trigger said. A window without contents does not fire, but for Beam's empty ON_TIME pane."""

@@ -8,7 +8,7 @@ all keys, so registering and deleting are mostly one step in a dict and never mo
 exists for as long as something else does, that can `share` one entry with its like and costs nothing by itself.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -155,6 +155,18 @@ class TimerQueue:
             else:
                 yield from self._due_shared(at_ms, shared)
 
+    def due_together(self, until_ms: int) -> tuple[int, Collection[Namespace], list[Owner]] | None:
+        """Take out all timers of the next instant up to `until_ms`, if all of them are shared.
+
+        Returns the instant, the namespaces, and the owners in firing order; for a caller that registers and deletes no
+        timer meanwhile. None if there is no timer, or one that is not shared.
+        """
+        at_ms = self.next_ms()
+        if at_ms is None or at_ms > until_ms or at_ms in self._buckets:
+            return None
+        shared = self._shared.pop(at_ms)
+        return at_ms, shared, _in_order(shared)
+
     def _due_alone(self, at_ms: int) -> Iterator[tuple[int, DueTimer]]:
         """Walk over a bucket until an earlier timer is registered."""
         bucket = self._buckets[at_ms]
@@ -167,8 +179,7 @@ class TimerQueue:
 
     def _due_shared(self, at_ms: int, shared: dict[Namespace, Mapping[Hashable, Owner]]) -> Iterator[tuple[int, Owner]]:
         """Walk over shared timers; write those that are left into a bucket when any timer joins them or comes first."""
-        owners = [owner for owners in shared.values() for owner in owners.values()]
-        owners.sort(key=_BY_ORDER if len(shared) == 1 else _BY_ORDER_AND_NAMESPACE)
+        owners = _in_order(shared)
         for number, owner in enumerate(owners, 1):
             yield at_ms, owner
             if at_ms in self._buckets or self._instants[0] < at_ms:
@@ -191,6 +202,12 @@ class TimerQueue:
         for at_ms in sorted({*self._buckets, *self._shared}):
             for order, namespace, key in sorted(self._places(at_ms)):
                 yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
+
+
+def _in_order(shared: Mapping[Namespace, Mapping[Hashable, Owner]]) -> list[Owner]:
+    owners = [owner for owners in shared.values() for owner in owners.values()]
+    owners.sort(key=_BY_ORDER if len(shared) == 1 else _BY_ORDER_AND_NAMESPACE)
+    return owners
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ instant plus the allowed lateness, all that is left of it goes.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 from windowlib.assigners import Stagger, Tumbling
 from windowlib.contents import contents_of
@@ -127,6 +128,8 @@ class WindowOperator:
             raise InvariantBroken(
                 f"the driver let the watermark go back from {timers.watermark_ms} to {watermark_ms} at {position}"
             )
+        if self._firing.is_plain:
+            self._finish_windows(watermark_ms, position)
         moment = Moment(MIN_TIME_MS, position)
         for at_ms, timer in timers.advance_watermark(watermark_ms):
             if at_ms != moment.at_ms:
@@ -144,14 +147,24 @@ class WindowOperator:
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             self._on_timer(PROCESSING, timer, Moment(at_ms, position))
 
+    def _finish_windows(self, watermark_ms: int, position: Position) -> None:
+        """Fire and drop all windows that the watermark completes, where that is all that can happen to them."""
+        timers = self._timers
+        timers.watermark_ms = watermark_ms
+        while (due := timers.event_timers.due_together(watermark_ms)) is not None:
+            at_ms, bounds, owners = due
+            moment = Moment(at_ms, position)
+            others = self._firing.finish(cast("list[OpenWindow]", owners), moment)  # windows alone share timers here
+            self._store.keep_only(bounds, others)
+            for open_window in others:
+                self._on_timer(EVENT, open_window, moment)
+
     def _on_timer(self, domain: Domain, timer: DueTimer, moment: Moment) -> None:
         """Ask the trigger about a timer that is due; clean the window up if it was the cleanup timer."""
         # A shared timer is the window itself.
         open_window = timer if isinstance(timer, OpenWindow) else self._store.find(timer.key, timer.namespace)
         if open_window is None:
             return  # a timer of a window that was merged away or cleaned up
-        if self._firing.finish(open_window, moment):
-            return
         at_ms = moment.at_ms
         is_end = at_ms == open_window.cleanup_ms and self._is_event_time == (domain == EVENT)
         if not (is_end and open_window.cleanup_deleted):

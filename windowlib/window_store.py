@@ -1,6 +1,6 @@
 """The open windows of one operator, and their rows in a snapshot."""
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from windowlib.contents import Contents
@@ -151,6 +151,15 @@ class WindowStore:
         del same_bounds[key]
         if not same_bounds:
             del self.by_bounds[window]
+
+    def keep_only(self, bounds: Iterable[Window], kept: Sequence[OpenWindow]) -> None:
+        """Forget all windows with these bounds but some; for windows that do not merge."""
+        emptied = {window: self.by_bounds.pop(window) for window in bounds}
+        for same_bounds in emptied.values():
+            same_bounds.clear()
+        for open_window in kept:
+            same_bounds = self.by_bounds[open_window.window] = emptied[open_window.window]
+            same_bounds[open_window.key] = open_window
 
     def edges(self) -> Tally:
         """Return the edges of all open windows together."""

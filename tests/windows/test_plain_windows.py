@@ -34,7 +34,7 @@ def any_spec(random: Random) -> WindowSpec:
 
 def step_by_step(spec: WindowSpec) -> WindowOperator:
     operator = spec.build()
-    operator._firing._is_plain = False
+    operator._firing.is_plain = False
     return operator
 
 
