@@ -90,7 +90,8 @@ def show_command(
         return common.OK
     keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
     firing = ("kind", "pane_index", "timing") if all_panes else ()
-    title = f"{pipeline.name}: {len(shown):,} of {len(chosen):,} rows, windows are [start, end), times are UTC"
+    bounds = "(start, end]" if pipeline.front_end == "storm" else "[start, end)"
+    title = f"{pipeline.name}: {len(shown):,} of {len(chosen):,} rows, windows are {bounds}, times are UTC"
     cells = (
         [
             *(_cell(row[key]) for key in keys),
