@@ -13,8 +13,9 @@ from typing import Any, Final, Literal
 
 from windowlib.assigners import Assigner
 from windowlib.records import Record
-from windowlib.trigger_protocol import Trigger, TriggerContext, TriggerResult
+from windowlib.trigger_protocol import TriggerContext, TriggerResult
 from windowlib.windows import MIN_TIME_MS, Window
+from windowlib.wrapping import Wrapping
 
 TimestampCombiner = Literal["end_of_window", "earliest", "latest", "earliest_transformed"]
 COMBINERS: Final = ("end_of_window", "earliest", "latest", "earliest_transformed")
@@ -23,27 +24,11 @@ _HOLD: Final = "hold_ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding(Trigger):
+class Holding(Wrapping):
     """As the inner trigger, and keep the earliest (or latest) time of the records since the hold was released."""
 
-    inner: Trigger
     combiner: TimestampCombiner
     assigner: Assigner
-
-    @property
-    def can_merge(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.can_merge
-
-    @property
-    def fires_after_end(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.fires_after_end
-
-    @property
-    def has_on_time_pane(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.has_on_time_pane
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Let the record hold the watermark, unless it is behind it already."""
@@ -54,30 +39,10 @@ class Holding(Trigger):
             self._combine([ctx.state.get(_HOLD), time_ms], ctx)
         return self.inner.on_record(record, window, ctx)
 
-    def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """As the inner trigger."""
-        return self.inner.on_event_time(at_ms, window, ctx)
-
-    def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """As the inner trigger."""
-        return self.inner.on_processing_time(at_ms, window, ctx)
-
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
         """Combine the holds."""
         self._combine([other.state.get(_HOLD) for other in merged], ctx)
         self.inner.on_merge(window, merged, ctx)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """As the inner trigger."""
-        self.inner.clear(window, ctx)
-
-    def may_leave_records(self, *, is_event_time: bool) -> bool:
-        """As the inner trigger."""
-        return self.inner.may_leave_records(is_event_time=is_event_time)
-
-    def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:
-        """As the inner trigger."""
-        return self.inner.may_lose_data(allowed_lateness_ms=allowed_lateness_ms)
 
     def _combine(self, times_ms: Sequence[int | None], ctx: TriggerContext) -> None:
         holds = [time_ms for time_ms in times_ms if time_ms is not None]

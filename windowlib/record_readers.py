@@ -17,8 +17,9 @@ from typing import Any, Final
 from windowlib.errors import SpecError
 from windowlib.evictors import Evictor, EvictorContext
 from windowlib.records import Record, Stored, Value
-from windowlib.trigger_protocol import Trigger, TriggerContext, TriggerResult
+from windowlib.trigger_protocol import TriggerContext, TriggerResult
 from windowlib.windows import Window
+from windowlib.wrapping import Wrapping
 
 Place = int | str
 
@@ -136,54 +137,14 @@ def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TriggerOnColumns(Trigger):
+class TriggerOnColumns(Wrapping):
     """A user's trigger that sees some columns of each record as a dict."""
 
-    inner: Trigger
     columns: ColumnsOf
-
-    @property
-    def can_merge(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.can_merge
-
-    @property
-    def fires_after_end(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.fires_after_end
-
-    @property
-    def has_on_time_pane(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.has_on_time_pane
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Show the record's columns."""
         return self.inner.on_record(record._replace(value=self.columns(record.value)), window, ctx)
-
-    def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """As the inner trigger."""
-        return self.inner.on_event_time(at_ms, window, ctx)
-
-    def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """As the inner trigger."""
-        return self.inner.on_processing_time(at_ms, window, ctx)
-
-    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        """As the inner trigger."""
-        self.inner.on_merge(window, merged, ctx)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """As the inner trigger."""
-        self.inner.clear(window, ctx)
-
-    def may_leave_records(self, *, is_event_time: bool) -> bool:
-        """As the inner trigger."""
-        return self.inner.may_leave_records(is_event_time=is_event_time)
-
-    def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:
-        """As the inner trigger."""
-        return self.inner.may_lose_data(allowed_lateness_ms=allowed_lateness_ms)
 
 
 _Evict = Callable[[Sequence[Stored], Window, EvictorContext], Sequence[Stored]]

@@ -3,7 +3,6 @@
 # mypy: disable-error-code="explicit-override"
 # The core needs the standard library only, and Python 3.11's has no typing.override.
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +10,7 @@ from windowlib.errors import SpecError
 from windowlib.records import Record
 from windowlib.trigger_protocol import FIRE, FIRE_AND_PURGE, Trigger, TriggerContext, TriggerResult
 from windowlib.windows import Window
+from windowlib.wrapping import Wrapping
 
 
 def _purging(result: TriggerResult) -> TriggerResult:
@@ -18,30 +18,13 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Purging(Trigger):
+class Purging(Wrapping):
     """As the inner trigger, but every firing also purges the contents: panes hold only what is new."""
-
-    inner: Trigger
-
-    @property
-    def can_merge(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.can_merge
 
     @property
     def waits_for_end(self) -> bool:  # type: ignore[override]
         """As the inner trigger."""
         return self.inner.waits_for_end
-
-    @property
-    def fires_after_end(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.fires_after_end
-
-    @property
-    def has_on_time_pane(self) -> bool:  # type: ignore[override]
-        """As the inner trigger."""
-        return self.inner.has_on_time_pane
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Purge if the inner trigger fires."""
@@ -54,22 +37,6 @@ class Purging(Trigger):
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Purge if the inner trigger fires."""
         return _purging(self.inner.on_processing_time(at_ms, window, ctx))
-
-    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        """As the inner trigger."""
-        self.inner.on_merge(window, merged, ctx)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """As the inner trigger."""
-        self.inner.clear(window, ctx)
-
-    def may_leave_records(self, *, is_event_time: bool) -> bool:
-        """As the inner trigger."""
-        return self.inner.may_leave_records(is_event_time=is_event_time)
-
-    def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:
-        """As the inner trigger."""
-        return self.inner.may_lose_data(allowed_lateness_ms=allowed_lateness_ms)
 
 
 _TIMEOUT: Final = "timeout_ms"
