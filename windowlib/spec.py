@@ -19,7 +19,7 @@ from windowlib.functions import (
 )
 from windowlib.output_times import COMBINERS, Holding, TimestampCombiner
 from windowlib.profiles import STRICT, Profile
-from windowlib.timers import KeyGroupRange
+from windowlib.timers import STALE_MAX, KeyGroupRange
 from windowlib.trigger_protocol import Trigger
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
@@ -57,6 +57,7 @@ class WindowSpec:
             'fire' emits a last pane; 'refuse' (not in flink) allows no trigger that can leave any. A trigger that can
             finish and drop what comes later is allowed by 'report' only.
         profile: whose answers to give.
+        stale_max: how many instants without timers may stay in memory; no answer depends on it.
 
     Raises:
         SpecError: the parts do not go together.
@@ -71,6 +72,7 @@ class WindowSpec:
     timestamp_combiner: TimestampCombiner = "end_of_window"
     leftovers: Leftovers = "refuse"
     profile: Profile = STRICT
+    stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -207,6 +209,7 @@ class WindowSpec:
                 timestamp_combiner=self.timestamp_combiner,
                 leftovers=self.leftovers,
                 profile=self.profile,
+                stale_max=self.stale_max,
             ),
             groups,
         )

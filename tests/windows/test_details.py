@@ -46,7 +46,7 @@ from windowlib.records import LATE, UNASSIGNED, Late, Pane, Record, SideOutput, 
 from windowlib.spec import WindowSpec
 from windowlib.state import KeyedState, StateSpec, UserStateRow
 from windowlib.testing import Harness, resumed
-from windowlib.timers import KeyGroupRange, TimerRow, TimerService, TimerServices
+from windowlib.timers import STALE_MAX, KeyGroupRange, TimerRow, TimerService, TimerServices
 from windowlib.trigger_protocol import CONTINUE, FIRE, PURGE, Trigger, TriggerContext, TriggerResult
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
@@ -141,6 +141,21 @@ class TestTimeouts:
         one.clock(4)
         one.clock(20)
         assert one.values() == [[1], [1, 2], [1, 2]], "the last one at the end of the window"
+
+    @pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])
+    def test_windows_of_many_keys_end_while_their_timers_are_taken_back(self, keys: int, stale_max: int) -> None:
+        one = harness(
+            assigner=Tumbling(size_ms=keys, is_event_time=False),
+            trigger=ProcessingTimeout(inner=CountReached(100), timeout_ms=3 * keys),
+            stale_max=stale_max,
+        )
+        for key in range(keys):
+            one.clock(key - 1)
+            one.record(key, key, at_ms=0)
+        one.clock(9 * keys)
+        assert one.operator.snapshot().timers == []
+        assert one.operator.snapshot().windows == []
+        assert one.operator.take_tallies()["closed:never_fired"].count == keys
 
     def test_before_the_end_a_trigger_without_its_state_fails_in_flink_only(self) -> None:
         trigger, window = ContinuousProcessingTime(5), TimeWindow(0, 10)

@@ -57,6 +57,7 @@ class Windowing:
     ts_field_name: str
     letters: DeadLetterWriter
     profile: AtlasProfile
+    stale_max: int
 
     def document(self, value: Mapping[str, Any], timestamp_ms: int | None) -> Document:
         """Return the document of a record."""
@@ -77,7 +78,7 @@ class AtlasOperator:
         """Start without state. `AtlasSpec.build` is the way to get one that is checked."""
         self._windowing = windowing
         self._is_event_time = windowing.windows.is_event_time
-        self._open = OpenDocuments(windowing.closes_at, groups)
+        self._open = OpenDocuments(windowing.closes_at, groups, stale_max=windowing.stale_max)
         self._outputs: list[Output] = []
         self._tallies = Tallies()
         self.watermark_ms = MIN_TIME_MS
