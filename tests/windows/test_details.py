@@ -145,12 +145,12 @@ class TestTimeouts:
     @pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])
     def test_windows_of_many_keys_end_while_their_timers_are_taken_back(self, keys: int, stale_max: int) -> None:
         one = harness(
-            assigner=Tumbling(size_ms=keys, is_event_time=False),
+            assigner=Tumbling(size_ms=keys + 1, is_event_time=False),
             trigger=ProcessingTimeout(inner=CountReached(100), timeout_ms=3 * keys),
             stale_max=stale_max,
         )
         for key in range(keys):
-            one.clock(key - 1)
+            one.clock(key)
             one.record(key, key, at_ms=0)
         one.clock(9 * keys)
         assert one.operator.snapshot().timers == []
