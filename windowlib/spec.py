@@ -188,6 +188,11 @@ class WindowSpec:
         return trigger
 
     @property
+    def keeps_records(self) -> bool:
+        """Whether open windows hold their records, for an evictor or a function, and no running aggregates."""
+        return self.evictor is not None or isinstance(self.effective_function(), ProcessFunction)
+
+    @property
     def _discards(self) -> bool:
         return self.accumulation == "discarding" or isinstance(self.trigger, Purging)
 

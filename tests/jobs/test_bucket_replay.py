@@ -1,0 +1,103 @@
+"""Whole pipeline files over small logs, through the code of a Spark task but without Spark."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.pipeline import build_pipeline
+from jobs.pipeline_models import Pipeline
+from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
+from windowlib import tables
+
+DAY_MS = 86_400_000
+COLUMNS = {"key": "string", "at_ms": "bigint", "seen_ms": "bigint", "amount": "bigint", "gap_ms": "bigint"}
+BASE: Mapping[str, Any] = {
+    "pipeline": "small",
+    "log": {
+        "table": "event_logs/small",
+        "key": ["key"],
+        "event_time": {"column": "at_ms", "unit": "ms"},
+        "arrival_time": {"column": "seen_ms", "unit": "ms"},
+        "slice": {"by": "day"},
+    },
+    "watermark": {"kind": "ascending"},
+    "aggregates": {"records": {"count": {}}, "amounts": {"collect_list": "amount"}},
+}
+Drawn = tuple[str, int, int]
+"""Key, event time, and arrival after the slice's start."""
+
+
+def pipeline(**changes: Any) -> Pipeline:  # noqa: ANN401 - parts of a file
+    document = {name: part for name, part in {**BASE, **changes}.items() if part is not None}
+    return build_pipeline(document, source="small.yaml")
+
+
+def log_of(*slices: Sequence[Drawn], gaps: Sequence[int] = ()) -> list[LogSlice]:
+    """A slice a day; `amount` counts the records of the log."""
+    log, count = [], 0
+    for number, drawn in enumerate(slices):
+        records = []
+        for key, at_ms, after_ms in drawn:
+            gap_ms = gaps[count] if gaps else 5
+            seen_ms = number * DAY_MS + after_ms
+            records.append({"key": key, "at_ms": at_ms, "seen_ms": seen_ms, "amount": count, "gap_ms": gap_ms})
+            count += 1
+        log.append(LogSlice(start_ms=number * DAY_MS, end_ms=(number + 1) * DAY_MS, records=records))
+    return log
+
+
+def check_cuts(found: Pipeline, log: Sequence[LogSlice], root: Path) -> Replayed:
+    """Replay as one chunk and slice by slice: the same rows, and the audit closes. Returns the first."""
+    whole = replay_in_process(found, COLUMNS, log)
+    cut = replay_in_process(found, COLUMNS, log, chunks=[1] * len(log))
+    for table in whole.rows:
+        assert whole.sorted(table) == cut.sorted(table), table
+    whole.audited(root, log)
+    return whole
+
+
+POSITIONED = {
+    "all": {"collect_list": "amount"},
+    "one": {"first": "amount"},
+    "other": {"last": "amount"},
+    "total": {"sum": "amount"},
+}
+
+
+class TestCountWindowsThatSlide:
+    @pytest.mark.parametrize(("size", "slide"), [(4, 2), (2, 4), (3, 3), (1, 1), (5, 2)])
+    def test_aggregates_that_keep_positions_go_through_a_checkpoint(
+        self, size: int, slide: int, tmp_path: Path
+    ) -> None:
+        log = log_of(*([("a", 10 * day + n, n) for n in range(5)] for day in range(4)))
+        counts = pipeline(windows={"count": {"size": size, "slide": slide}}, aggregates=POSITIONED, watermark=None)
+        found = check_cuts(counts, log, tmp_path).rows[tables.WINDOW_OUTPUTS]
+        expected = [list(range(max(0, end - size), end)) for end in range(slide, 21, slide)]
+        assert [row["all"] for row in found] == expected
+        assert [(row["one"], row["other"], row["total"]) for row in found] == [
+            (part[0], part[-1], sum(part)) for part in expected
+        ]
+
+
+class TestIdenticalSessions:
+    """F1: Flink gives a session that equals an open, merged one fresh contents, and loses the others."""
+
+    def sessions(self, semantics: str) -> Pipeline:
+        windows = {"dynamic_session": {"gap": {"column": "gap_ms"}}}
+        return pipeline(windows=windows, semantics=semantics, watermark={"kind": "bounded", "out_of_orderness": "1d"})
+
+    @pytest.mark.parametrize(("semantics", "shown"), [("strict", [0, 1, 2]), ("flink", [2])])
+    def test_three_records_are_enough_and_the_audit_closes(
+        self, semantics: str, shown: list[int], tmp_path: Path
+    ) -> None:
+        ends = ("b", 10 * DAY_MS, 5)
+        log = log_of([("a", 0, 1), ("a", 0, 2), ("a", 0, 3)], [], [ends], gaps=(5, 10, 10, 5))
+        found = check_cuts(self.sessions(semantics), log, tmp_path)
+        assert [row["amounts"] for row in found.rows[tables.WINDOW_OUTPUTS]] == [shown]
+
+    def test_contents_can_be_lost_again_in_later_slices(self, tmp_path: Path) -> None:
+        again = [("a", 0, 1), ("a", 0, 2), ("a", 0, 3)]
+        log = log_of(again, again, again, [("b", 30 * DAY_MS, 1)], gaps=(5, 10, 10, 10, 15, 15, 15, 10, 15, 5))
+        check_cuts(self.sessions("flink"), log, tmp_path)
