@@ -57,6 +57,8 @@ class WindowSpec:
             'fire' emits a last pane; 'refuse' (not in flink) allows no trigger that can leave any. A trigger that can
             finish and drop what comes later is allowed by 'report' only.
         profile: whose answers to give.
+        stands_alone: every firing is a window of its own, valid whatever fires later: count windows that slide. Its
+            panes are marked as discarding, and the trigger does not purge for it.
         stale_max: how many instants without timers may stay in memory; no answer depends on it.
 
     Raises:
@@ -72,6 +74,7 @@ class WindowSpec:
     timestamp_combiner: TimestampCombiner = "end_of_window"
     leftovers: Leftovers = "refuse"
     profile: Profile = STRICT
+    stands_alone: bool = False
     stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
@@ -209,7 +212,7 @@ class WindowSpec:
                 function=self.effective_function(),
                 evictor=self.evictor,
                 allowed_lateness_ms=self.allowed_lateness_ms,
-                mode="discarding" if self._discards else "accumulating",
+                mode="discarding" if self._discards or self.stands_alone else "accumulating",
                 retracts=self.accumulation == "retracting",
                 timestamp_combiner=self.timestamp_combiner,
                 leftovers=self.leftovers,
@@ -247,6 +250,7 @@ def count_windows(
         trigger=CountReached(slide),
         evictor=KeepCount(count=size),
         profile=profile,
+        stands_alone=True,
     )
 
 

@@ -73,12 +73,14 @@ class TestCountWindowsThatSlide:
     ) -> None:
         log = log_of(*([("a", 10 * day + n, n) for n in range(5)] for day in range(4)))
         counts = pipeline(windows={"count": {"size": size, "slide": slide}}, aggregates=POSITIONED, watermark=None)
-        found = check_cuts(counts, log, tmp_path).rows[tables.WINDOW_OUTPUTS]
+        replayed = check_cuts(counts, log, tmp_path)
+        found = replayed.rows[tables.WINDOW_OUTPUTS]
         expected = [list(range(max(0, end - size), end)) for end in range(slide, 21, slide)]
         assert [row["all"] for row in found] == expected
         assert [(row["one"], row["other"], row["total"]) for row in found] == [
             (part[0], part[-1], sum(part)) for part in expected
         ]
+        assert replayed.published(counts, ["all"]) == sorted(((part,) for part in expected), key=repr)
 
 
 class TestIdenticalSessions:
@@ -101,3 +103,49 @@ class TestIdenticalSessions:
         again = [("a", 0, 1), ("a", 0, 2), ("a", 0, 3)]
         log = log_of(again, again, again, [("b", 30 * DAY_MS, 1)], gaps=(5, 10, 10, 10, 15, 15, 15, 10, 15, 5))
         check_cuts(self.sessions("flink"), log, tmp_path)
+
+
+MINUTE_MS = 60_000
+
+
+class TestTheViewOfSeveralPanes:
+    """What readers see of a window that fires more than once in a slice."""
+
+    def test_a_pane_that_fires_before_the_first_record_of_its_slice(self, tmp_path: Path) -> None:
+        """The clock of the second slice fires it, and the record that led there stands in the first."""
+        panes = pipeline(
+            windows={
+                "tumbling": {"size": "1h"},
+                "trigger": {"repeatedly": {"after_processing_time": "20m"}},
+                "leftovers": "report",
+            }
+        )
+        evening_ms = DAY_MS - 5 * MINUTE_MS
+        first = [("b", rank, rank) for rank in range(9)] + [("a", rank, evening_ms) for rank in range(3)]
+        second = [
+            ("c", 0, 30 * MINUTE_MS),
+            ("a", 5, 40 * MINUTE_MS),
+            ("a", 6, 90 * MINUTE_MS),
+            ("a", 7, 91 * MINUTE_MS),
+        ]
+        replayed = check_cuts(panes, log_of(first, second), tmp_path)
+        assert replayed.published(panes, ["key", "pane_index", "records"]) == [("a", 2, 6), ("b", 0, 9), ("c", 0, 1)]
+        ranks = [row["fired_rank"] for row in replayed.rows[tables.WINDOW_OUTPUTS] if row["key"] == "a"]
+        assert ranks == [-1, 1, 3]
+
+    @pytest.mark.parametrize("semantics", ["strict", "flink"])
+    def test_a_trigger_that_purges_inside_a_time_out(self, semantics: str, tmp_path: Path) -> None:
+        """Twelve records: five are purged with their pane, two wait out the time, five more make a pane with them."""
+        trigger = {"timeout": {"trigger": {"purging": {"count": 5}}, "after": "10m"}}
+        windows = {"tumbling": {"size": "1h"}, "trigger": trigger, "leftovers": "report"}
+        panes = pipeline(windows=windows, semantics=semantics, watermark={"kind": "bounded", "out_of_orderness": "1d"})
+        early, late = [("a", n, n) for n in range(7)], [("a", 7 + n, 20 * MINUTE_MS + n) for n in range(5)]
+        replayed = check_cuts(panes, log_of(early, late), tmp_path)
+        said = [(row["mode"], row["amounts"]) for row in replayed.rows[tables.WINDOW_OUTPUTS]]
+        assert said == [
+            ("accumulating", [0, 1, 2, 3, 4]),
+            ("discarding", [5, 6]),
+            ("accumulating", [5, 6, 7, 8, 9, 10, 11]),
+        ]
+        seen = replayed.published(panes, ["pane_index", "records"])
+        assert seen == [(0, 5), (2, 7)]

@@ -292,8 +292,9 @@ def _state_batches(plan: BucketPlan, chain: _Chain) -> list[pa.RecordBatch]:
 
 
 def _rows_of(result: Sequence[pa.RecordBatch], table: Table, slice_no: int) -> pa.Table:
-    parts = []
-    for batch in result:
-        chosen = batch.filter(pc.and_(pc.equal(batch["tag"], table.name), pc.equal(batch["slice_no"], slice_no)))
-        parts.append(pa.Table.from_arrays(chosen[table.name].flatten(), names=[*table.columns(), tables.ROW_ID]))
-    return pa.concat_tables(parts)
+    """The rows of a table and slice; every batch of a tagged result has one tag."""
+    parts = [batch.slice(0, 0) for batch in result[:1]]
+    tagged = [batch for batch in result if batch["tag"][0].as_py() == table.name]
+    parts += [batch.filter(pc.equal(batch["slice_no"], slice_no)) for batch in tagged]
+    names = [*table.columns(), tables.ROW_ID]
+    return pa.concat_tables([pa.Table.from_arrays(part[table.name].flatten(), names=names) for part in parts])

@@ -8,7 +8,15 @@ from windowlib.evictors import Evictor, EvictorContext
 from windowlib.functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
 from windowlib.process_operator import KeyContext, KeyedProcessFunction
 from windowlib.records import Record, Stored
-from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.trigger_protocol import (
+    CONTINUE,
+    FIRE,
+    FIRE_AND_PURGE,
+    PURGE,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
 from windowlib.windows import Window
 
 HOUR_MS = 3_600_000
@@ -137,3 +145,16 @@ class NeedsAnArgument(Trigger):
 
 
 a_number = 5
+
+
+class SaysEverything(Trigger):
+    """Goes on, fires, purges or does both, as the record's amount says; sessions keep nothing."""
+
+    can_merge = True
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        """Choose."""
+        return (CONTINUE, FIRE, FIRE_AND_PURGE, PURGE, FIRE)[record.value["amount"] % 5]
+
+    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
+        """Nothing to bring along."""

@@ -170,4 +170,4 @@ class _BucketRun:
 
     def _drain(self) -> None:
         for output in self._operator.drain():
-            self.rows.add(self._slice.slice_no, *self._outputs.row(output))
+            self.rows.add(self._slice.slice_no, *self._outputs.row(output, self._slice.start_ms))
