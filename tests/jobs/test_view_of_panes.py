@@ -108,7 +108,7 @@ def edges_not_shown(replayed: Replayed) -> int:
     opened = [row for row in replayed.rows[tables.WINDOW_STATE] if row["slice_id"] == last and not row["is_orphan"]]
     tallies = [row for row in replayed.rows[tables.TALLIES] if row["equation"] == "edges"]
     closed: int = sum(row["record_count"] for row in tallies if row["term"].removeprefix("closed:") in UNSHOWN)
-    return closed + sum(row["edge_count"] - row["fired_count"] for row in opened)
+    return closed + sum(int(row["edge_count"] - row["fired_count"]) for row in opened)
 
 
 def check_model(case: Case, shown: Sequence[tuple[Any, ...]]) -> None:
