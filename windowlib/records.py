@@ -120,7 +120,10 @@ class Unassigned(NamedTuple):
 
 
 class SideOutput(NamedTuple):
-    """What a user's function sent to the output named `tag`. `timestamp_ms` is None outside event time."""
+    """What a user's function sent to the output named `tag`.
+
+    `timestamp_ms` is None outside event time, and in a window without end.
+    """
 
     tag: str
     value: Value

@@ -10,6 +10,7 @@ from jobs.pipeline import build_pipeline
 from jobs.pipeline_models import Pipeline
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from windowlib import tables
+from windowlib.key_groups import key_group
 
 DAY_MS = 86_400_000
 COLUMNS = {"key": "string", "at_ms": "bigint", "seen_ms": "bigint", "amount": "bigint", "gap_ms": "bigint"}
@@ -58,6 +59,7 @@ def check_cuts(found: Pipeline, log: Sequence[LogSlice], root: Path) -> Replayed
     return whole
 
 
+STATE_TABLES = (tables.WINDOW_STATE, tables.TIMERS, tables.USER_STATE)
 POSITIONED = {
     "all": {"collect_list": "amount"},
     "one": {"first": "amount"},
@@ -149,3 +151,59 @@ class TestTheViewOfSeveralPanes:
         ]
         seen = replayed.published(panes, ["pane_index", "records"])
         assert seen == [(0, 5), (2, 7)]
+
+
+SIDEWAYS = {
+    "function": {"name": "tests.support.functions:TellsAside", "columns": ["amount"]},
+    "output": {"records": "bigint"},
+    "side_outputs": {"aside": {"amount": "bigint"}},
+}
+
+
+class TestSideOutputs:
+    @pytest.mark.parametrize(
+        ("windows", "at_ms"),
+        [
+            ({"global": {}, "trigger": {"count": 2}}, None),
+            ({"count": {"size": 2}}, None),
+            ({"count": {"size": 2, "slide": 1}}, None),
+            ({"tumbling": {"size": "1h"}, "trigger": {"count": 2}, "leftovers": "report"}, 3_599_999),
+            ({"storm": {"length": {"count": 2}, "slide": {"count": 2}, "time": "processing"}}, None),
+        ],
+    )
+    def test_their_time_is_the_end_of_the_window_or_null(self, windows: Any, at_ms: int | None, tmp_path: Path) -> None:  # noqa: ANN401
+        watermark = BASE["watermark"] if "tumbling" in windows else None
+        told = pipeline(windows=windows, aggregates=None, process=SIDEWAYS, watermark=watermark)
+        found = check_cuts(told, log_of([("a", n, n) for n in range(5)], [("a", 9, 9)]), tmp_path)
+        rows = found.rows[tables.side_outputs_name("aside")]
+        assert rows
+        assert {row["event_time_ms"] for row in rows} == {at_ms}
+
+
+STATEFUL = {
+    "function": {"name": "tests.support.functions:Waits", "columns": ["amount"]},
+    "output": {"amount": "bigint"},
+    "state": {"seen": {"kind": "list", "type": "bigint"}},
+}
+ATLAS_STAGE = {"$tumblingWindow": {"interval": {"size": 1, "unit": "hour"}, "pipeline": [{"$count": "n"}]}}
+OF_EVERY_ENGINE: Mapping[str, Mapping[str, Any]] = {
+    "windows": {"windows": {"session": {"gap": "1h"}, "trigger": {"count": 2}, "leftovers": "report"}},
+    "user state": {"windows": None, "watermark": None, "aggregates": None, "process": STATEFUL},
+    "storm": {"windows": {"storm": {"length": {"count": 2}}}, "watermark": None},
+    "atlas": {"windows": {"atlas": ATLAS_STAGE}, "watermark": None, "aggregates": None},
+}
+
+
+class TestMaxParallelism:
+    @pytest.mark.parametrize("engine", OF_EVERY_ENGINE)
+    def test_it_is_the_number_of_key_groups_and_changes_nothing_else(self, engine: str, tmp_path: Path) -> None:
+        log = log_of(*([(key, 10 * day + n, n) for n, key in enumerate("abcdefgh")] for day in range(2)))
+        outputs = []
+        for groups in (1, 2, 7, 128, 32_768):
+            one = pipeline(**OF_EVERY_ENGINE[engine], max_parallelism=groups)
+            found = check_cuts(one, log, tmp_path / str(groups))
+            outputs.append(found.sorted(tables.WINDOW_OUTPUTS))
+            state = [row for name in STATE_TABLES for row in found.rows[name]]
+            assert state
+            assert all(row["key_group"] == key_group((row["key"],), groups) for row in state)
+        assert all(one == outputs[0] for one in outputs)

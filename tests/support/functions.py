@@ -158,3 +158,27 @@ class SaysEverything(Trigger):
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
         """Nothing to bring along."""
+
+
+class TellsAside(ProcessFunction):
+    """Counts, and sends the first amount of each window aside."""
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+        """Tell."""
+        ctx.output("aside", {"amount": contents[0]["amount"]})
+        return [{"records": len(contents)}]
+
+
+class Waits(KeyedProcessFunction):
+    """Without windows: remembers every amount, and waits for both kinds of time."""
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        """Remember."""
+        ctx.state.list("seen").append(record.value["amount"])
+        ctx.register_event_timer((record.timestamp_ms or 0) + HOUR_MS)
+        ctx.register_processing_timer(ctx.processing_time_ms + 40 * HOUR_MS)
+        return [{"amount": record.value["amount"]}]
+
+    def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:  # noqa: ARG002
+        """Say how many there are."""
+        return [{"amount": len(ctx.state.list("seen").get())}]
