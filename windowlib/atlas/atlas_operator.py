@@ -172,10 +172,14 @@ class AtlasOperator:
             stage=windowing.windows.stage,
             reason=reason,
             meta=SOURCE_META,
-            clock_ms=self.processing_time_ms,
+            clock_ms=self._letter_ms(record.position),
             missed=missed,
         )
         self._side_output(letter, record.key, timestamp_ms=record.timestamp_ms, position=record.position)
+
+    def _letter_ms(self, position: Position) -> int:
+        """Return the clock; without one, the start of the slice, which a clock is never before."""
+        return max(self.processing_time_ms, position[0])
 
     def _side_output(
         self, letter: dict[str, str], key: Hashable, *, timestamp_ms: int | None, position: Position
@@ -247,7 +251,7 @@ class AtlasOperator:
                 stage=failure.stage,
                 reason=failure.reason,
                 meta=meta,
-                clock_ms=self.processing_time_ms,
+                clock_ms=self._letter_ms(position),
             )
             self._side_output(letter, lane.key, timestamp_ms=closing.window.last_ms, position=position)
         return [(lane.key, len(contents), to_text({**document, "_stream_meta": meta})) for document in results]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from windowlib.atlas.atlas_operator import AtlasOperator, Windowing
+from windowlib.atlas.clock_use import uses_now
 from windowlib.atlas.dead_letters import DEAD_LETTERS, DeadLetterWriter
 from windowlib.atlas.expressions import compile_expression
 from windowlib.atlas.forms import Expression
@@ -111,8 +112,9 @@ class AtlasSpec:
 
     @property
     def needs_clock(self) -> bool:
-        """Whether something waits for the replay's clock, so that the log needs an arrival time."""
-        return self.bound_ms is None or not self.windows.is_event_time
+        """Whether something waits for the replay's clock or reads it, so that the log needs an arrival time."""
+        is_waited_for = self.bound_ms is None or not self.windows.is_event_time
+        return is_waited_for or uses_now(self.windows, json.loads(self.pipeline))
 
     @property
     def group_column(self) -> str | None:
