@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql import types as T  # noqa: N812
 
 from jobs.runs import Slice
 from jobs.store import append_rows
@@ -20,6 +21,7 @@ from windowlib.plain_json import from_json, to_json
 from windowlib.row_ids import IdSum, row_id
 from windowlib.snapshots import STATE_VERSION
 from windowlib.spark.arrow import arrow_type
+from windowlib.spark.columns import record_check
 from windowlib.tables import Table
 from windowlib.timeline import SourceRow
 
@@ -87,13 +89,21 @@ def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFra
 
         detail = F.lit(None).cast("string").alias("detail")
         plain = ("slice_no", "record", "record_id", "record_hash", "rank")
-        return ordered.where("problem is not null").select(
-            *plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id")
+        invalid = ordered.where("problem is not null")
+        return _checked(
+            invalid.select(*plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id"))
         )
     rows = tagged.where(F.col("tag") == name).select("slice_no", f"{name}.*")
     if name in (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS):
-        return rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"])
+        return _checked(rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"]))
     return rows
+
+
+def _checked(rows: "DataFrame") -> "DataFrame":
+    """Add the check of rows that hold a record."""
+    record = rows.schema["record"].dataType
+    assert isinstance(record, T.StructType), "a record is a struct"
+    return rows.withColumn(tables.ROW_CHECK, record_check(record))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,14 +241,9 @@ def _untold(pipeline: Pipeline) -> str:
 
 def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
     """The checkpoint that the run's predecessor left; None where the chain begins."""
-    before = [one.result for one in view.runs.values() if one.result.state_after == run.result.state_before]
-    earlier = [one for one in before if one.slice.end_ms == run.result.slice.start_ms]
-    if not earlier:
-        return None
-    last = earlier[-1]
-    return CheckpointRef(
-        slice_id=last.slice.slice_id, run_id=last.run_id, attempt_id=last.attempt_id, fingerprint=last.state_after
-    )
+    before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
+    earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
+    return earlier[-1].checkpoint if earlier else None
 
 
 def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:

@@ -19,6 +19,10 @@ from jobs.pipeline import parse_pipeline
 from jobs.pipeline_models import Pipeline
 from jobs.requests import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
+from jobs.store import append_rows, ensure_table
+from windowlib import tables
+from windowlib.row_ids import IdSum
+from windowlib.spark.row_identity import RowIdentity
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("key", pa.string()), ("at_ms", pa.int64()), ("amount", pa.int64()), ("day", pa.date32())]
@@ -65,32 +69,22 @@ def append_day(lake: Path, day: str, amounts: dict[str, int]) -> None:
     )
 
 
-def write_outputs(order: ReplayOrder, rows: Sequence[dict[str, object]]) -> None:
-    """Append rows to window_outputs, with the columns that readers need."""
-    schema = pa.schema(
-        [
-            ("key", pa.string()),
-            ("window_start", pa.timestamp("us", tz="UTC")),
-            ("window_end", pa.timestamp("us", tz="UTC")),
-            ("pane_index", pa.int32()),
-            ("timing", pa.string()),
-            ("is_first", pa.bool_()),
-            ("is_last", pa.bool_()),
-            ("mode", pa.string()),
-            ("kind", pa.string()),
-            ("record_count", pa.int64()),
-            ("total", pa.int64()),
-            ("watermark_ms", pa.int64()),
-            ("fired_rank", pa.int64()),
-            ("row_id", pa.int64()),
-            ("slice_id", pa.string()),
-            ("attempt_id", pa.string()),
-            ("run_id", pa.string()),
-        ]
-    )
-    table = pa.Table.from_pylist(list(rows), schema=schema)
-    uri = order.lake.table(order.pipeline.name, "window_outputs")
-    write_deltalake(uri, table, mode="append", partition_by=["slice_id", "attempt_id"])
+OUTPUTS = tables.window_outputs({"key": "string"}, {"total": "bigint"})
+
+
+def write_outputs(order: ReplayOrder, rows: Sequence[dict[str, object]]) -> IdSum:
+    """Append rows to window_outputs as a replay does, with their ids and checks; return the sum of the ids."""
+    uri = order.lake.table(order.pipeline.name, OUTPUTS.name)
+    ensure_table(uri, OUTPUTS)
+    identity = RowIdentity(OUTPUTS)
+    values = [[row.get(name) for name in OUTPUTS.columns()] for row in rows]
+    arrays = identity.arrays(values)
+    columns = identity.emitted(values, arrays)
+    ids = identity.ids(columns)
+    words = {tables.ROW_ID: ids, tables.ROW_CHECK: identity.checks(ids, columns)}
+    named = dict(zip(OUTPUTS.columns(), arrays, strict=True)) | {name: pa.array(word) for name, word in words.items()}
+    append_rows(uri, pa.table(named | {name: [row[name] for row in rows] for name in tables.SLICE_COLUMNS}))
+    return IdSum.of(ids)
 
 
 @dataclass
@@ -116,9 +110,10 @@ class FakeReplayer:
         for one in order.slices:
             own = sorted((row for row in records if str(row["day"]) == one.slice_id), key=lambda row: row["id"])
             result = self._result(order, one, own, state)
+            rows = [_row(order, one, str(result["run_id"]), key, total) for key, total in _totals(own).items()]
+            result["digests"] = {OUTPUTS.name: write_outputs(order, rows).digest()}
             results.append(self.change(RunResult(**result, log=pinned.coordinates(one.slice_id))))
             state = results[-1].state_after
-            write_outputs(order, [_row(order, one, results[-1], key, total) for key, total in _totals(own).items()])
         return results
 
     def _result(self, order: ReplayOrder, one: Slice, own: list[dict[str, object]], state: str) -> dict[str, Any]:
@@ -136,7 +131,6 @@ class FakeReplayer:
             "input_fingerprint": read,
             "state_before": state,
             "state_after": fingerprint(["total", total]),
-            "digests": {"window_outputs": fingerprint([state, _totals(own)])},
             "counts": Counts(read=len(own), assigned=len(own), late=0, unassigned=0, invalid=0, panes=len(own)),
             "watermark_ms": one.start_ms,
             "seconds": 0.5,
@@ -152,11 +146,11 @@ def _totals(rows: Sequence[dict[str, object]]) -> dict[str, int]:
     return totals
 
 
-def _row(order: ReplayOrder, one: Slice, result: RunResult, key: str, total: int) -> dict[str, object]:
+def _row(order: ReplayOrder, one: Slice, run_id: str, key: str, total: int) -> dict[str, object]:
     return {
         "key": key,
-        "window_start": datetime.fromtimestamp(one.start_ms / 1000, tz=UTC),
-        "window_end": datetime.fromtimestamp(one.end_ms / 1000, tz=UTC),
+        "window_start": one.start_ms * 1_000,
+        "window_end": one.end_ms * 1_000,
         "pane_index": 0,
         "timing": "ON_TIME",
         "is_first": True,
@@ -167,8 +161,7 @@ def _row(order: ReplayOrder, one: Slice, result: RunResult, key: str, total: int
         "total": total,
         "watermark_ms": one.end_ms,
         "fired_rank": 0,
-        "row_id": 1,
         "slice_id": one.slice_id,
         "attempt_id": order.attempt_id,
-        "run_id": result.run_id,
+        "run_id": run_id,
     }
