@@ -8,17 +8,21 @@ in any case (windowlib.spark.restored).
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jobs.chunk_tables import Tallies, state_fingerprint
 from jobs.damage import data_files, data_problem
 from jobs.runs import CheckpointRef
 from jobs.store import Attempt, read_attempts
-from jobs.stored_rows import CONTENT_ROWS, IDS, Stored, file_of, id_sums
+from jobs.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums
 from windowlib import tables
 from windowlib.errors import CheckpointError, HindcastError, StoreError
 from windowlib.row_ids import IdSum
 from windowlib.spark.restored import BEFORE, DAMAGED, RESTORED
 from windowlib.tables import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 REMEDY = "Nothing was written. Put the file back from a copy, or begin anew with --fresh"
 
@@ -43,10 +47,7 @@ class CheckpointCheck:
             CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
         """
         named = {table.name: table for table in self.stored if table.name in tables.CHECKPOINT_TABLES}
-        try:
-            sums = {name: self._table(table) for name, table in named.items()}
-        except StoreError as error:
-            raise self._error(str(error)) from error
+        sums = {name: self.check_table(table) for name, table in named.items()}
         everything = {name: sums.get(name, IdSum()) for name in tables.CHECKPOINT_TABLES}
         if state_fingerprint(everything) != self.before.fingerprint:
             counts = ", ".join(f"{name} {ids.count:,}" for name, ids in everything.items())
@@ -94,7 +95,22 @@ class CheckpointCheck:
                         raise self._error(f"file {path} of table {name} cannot be read: {why}") from error
             raise
 
-    def _table(self, table: Table) -> IdSum:
+    def check_table(self, table: Table) -> IdSum:
+        """Check the rows of one table; return the sum of their ids.
+
+        Raises:
+            CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
+        """
+        try:
+            rows, findings = self._rows(table)
+            first = next(findings, None)
+        except StoreError as error:
+            raise self._error(str(error)) from error
+        if first is not None:
+            raise self._error(str(first))
+        return (id_sums(rows).get(self._attempt) if rows.num_rows else None) or IdSum()
+
+    def _rows(self, table: Table) -> "tuple[pa.Table, Iterator[Finding]]":
         attempt, uri = self._attempt, self.uri_of(table.name)
         rows = read_attempts(uri, [attempt], IDS)
         is_few = 0 < rows.num_rows <= self.content_rows
@@ -106,10 +122,7 @@ class CheckpointCheck:
         )
         if is_few:
             rows = read_attempts(uri, [attempt])
-        first = next(stored.findings(rows, with_content=is_few), None)
-        if first is not None:
-            raise self._error(str(first))
-        return (id_sums(rows).get(attempt) if rows.num_rows else None) or IdSum()
+        return rows, stored.findings(rows, with_content=is_few)
 
     @property
     def _attempt(self) -> Attempt:

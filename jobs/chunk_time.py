@@ -62,7 +62,8 @@ def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) ->
         return []
     uri = lake.table(pipeline.name, tables.WATERMARKS)
     rows = read_attempts(uri, [(before.slice_id, before.attempt_id)])
-    for damage in RowIdentity(tables.watermarks()).damage(rows) if rows.num_rows else ():
+    columns = {name: rows[name] for name in rows.column_names}
+    for damage in RowIdentity(tables.watermarks()).damage(columns) if rows.num_rows else ():
         raise CheckpointError(
             f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: a row of table "
             f"watermarks is not what was written: {damage.what}; run that slice again, or start with --fresh"

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from jobs.stored_tables import Columns, spec_of, stored_table
 from windowlib import tables
 from windowlib.errors import StoreError
 from windowlib.row_ids import IdSum, row_id
-from windowlib.spark.row_identity import RowIdentity
+from windowlib.spark.row_identity import UNREADABLE, RowIdentity
 from windowlib.tables import Table
 
 if TYPE_CHECKING:
@@ -63,6 +64,19 @@ class Stored:
 
     def findings(self, rows: "pa.Table", *, with_content: bool) -> Iterator[Finding]:
         """Compare rows with what the ledger says; `rows` have all columns `with_content`, else the ids and slices."""
+        needed = {*IDS, "run_id"} if with_content else {*IDS}
+        missing = sorted(needed - set(rows.column_names)) if rows.column_names else []
+        if missing:
+            yield self._finding(None, f"has no column {', '.join(missing)}")
+            return
+        try:
+            yield from self._sums(rows)
+            if with_content and rows.num_rows:
+                yield from self._content(rows)
+        except UNREADABLE as error:
+            yield self._finding(None, f"a value cannot be read: {type(error).__name__}: {error}")
+
+    def _sums(self, rows: "pa.Table") -> Iterator[Finding]:
         found = id_sums(rows) if rows.num_rows else {}
         for attempt, digest in self.digests.items():
             ids = found.get(attempt, IdSum())
@@ -72,8 +86,6 @@ class Stored:
                     f"has {count}, and their ids do not add up to the run's digest: rows were lost, doubled or changed"
                 )
                 yield self._finding(attempt, what)
-        if with_content and rows.num_rows:
-            yield from self._content(rows)
 
     def _content(self, rows: "pa.Table") -> Iterator[Finding]:
         pairs = attempts_of(rows)
@@ -105,14 +117,12 @@ class Stored:
                 row = column.is_valid().to_pylist().index(True)
                 yield self._finding(pairs[row], f"has a value in column {name!r}, which the run's spec does not have")
 
-    def _finding(self, attempt: Attempt, what: str) -> Finding:
-        return Finding(
-            table=self.table.name,
-            slice_id=attempt[0],
-            attempt_id=attempt[1],
-            file=file_of(self.uri, attempt),
-            what=what,
-        )
+    def _finding(self, attempt: Attempt | None, what: str) -> Finding:
+        if attempt is None and len(self.run_ids) == 1:
+            attempt = next(iter(self.run_ids))
+        slice_id, attempt_id = attempt or (None, None)
+        file = None if attempt is None else file_of(self.uri, attempt)
+        return Finding(table=self.table.name, slice_id=slice_id, attempt_id=attempt_id, file=file, what=what)
 
 
 def id_sums(rows: "pa.Table") -> dict[Attempt, IdSum | None]:
@@ -144,13 +154,14 @@ def file_of(uri: str, attempt: Attempt) -> str | None:
     """Return the files of an attempt in a table as the log names them, mostly one; None where there is none."""
     from deltalake import DeltaTable
 
-    slice_id, attempt_id = attempt
+    place = "/slice_id={}/attempt_id={}/".format(*attempt)
     try:
         with reading(uri):
-            filters = [("slice_id", "=", slice_id), ("attempt_id", "=", attempt_id)]
-            return ", ".join(DeltaTable(uri).file_uris(partition_filters=filters)) or None
+            # Delta quotes partition values in paths, and quotes the paths once more in URIs.
+            found = [one for one in DeltaTable(uri).file_uris() if place in unquote(unquote(one))]
     except StoreError:
         return None
+    return ", ".join(found) or None
 
 
 def columns_of(uri: str) -> Columns:
