@@ -5,7 +5,7 @@ import sys
 import click
 
 from jobs import cli_common as common
-from jobs.cli_decide import publish_command, rollback_command, waive_command
+from jobs.cli_decide import publish_command, resume_command, rollback_command, waive_command
 from jobs.cli_look import explain_command, report_command, show_command, status_command
 from jobs.cli_run import load_flights_command, plan_command, run_command
 
@@ -40,6 +40,7 @@ for _command in (
     publish_command,
     waive_command,
     rollback_command,
+    resume_command,
     explain_command,
     report_command,
     load_flights_command,
