@@ -4,7 +4,6 @@ What the driver makes (watermarks, tallies, quality results) and tables with few
 milliseconds; the others by Spark. Either way there is at most one file per table and slice.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
+from jobs.fingerprints import state_of
 from jobs.runs import Slice
 from jobs.store import append_rows
 from windowlib import tables
 from windowlib.plain_json import from_json, to_json
 from windowlib.row_ids import IdSum, row_id
-from windowlib.snapshots import STATE_VERSION
 from windowlib.spark.arrow import arrow_type
 from windowlib.spark.columns import record_check
 from windowlib.tables import Table
@@ -78,8 +77,7 @@ def source_rows(rows: "pa.Table") -> list[SourceRow]:
 
 def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
     """Return the fingerprint of a checkpoint: of the content of its tables, whatever the order of their rows."""
-    text = ";".join(f"{name}={parts[name].digest()}" for name in tables.CHECKPOINT_TABLES)
-    return hashlib.sha256(f"state:{STATE_VERSION};{text}".encode("ascii")).hexdigest()
+    return state_of({name: ids.digest() for name, ids in parts.items()})
 
 
 def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":

@@ -4,7 +4,7 @@ It sums `amount` per key. The state after a slice is the fingerprint of that sli
 reaches the next slice and no further: enough to see chains, early cut-off and contradictions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -21,8 +21,11 @@ from jobs.requests import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
 from jobs.store import append_rows, ensure_table
 from windowlib import tables
+from windowlib.column_types import parse_type
 from windowlib.row_ids import IdSum
+from windowlib.spark.arrow import arrow_type
 from windowlib.spark.row_identity import RowIdentity
+from windowlib.tables import Table
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("key", pa.string()), ("at_ms", pa.int64()), ("amount", pa.int64()), ("day", pa.date32())]
@@ -69,28 +72,44 @@ def append_day(lake: Path, day: str, amounts: dict[str, int]) -> None:
     )
 
 
+RECORD = parse_type("struct<id:string>")
+SIDE = {
+    table.name: table
+    for table in (tables.late_records(RECORD), tables.unassigned_records(RECORD), tables.invalid_records(RECORD))
+}
 OUTPUTS = tables.window_outputs({"key": "string"}, {"total": "bigint"})
 
 
-def write_outputs(order: ReplayOrder, rows: Sequence[dict[str, object]]) -> IdSum:
-    """Append rows to window_outputs as a replay does, with their ids and checks; return the sum of the ids."""
-    uri = order.lake.table(order.pipeline.name, OUTPUTS.name)
-    ensure_table(uri, OUTPUTS)
-    identity = RowIdentity(OUTPUTS)
-    values = [[row.get(name) for name in OUTPUTS.columns()] for row in rows]
+def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, object]]) -> IdSum:
+    """Append rows to a table as a replay does, with their ids and checks; return the sum of the ids.
+
+    A row that holds a record gets a null one.
+    """
+    uri = order.lake.table(order.pipeline.name, table.name)
+    ensure_table(uri, table)
+    identity = RowIdentity(table)
+    names = [name for name in table.columns() if name != "record"]
+    values = [[row.get(name) for name in names] for row in rows]
     arrays = identity.arrays(values)
     columns = identity.emitted(values, arrays)
+    named = dict(zip(names, arrays, strict=True))
+    if "record" in table.coordinates:
+        named["record"] = pa.nulls(len(rows), arrow_type(table.coordinates["record"]))
     ids = identity.ids(columns)
-    words = {tables.ROW_ID: ids, tables.ROW_CHECK: identity.checks(ids, columns)}
-    named = dict(zip(OUTPUTS.columns(), arrays, strict=True)) | {name: pa.array(word) for name, word in words.items()}
-    append_rows(uri, pa.table(named | {name: [row[name] for row in rows] for name in tables.SLICE_COLUMNS}))
+    words = {tables.ROW_ID: ids, tables.ROW_CHECK: identity.checks(ids, columns, named)}
+    placed = {name: pa.array([row[name] for row in rows], pa.string()) for name in tables.SLICE_COLUMNS}
+    append_rows(uri, pa.table({**named, **{name: pa.array(word) for name, word in words.items()}, **placed}))
     return IdSum.of(ids)
 
 
 @dataclass
 class FakeReplayer:
-    """Counts its calls; `before_results` may raise, or change what is returned."""
+    """Counts its calls; `on_order` may raise, and `change` changes what is returned.
 
+    `beside` are rows of side tables that it writes: slice -> table -> rows.
+    """
+
+    beside: Mapping[str, Mapping[str, Sequence[dict[str, object]]]] = field(default_factory=dict)
     orders: list[ReplayOrder] = field(default_factory=list)
     change: Callable[[RunResult], RunResult] = field(default=lambda result: result)
     on_order: Callable[[ReplayOrder], None] = field(default=lambda _order: None)
@@ -110,8 +129,11 @@ class FakeReplayer:
         for one in order.slices:
             own = sorted((row for row in records if str(row["day"]) == one.slice_id), key=lambda row: row["id"])
             result = self._result(order, one, own, state)
-            rows = [_row(order, one, str(result["run_id"]), key, total) for key, total in _totals(own).items()]
-            result["digests"] = {OUTPUTS.name: write_outputs(order, rows).digest()}
+            rows = [_row(order, one, result, key, total) for key, total in _totals(own).items()]
+            result["digests"] = {OUTPUTS.name: write_rows(order, OUTPUTS, rows).digest()}
+            for table, more in self.beside.get(one.slice_id, {}).items():
+                placed = {"slice_id": one.slice_id, "attempt_id": order.attempt_id, "run_id": result["run_id"]}
+                result["digests"][table] = write_rows(order, SIDE[table], [row | placed for row in more]).digest()
             results.append(self.change(RunResult(**result, log=pinned.coordinates(one.slice_id))))
             state = results[-1].state_after
         return results
@@ -146,7 +168,7 @@ def _totals(rows: Sequence[dict[str, object]]) -> dict[str, int]:
     return totals
 
 
-def _row(order: ReplayOrder, one: Slice, run_id: str, key: str, total: int) -> dict[str, object]:
+def _row(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, total: int) -> dict[str, object]:
     return {
         "key": key,
         "window_start": one.start_ms * 1_000,
@@ -163,5 +185,6 @@ def _row(order: ReplayOrder, one: Slice, run_id: str, key: str, total: int) -> d
         "fired_rank": 0,
         "slice_id": one.slice_id,
         "attempt_id": order.attempt_id,
-        "run_id": run_id,
+        "run_id": result["run_id"],
+        "pane_time_ms": int(fingerprint([result["state_before"]])[:12], 16),  # the state before shows in the digest
     }
