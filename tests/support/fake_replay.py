@@ -77,7 +77,11 @@ SIDE = {
     table.name: table
     for table in (tables.late_records(RECORD), tables.unassigned_records(RECORD), tables.invalid_records(RECORD))
 }
-OUTPUTS = tables.window_outputs({"key": "string"}, {"total": "bigint"})
+
+
+def outputs_of(pipeline: Pipeline) -> Table:
+    """The table of windows that runs of this spec fill."""
+    return tables.window_outputs(dict.fromkeys(pipeline.log.key_columns, "string"), {"total": "bigint"})
 
 
 def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, object]]) -> IdSum:
@@ -129,8 +133,9 @@ class FakeReplayer:
         for one in order.slices:
             own = sorted((row for row in records if str(row["day"]) == one.slice_id), key=lambda row: row["id"])
             result = self._result(order, one, own, state)
-            rows = [_row(order, one, result, key, total) for key, total in _totals(own).items()]
-            result["digests"] = {OUTPUTS.name: write_rows(order, OUTPUTS, rows).digest()}
+            outputs = outputs_of(order.pipeline)
+            rows = [row for key, total in _totals(own).items() for row in _rows(order, one, result, key, total)]
+            result["digests"] = {outputs.name: write_rows(order, outputs, rows).digest()}
             for table, more in self.beside.get(one.slice_id, {}).items():
                 placed = {"slice_id": one.slice_id, "attempt_id": order.attempt_id, "run_id": result["run_id"]}
                 result["digests"][table] = write_rows(order, SIDE[table], [row | placed for row in more]).digest()
@@ -168,8 +173,11 @@ def _totals(rows: Sequence[dict[str, object]]) -> dict[str, int]:
     return totals
 
 
-def _row(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, total: int) -> dict[str, object]:
-    return {
+def _rows(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, total: int) -> list[dict[str, object]]:
+    """One window per key; where there are more key columns than `key`, one for each of two values of theirs."""
+    more = order.pipeline.log.key_columns[1:]
+    keys = [dict.fromkeys(more, value) for value in (("x", "y") if more else ("",))]
+    row = {
         "key": key,
         "window_start": one.start_ms * 1_000,
         "window_end": one.end_ms * 1_000,
@@ -188,3 +196,4 @@ def _row(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, to
         "run_id": result["run_id"],
         "pane_time_ms": int(fingerprint([result["state_before"]])[:12], 16),  # the state before shows in the digest
     }
+    return [{**row, **values} for values in keys]
