@@ -76,7 +76,7 @@ def show_command(
     """Show the published windows of a pipeline, by window and key. With --json, one object per line and window row."""
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
-    rows = read_published(places.lake, pipeline.name, view, keys=pipeline.log.key_columns, all_panes=all_panes)
+    rows = read_published(places.lake, pipeline.name, view, all_panes=all_panes)
     chosen = [row for row in rows.to_pylist() if not slice_ids or row["slice_id"] in slice_ids] if rows.num_rows else []
     if as_json:
         for row in chosen[:limit]:
