@@ -1,11 +1,15 @@
-"""YAML as data: one document, no tags, no duplicate keys, nothing that grows when it is read.
+"""YAML as data: one document of mappings, lists, texts, numbers, true, false and null; nothing grows when it is read.
 
 A pipeline file is input like any other. Anchors and aliases are allowed, but what they expand to is counted first, so
-a file of a few hundred bytes cannot become gigabytes, and a file cannot contain itself.
+a file of a few hundred bytes cannot become gigabytes, and a file cannot contain itself. Every other tag is refused: a
+set, for example, has no order, so the fingerprint of its pipeline would differ from process to process. A bare date
+is a text.
 """
 
+import re
 from collections.abc import Hashable
 from pathlib import Path
+from typing import ClassVar
 
 import yaml
 from typing_extensions import override
@@ -16,9 +20,21 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_NODES = 20_000
 
+_TAG = "tag:yaml.org,2002:"
+_CHECKED = frozenset(_TAG + name for name in ("int", "float", "bool", "null"))
+_PLAIN = _CHECKED | {_TAG + "str"}
+_MERGE = _TAG + "merge"
+_NOT_RESOLVED = {_TAG + "timestamp", _TAG + "value"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 class _Loader(yaml.SafeLoader):
     """`SafeLoader` that refuses duplicate keys, deep nesting and aliases that expand to too much."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NOT_RESOLVED]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -33,7 +49,26 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=mark)
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]  # index is Any in PyYAML
         self._depth -= 1
+        if node is not None:
+            self._check_plain(node)
         return node
+
+    def _check_plain(self, node: yaml.Node) -> None:
+        """Refuse every tag but those of JSON's values, and a text that is no Unicode text."""
+        expected = {yaml.MappingNode: {_TAG + "map"}, yaml.SequenceNode: {_TAG + "seq"}}.get(type(node), _PLAIN)
+        is_merge = node.tag == _MERGE and node.value == "<<"
+        if node.tag not in expected and not is_merge:
+            raise _refused(node, f"the tag {_short(node.tag)} is not allowed here; {_ALLOWED}")
+        if not isinstance(node, yaml.ScalarNode):
+            return
+        if node.tag in _CHECKED and self.resolve(yaml.ScalarNode, node.value, (True, False)) != node.tag:
+            raise _refused(node, f"{node.value!r} is not of the type of its tag {_short(node.tag)}; {_ALLOWED}")
+        if _SURROGATE.search(node.value):
+            raise _refused(
+                node,
+                f"the text {node.value!r} holds a surrogate, which is half of a character; write the whole character, "
+                "such as \\U0001F600",
+            )
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
@@ -47,6 +82,17 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_ALLOWED = "allowed are mappings, lists, texts, numbers, true, false and null, without a tag"
+
+
+def _short(tag: str) -> str:
+    return f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
+
+
+def _refused(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
 def read_yaml(path: Path) -> object:
@@ -92,7 +138,7 @@ def parse_yaml(text: str, *, source: str) -> object:
         ValueError,
         TypeError,
         OverflowError,
-    ) as error:  # a date such as 2013-02-30, a number of 5,000 digits
+    ) as error:  # a number of 5,000 digits
         raise SpecError(f"{source}: a value cannot be read: {str(error).splitlines()[0]}") from error
 
 
