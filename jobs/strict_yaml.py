@@ -7,9 +7,9 @@ is a text.
 """
 
 import re
-from collections.abc import Hashable
+import stat
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import ClassVar
 
 import yaml
 from typing_extensions import override
@@ -23,6 +23,10 @@ MAX_NODES = 20_000
 _TAG = "tag:yaml.org,2002:"
 _CHECKED = frozenset(_TAG + name for name in ("int", "float", "bool", "null"))
 _PLAIN = _CHECKED | {_TAG + "str"}
+_COLLECTIONS: Mapping[type[yaml.Node], frozenset[str]] = {
+    yaml.MappingNode: frozenset({_TAG + "map"}),
+    yaml.SequenceNode: frozenset({_TAG + "seq"}),
+}
 _MERGE = _TAG + "merge"
 _NOT_RESOLVED = {_TAG + "timestamp", _TAG + "value"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -30,11 +34,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 class _Loader(yaml.SafeLoader):
     """`SafeLoader` that refuses duplicate keys, deep nesting and aliases that expand to too much."""
-
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NOT_RESOLVED]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -55,13 +54,14 @@ class _Loader(yaml.SafeLoader):
 
     def _check_plain(self, node: yaml.Node) -> None:
         """Refuse every tag but those of JSON's values, and a text that is no Unicode text."""
-        expected = {yaml.MappingNode: {_TAG + "map"}, yaml.SequenceNode: {_TAG + "seq"}}.get(type(node), _PLAIN)
+        expected = _COLLECTIONS.get(type(node), _PLAIN)
         is_merge = node.tag == _MERGE and node.value == "<<"
         if node.tag not in expected and not is_merge:
             raise _refused(node, f"the tag {_short(node.tag)} is not allowed here; {_ALLOWED}")
         if not isinstance(node, yaml.ScalarNode):
             return
-        if node.tag in _CHECKED and self.resolve(yaml.ScalarNode, node.value, (True, False)) != node.tag:
+        untagged = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
+        if node.tag in _CHECKED and untagged != node.tag:
             raise _refused(node, f"{node.value!r} is not of the type of its tag {_short(node.tag)}; {_ALLOWED}")
         if _SURROGATE.search(node.value):
             raise _refused(
@@ -84,6 +84,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NOT_RESOLVED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _ALLOWED = "allowed are mappings, lists, texts, numbers, true, false and null, without a tag"
 
 
@@ -103,11 +107,14 @@ def read_yaml(path: Path) -> object:
         and column.
     """
     try:
-        content = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if content is None:
-        raise SpecError(f"{path}: is {path.stat().st_size:,} bytes long; a pipeline file has at most {MAX_BYTES:,}")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise SpecError(f"{path}: is not a regular file; write the pipeline into one")
+        if found.st_size > MAX_BYTES:
+            raise SpecError(f"{path}: is {found.st_size:,} bytes long; a pipeline file has at most {MAX_BYTES:,}")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
+        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         return parse_yaml(content.decode("utf-8"), source=str(path))
     except UnicodeDecodeError as error:

@@ -77,7 +77,8 @@ def test_a_bare_date_is_a_text() -> None:
     assert parse_yaml(text, source="p") == found
 
 
-PARTS = ("!!set ", "!!omap ", "!!binary ", "!!str ", "!!int ", "!x ", "", "", "") + tuple("{}[],:ab1 ") + (
+PARTS = (
+    "!!set ", "!!omap ", "!!binary ", "!!str ", "!!int ", "!x ", "", "", "", *"{}[],:ab1 ",
     "\n", "- ", "? ", "a: ", "2013-02-08 ", '"\\ud800"', ".nan", "<<: ",
 )  # fmt: skip
 
