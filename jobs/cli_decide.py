@@ -16,7 +16,7 @@ from jobs.publishing import Publication, publish, rollback, waive
     help="This request.  [default: the newest open one that may be published]",
 )
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: common.Places) -> int:
     """Let readers see what was staged: all slices of a request at once, in one ledger commit, or nothing.
 
@@ -34,7 +34,7 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
 @click.argument("slice_id", metavar="SLICE")
 @click.option("--reason", required=True, help="Why this failed slice may be seen; kept in the ledger with your name.")
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def waive_command(*, pipeline_name: str, slice_id: str, reason: str, as_json: bool, places: common.Places) -> int:
     """Let one failed slice pass, for a reason. SLICE is its id, such as 2013-02-08. Publish afterwards.
 
@@ -47,12 +47,11 @@ def waive_command(*, pipeline_name: str, slice_id: str, reason: str, as_json: bo
     if as_json:
         common.print_json(one | {"who": common.who(), "reason": reason.strip()})
     else:
-        common.out().print(
+        common.say(
             f"waived: slice {one['slice_id']} of {pipeline.name} (run {one['run_id'][:12]}), by {common.who()}: "
-            f"{reason.strip()}\n"
+            f"{reason.strip()}",
             f"next: hindcast publish {pipeline.name}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+        )
     return common.OK
 
 
@@ -60,7 +59,7 @@ def waive_command(*, pipeline_name: str, slice_id: str, reason: str, as_json: bo
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--reason", required=True, help="Why; kept in the ledger with your name.")
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def rollback_command(*, pipeline_name: str, reason: str, as_json: bool, places: common.Places) -> int:
     """Let readers see again what they saw before the newest publication. Nothing is deleted."""
     pipeline = places.pipeline(pipeline_name)
@@ -71,9 +70,7 @@ def _tell(publication: Publication, *, as_json: bool) -> int:
     if as_json:
         common.print_json(publication.to_json())
     elif publication.is_published:
-        common.out().print(
-            f"published: {publication.why} (ledger version {publication.ledger_version})", markup=False, soft_wrap=True
-        )
+        common.say(f"published: {publication.why} (ledger version {publication.ledger_version})")
     else:
-        common.err().print(f"not published: {publication.why}", markup=False, soft_wrap=True)
+        common.complain(f"not published: {publication.why}")
     return common.OK if publication.is_published else common.REFUSED

@@ -165,9 +165,9 @@ def _files(directory: Path) -> list[Path]:
 
 def _refuse_twin(path: Path) -> None:
     """Refuse `x.yml` beside `x.yaml`: both would be pipeline x."""
-    for suffix in SUFFIXES:
-        twin = path.with_suffix(suffix)
-        if path.suffix in SUFFIXES and suffix != path.suffix and os.path.lexists(twin):
+    if path.suffix in SUFFIXES:
+        twin = path.with_suffix(next(suffix for suffix in SUFFIXES if suffix != path.suffix))
+        if os.path.lexists(twin):
             raise SpecError(
                 f"{path}: {twin.name} is beside it, and both are pipeline {path.stem!r}; remove one of them"
             )
