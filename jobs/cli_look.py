@@ -16,6 +16,7 @@ from jobs.published import read_published
 from jobs.publishing import judge_publication
 from jobs.runs import CheckpointRef, Slice
 from jobs.slices import show_instant, show_ms, slice_grid, slice_of_id
+from jobs.user_errors import explained
 from jobs.workspace import Workspace, is_live, on_published_spec
 
 
@@ -161,7 +162,8 @@ def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -
         from jobs.session import spark_session
 
         wanted = Wanted(one=one, record_id=record_id, before=before)
-        found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
+        with explained(pipeline):
+            found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
         return found.rank, found.watermark_ms
 
     return find

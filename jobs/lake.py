@@ -16,6 +16,7 @@ from windowlib.errors import RequestError, SpecError
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 """What a URI may begin with. The Delta library takes others for empty directories (ftp, http), or for none."""
 
+_AMAZON = ("s3", "s3a")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 # The Delta library panics at the first four in a path, and decodes or splits at the others.
@@ -51,6 +52,10 @@ def checked_place(text: str, what: str) -> str:
         has_host = False
     if not has_host:
         raise SpecError(f"{said}; a URI names a bucket or host, such as {scheme}://bucket/path")
+    if scheme in _AMAZON:
+        # The SDK would ask the metadata service of the network for credentials. On a machine of Amazon that has some
+        # there, AWS_EC2_METADATA_DISABLED=false allows it.
+        os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     return text
 
 

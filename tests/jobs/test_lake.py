@@ -3,6 +3,8 @@
 import contextlib
 import os
 import random
+import select
+import socket
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,9 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake import Lake
+from jobs.ledger import Ledger
 from tests.support.fake_replay import PIPELINE, sales
 from tests.support.fuzzing import seeds
-from windowlib.errors import RequestError, SpecError
+from windowlib.errors import LedgerError, RequestError, SpecError
 
 
 def test_paths_and_uris() -> None:
@@ -97,6 +100,25 @@ def test_any_directory_is_worked_in_or_refused_without_a_panic(
             worked += 1
     assert worked > 20
     assert "panicked" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("setting", [None, "false"])
+def test_an_s3_lake_asks_the_metadata_service_only_where_that_is_configured(
+    setting: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", setting or "")
+    if setting is None:
+        monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with socket.create_server(("127.0.0.1", 0)) as service:  # a connection needs no accept() to be seen
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{service.getsockname()[1]}")
+        ledger = Ledger(Lake(root="s3://bucket/lake").ledger("sales"), now_ms=lambda: 0)
+        with pytest.raises(LedgerError, match="s3://bucket/lake/sales/ledger cannot be read"):
+            ledger.view()
+        asked, _, _ = select.select([service], [], [], 0)
+    assert bool(asked) is (setting is not None)
 
 
 def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
