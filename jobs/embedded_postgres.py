@@ -29,7 +29,7 @@ _INSTALLATION = "pginstall18"
 _ROOT_STATE = Path("/var/lib/hindcast")
 _USER = "airflow"
 _SOCKET_PATH_MAX = 100  # the kernel refuses 108 bytes; PostgreSQL adds the name of the lock file
-_START_TIMEOUT_S = 60
+_START_TIMEOUT_S = 600
 _STOP_TIMEOUT_S = 60
 
 

@@ -35,14 +35,15 @@ TASKS = {"plan", "replay", "gate", "publish"}
 # What the DAG processor pays for our file: it has airflow.sdk already when it forks for it.
 PROBE = """
 import importlib.util, json, sys, time
+began = time.process_time()
 import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.providers.standard.sensors.python
-started = time.perf_counter()
+started = time.process_time()
 spec = importlib.util.spec_from_file_location("dags_of_hindcast", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 heavy = [name for name in ("pyspark", "great_expectations", "delta", "pandas", "deltalake") if name in sys.modules]
 dags = [name for name in vars(module) if name.startswith("replay_")]
-print(json.dumps({"seconds": time.perf_counter() - started, "heavy": heavy, "dags": dags}))
+print(json.dumps({"ours": time.process_time() - started, "airflows": started - began, "heavy": heavy, "dags": dags}))
 """
 
 
@@ -332,5 +333,5 @@ def test_parsing_is_quick_and_loads_neither_spark_nor_gx(airflow_home: Path) -> 
     found = json.loads(probe.stdout.splitlines()[-1])
     assert sorted(found["dags"])[-len(NAMES) :]
     assert found["heavy"] == []
-    assert found["seconds"] < 2
+    assert found["ours"] < found["airflows"], "less than the DAG processor has spent before it forks for our file"
     assert airflow_home.is_dir()

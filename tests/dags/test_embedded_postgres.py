@@ -123,10 +123,8 @@ def test_it_dies_with_whoever_started_it(cluster: Cluster, tmp_path: Path) -> No
     command = [sys.executable, "-c", START_AND_DIE, str(tmp_path / "postgres"), str(cluster.log)]
     starter = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     server = int(starter.stdout)
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{server}").exists() and time.monotonic() < deadline:
+    while Path(f"/proc/{server}").exists():  # ended by the time-out of the test if it never goes
         time.sleep(0.1)
-    assert not Path(f"/proc/{server}").exists()
     assert "received fast shutdown request" in cluster.log.read_text(encoding="utf-8")
 
 
