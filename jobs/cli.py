@@ -6,7 +6,7 @@ import click
 
 from jobs import cli_common as common
 from jobs.child_env import drop_secrets
-from jobs.cli_decide import publish_command, rollback_command, waive_command
+from jobs.cli_decide import publish_command, resume_command, rollback_command, waive_command
 from jobs.cli_look import explain_command, report_command, show_command, status_command
 from jobs.cli_run import load_flights_command, plan_command, run_command
 from jobs.console import log_to_stderr
@@ -42,6 +42,7 @@ for _command in (
     publish_command,
     waive_command,
     rollback_command,
+    resume_command,
     explain_command,
     report_command,
     load_flights_command,

@@ -12,8 +12,8 @@ from jobs.ledger_view import LedgerView, Request
 from jobs.pipeline import load_all
 from jobs.pipeline_models import Pipeline
 from jobs.plain_text import escaped_json
+from jobs.publication_rules import describe_hold, judge_publication
 from jobs.published import read_published
-from jobs.publishing import judge_publication
 from jobs.runs import CheckpointRef, Slice
 from jobs.slices import show_instant, show_ms, slice_grid, slice_of_id
 from jobs.user_errors import explained
@@ -180,7 +180,22 @@ def _state(work: Workspace) -> dict[str, Any]:
             "first": published[0] if published else None,
             "last": published[-1] if published else None,
         },
+        "newest_publication": _newest_publication(view),
+        "held": None if view.hold is None else describe_hold(view.hold),
         "requests": [_request(work, view, request) for request in view.open_requests()],
+    }
+
+
+def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
+    """The publication that a rollback would take back."""
+    if not view.standing:
+        return None
+    newest = view.standing[-1]
+    return {
+        "publication": newest.seq,
+        "who": newest.who,
+        "at": show_instant(newest.at_ms),
+        "slices": len(newest.changes),
     }
 
 
@@ -209,6 +224,14 @@ def _show_state(state: dict[str, Any]) -> None:
         else "nothing"
     )
     common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
+    newest = state["newest_publication"]
+    if newest is not None:
+        common.say(
+            f"  newest publication: {newest['publication']}, {newest['slices']} slices, by {newest['who']} at "
+            f"{newest['at']}"
+        )
+    if state["held"]:
+        common.say(f"  {state['held']}")
     for request in state["requests"]:
         span = f" [{request['from']}, {request['to']})" if request["from"] else ""
         work = "being worked on" if request["working"] else request["failure"] or request["publication"]

@@ -108,7 +108,7 @@ def _request_row(request: "Request") -> RequestRow:
         kind=request.kind,
         who=request.who,
         reason=request.reason,
-        state=request.state,
+        state=request.state.value,
         opened_at_ms=request.opened_at_ms,
         from_ms=request.from_ms,
         to_ms=request.to_ms,

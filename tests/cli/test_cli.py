@@ -48,7 +48,8 @@ def test_the_story_of_a_failed_check(shell: Shell) -> None:
     assert "row_id" not in rows[0]
     status = shell.json("status", "sales")
     assert status["pipelines"][0]["published"] == {"slices": 4, "first": "2024-01-01", "last": "2024-01-04"}
-    assert shell("rollback", "sales", "--reason", "no") == 0
+    newest = str(status["pipelines"][0]["newest_publication"]["publication"])
+    assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
     assert shell("show", "sales", "--json") == 0
     assert shell.out == ""
 

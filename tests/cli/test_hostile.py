@@ -58,7 +58,8 @@ COMMANDS = (
     ("publish", "sales", "--request", ARGUMENT), ("explain", "sales", f"2024-01-01/{HOSTILE}/1"),
     ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--reason", ARGUMENT),
     ("waive", "sales", ARGUMENT, "--reason", ARGUMENT), ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
-    ("rollback", "sales", "--reason", ARGUMENT), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
+    ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
+    ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
 )  # fmt: skip
@@ -74,6 +75,11 @@ def test_no_command_prints_what_acts_on_a_terminal(hostile: Shell, monkeypatch: 
             for line in hostile.out.splitlines():
                 json.loads(line)
     assert {request["who"] for request in hostile.json("status", "sales")["pipelines"][0]["requests"]} == {HOSTILE}
+
+
+def test_the_sweeps_leave_no_command_out() -> None:
+    for sweep in (COMMANDS, ON_A_LAKE):
+        assert set(hindcast.commands) <= {command[0] for command in sweep}, "a new command joins them"
 
 
 def test_json_keeps_what_it_escapes(hostile: Shell) -> None:
@@ -140,7 +146,8 @@ BAD_LAKES = {
 }
 ON_A_LAKE = (
     ("status",), ("show", "sales"), ("report", "sales"), ("publish", "sales"), ("explain", "sales", "x"),
-    ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--reason", "x"),
+    ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
+    ("resume", "sales", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",),
 )  # fmt: skip
 

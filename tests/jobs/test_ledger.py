@@ -5,11 +5,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.ledger import Ledger
+from jobs.ledger import Ledger, LedgerLimits
+from jobs.ledger_chain import event_hash
 from jobs.ledger_events import EventKind, LedgerEvent
+from jobs.ledger_table import ledger_schema
 from jobs.ledger_view import LedgerView
 from windowlib.errors import LedgerError
 
@@ -98,16 +101,17 @@ def test_a_decision_is_taken_again_when_somebody_was_faster(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
-def test_it_gives_up_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gives_up_and_says_so(tmp_path: Path) -> None:
     uri = str(tmp_path / "ledger")
     naps: list[float] = []
-    ledger, rival = Ledger(uri, now_ms=lambda: 1, sleep=naps.append), Ledger(uri, now_ms=lambda: 2)
+    limits = LedgerLimits(attempts=5)
+    ledger = Ledger(uri, now_ms=lambda: 1, sleep=naps.append, limits=limits)
+    rival = Ledger(uri, now_ms=lambda: 2)
 
     def always_late(_view: LedgerView) -> Sequence[LedgerEvent]:
         rival.write(lambda _view: [note("rival")])
         return [note("late")]
 
-    monkeypatch.setattr("jobs.ledger.MAX_ATTEMPTS", 5)
     with pytest.raises(LedgerError, match="others wrote first 5 times"):
         ledger.write(always_late)
     assert len(naps) == 5
@@ -132,12 +136,11 @@ def test_what_a_decision_raises_ends_the_write(tmp_path: Path) -> None:
     assert ledger.view().version == 0
 
 
-def test_compaction_loses_nothing_and_old_versions_stay_readable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jobs.ledger.COMPACT_EVERY", 10)
+@pytest.mark.parametrize("compact_every", [1, 2, 10])
+def test_compaction_loses_nothing_and_old_versions_stay_readable(tmp_path: Path, compact_every: int) -> None:
     uri = tmp_path / "ledger"
-    ledger, reader = Ledger(str(uri), now_ms=lambda: 1), Ledger(str(uri), now_ms=lambda: 1)
+    ledger = Ledger(str(uri), now_ms=lambda: 1, limits=LedgerLimits(compact_every=compact_every))
+    reader = Ledger(str(uri), now_ms=lambda: 1)
     for number in range(25):
         event = LedgerEvent(kind=EventKind.REQUESTED, request_id=f"r{number:03d}", spec_fingerprint="s")
         ledger.write(lambda _view, event=event: [event])  # type: ignore[misc]
@@ -146,7 +149,8 @@ def test_compaction_loses_nothing_and_old_versions_stay_readable(
     expected = [f"r{number:03d}" for number in range(25)]
     assert list(reader.view().requests) == expected
     assert list(Ledger(str(uri), now_ms=lambda: 1).view().requests) == expected
-    assert list(reader.view(at=3).requests) == expected[:3]
+    third = reader.view().requests["r002"].opened_seq
+    assert list(reader.view(at=third).requests) == expected[:3]
     assert len(DeltaTable(uri).file_uris()) < 10
     with pytest.raises(LedgerError, match="has no version 999"):
         reader.view(at=999)
@@ -155,14 +159,9 @@ def test_compaction_loses_nothing_and_old_versions_stay_readable(
 def test_an_event_of_a_newer_version_is_named(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [note("x")])
-    table = DeltaTable(uri)
-    data = table.to_pyarrow_table().to_pylist()
-    schema = table.to_pyarrow_table().schema
-    import pyarrow as pa
-
-    write_deltalake(
-        uri, pa.Table.from_pylist([data[0] | {"event": "teleported", "seq": 2}], schema=schema), mode="append"
-    )
+    [first] = rows(uri)
+    later = first | {"event": "teleported", "seq": 2, "previous": event_hash(first)}
+    write_deltalake(uri, pa.Table.from_pylist([later], schema=ledger_schema()), mode="append")
     with pytest.raises(LedgerError, match=r"'teleported' \(seq 2\) is unknown; a newer Hindcast"):
         Ledger(str(uri), now_ms=lambda: 1).view()
 

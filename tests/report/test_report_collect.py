@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from jobs.decisions import waive
 from jobs.lake import Lake
-from jobs.publishing import publish, waive
+from jobs.publishing import publish
 from jobs.report import write_report
 from jobs.report_collect import collect
 from jobs.report_model import Status, build_model
