@@ -27,9 +27,9 @@ from windowlib.errors import HindcastError
 
 log = logging.getLogger(__name__)
 
-HEALTH_TIMEOUT_S = 300
+HEALTH_TIMEOUT_S = 1200
 STOP_TIMEOUT_S = 20
-COMMAND_TIMEOUT_S = 300
+COMMAND_TIMEOUT_S = 1200
 _POLL_S = 0.5
 _HEALTH = "/api/v2/monitor/health"
 _COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")

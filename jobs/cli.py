@@ -5,10 +5,12 @@ import sys
 import click
 
 from jobs import cli_common as common
+from jobs.child_env import drop_secrets
 from jobs.cli_decide import publish_command, resume_command, rollback_command, waive_command
 from jobs.cli_look import explain_command, report_command, show_command, status_command
 from jobs.cli_run import load_flights_command, plan_command, run_command
 from jobs.cli_verify import verify_command
+from jobs.console import log_to_stderr
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only what passed.
 
@@ -53,6 +55,8 @@ for _command in (
 
 def main() -> None:
     """Entry point of the `hindcast` script."""
+    drop_secrets()
+    log_to_stderr()
     sys.exit(common.run_cli(hindcast))
 
 

@@ -18,7 +18,7 @@ from jobs.publishing import publish
     help="This request.  [default: the newest open one that may be published]",
 )
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: common.Places) -> int:
     """Let readers see what was staged: all slices of a request at once, in one ledger commit, or nothing.
 
@@ -44,7 +44,7 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     "[default: the newest]",
 )
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def waive_command(
     *, pipeline_name: str, slice_id: str, reason: str, run_id: str | None, as_json: bool, places: common.Places
 ) -> int:
@@ -59,12 +59,11 @@ def waive_command(
     if as_json:
         common.print_json(one | {"who": common.who(), "reason": reason.strip()})
     else:
-        common.out().print(
+        common.say(
             f"waived: slice {one['slice_id']} of {pipeline.name} (run {one['run_id'][:12]}), by {common.who()}: "
-            f"{reason.strip()}\n"
+            f"{reason.strip()}",
             f"next: hindcast publish {pipeline.name}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+        )
     return common.OK
 
 
@@ -79,7 +78,7 @@ def waive_command(
 )
 @click.option("--reason", required=True, help="Why; kept in the ledger with your name.")
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def rollback_command(*, pipeline_name: str, publication: int, reason: str, as_json: bool, places: common.Places) -> int:
     """Let readers see again what they saw before a publication. Nothing is deleted.
 
@@ -95,7 +94,7 @@ def rollback_command(*, pipeline_name: str, publication: int, reason: str, as_js
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--reason", required=True, help="Why; kept in the ledger with your name.")
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: common.Places) -> int:
     """Let the chain go on after a rollback: the schedule replays and publishes what follows the published head."""
     pipeline = places.pipeline(pipeline_name)
@@ -103,10 +102,7 @@ def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: co
     if as_json:
         common.print_json({"pipeline": pipeline.name, "rolled_back": ended.undoes, "by": ended.who})
     else:
-        common.out().print(
-            f"resumed: {pipeline.name} was held since {ended.who} rolled back publication {ended.undoes}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+        common.say(f"resumed: {pipeline.name} was held since {ended.who} rolled back publication {ended.undoes}")
     return common.OK
 
 
@@ -114,9 +110,7 @@ def _tell(publication: Publication, *, as_json: bool, what: str = "published") -
     if as_json:
         common.print_json(publication.to_json())
     elif publication.is_published:
-        common.out().print(
-            f"{what}: {publication.why} (ledger version {publication.ledger_version})", markup=False, soft_wrap=True
-        )
+        common.say(f"{what}: {publication.why} (ledger version {publication.ledger_version})")
     else:
-        common.err().print(f"not published: {publication.why}", markup=False, soft_wrap=True)
+        common.complain(f"not published: {publication.why}")
     return common.OK if publication.is_published else common.REFUSED

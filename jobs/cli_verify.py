@@ -30,13 +30,10 @@ def verify_command(
     if as_json:
         common.print_json(found.to_json())
     else:
-        console = common.out()
-        for finding in found.findings:
-            console.print(str(finding), markup=False, soft_wrap=True)
+        common.say(*map(str, found.findings))
         verdict = f"{len(found.findings):,} findings" if found.findings else "everything is what was written"
-        console.print(
+        common.say(
             f"{found.pipeline}: {found.rows:,} rows of {found.runs:,} runs (ledger version {found.ledger_version}): "
-            f"{verdict}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+            f"{verdict}"
+        )
     return common.REFUSED if found.findings else common.OK

@@ -196,7 +196,9 @@ def _lake() -> Lake:
         raise RequestError(
             "HINDCAST_LAKE is not set for Airflow's tasks; set it to the root of the lake and start Airflow again"
         )
-    return Lake(root=root)
+    lake = Lake(root=root)
+    lake.check(must_exist=False)
+    return lake
 
 
 def _ms(iso: str | None) -> int:

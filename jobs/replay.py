@@ -41,6 +41,7 @@ from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, warnings_of
 from jobs.session import spark_session
 from jobs.store import ensure_table, read_attempts
 from jobs.stored_rows import TALLIES_DIGEST, quality_id
+from jobs.user_errors import explained
 from windowlib import tables
 from windowlib.row_ids import IdSum, row_id
 from windowlib.spark.feed import CheckpointRows, replay_windows
@@ -76,8 +77,9 @@ def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
     """
-    chunk = ChunkReplay(spark, order)
-    chunk.compute()
+    with explained(order.pipeline):
+        chunk = ChunkReplay(spark, order)
+        chunk.compute()
     chunk.write()
     audited = chunk.audit()
     return chunk.results(audited)
