@@ -58,6 +58,7 @@ COMMANDS = (
     ("publish", "sales", "--request", ARGUMENT), ("explain", "sales", f"2024-01-01/{HOSTILE}/1"),
     ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--reason", ARGUMENT),
     ("waive", "sales", ARGUMENT, "--reason", ARGUMENT), ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
+    ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
@@ -147,7 +148,7 @@ BAD_LAKES = {
 ON_A_LAKE = (
     ("status",), ("show", "sales"), ("report", "sales"), ("publish", "sales"), ("explain", "sales", "x"),
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
-    ("resume", "sales", "--reason", "x"),
+    ("resume", "sales", "--reason", "x"), ("verify", "sales"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",),
 )  # fmt: skip
 
