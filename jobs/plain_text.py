@@ -49,7 +49,7 @@ class EscapingFormatter(logging.Formatter):
         return escaped(super().formatMessage(record))
 
     @override
-    def formatException(self, ei: Any) -> str:  # noqa: ANN401  (logging's own type is private)
+    def formatException(self, ei: Any) -> str:
         """Return the traceback, each line escaped."""
         return escaped_lines(super().formatException(ei))
 
