@@ -5,7 +5,7 @@ import sys
 import click
 
 from jobs import cli_common as common
-from jobs.child_env import drop_secrets
+from jobs.child_env import clean_environment
 from jobs.cli_decide import publish_command, resume_command, rollback_command, waive_command
 from jobs.cli_look import explain_command, report_command, show_command, status_command
 from jobs.cli_run import load_flights_command, plan_command, run_command
@@ -55,7 +55,7 @@ for _command in (
 
 def main() -> None:
     """Entry point of the `hindcast` script."""
-    drop_secrets()
+    clean_environment()
     log_to_stderr()
     sys.exit(common.run_cli(hindcast))
 

@@ -18,6 +18,7 @@ from jobs.runs import CheckpointRef, Slice
 from jobs.slices import show_instant, show_ms, slice_grid, slice_of_id
 from jobs.user_errors import explained
 from jobs.workspace import Workspace, is_live, on_published_spec
+from windowlib.errors import HindcastError
 
 
 @click.command("status", epilog="Examples: hindcast status; hindcast status flights --json")
@@ -27,20 +28,29 @@ from jobs.workspace import Workspace, is_live, on_published_spec
 def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
     """Say where pipelines stand: what readers see, which requests are open, and what holds them.
 
-    Without PIPELINE, all of the pipelines directory; a file that is broken is shown with its error.
+    Without PIPELINE, all of the pipelines directory; a file that is broken is shown with its error, and so is a ledger
+    that cannot be read (exit status 1).
     """
     files = load_all(places.pipelines) if pipeline_name is None else None
     pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
-    states = [_state(places.workspace(pipeline)) for pipeline in pipelines]
     broken = [{"pipeline": one.name, "error": one.error} for one in (files.broken if files else ())]
+    states, status = [], common.OK
+    for pipeline in pipelines:
+        try:
+            states.append(_state(places.workspace(pipeline)))
+        except HindcastError as error:
+            if files is None:
+                raise
+            broken.append({"pipeline": pipeline.name, "error": str(error)})  # the other pipelines are shown (law L10)
+            status = common.REFUSED
     if as_json:
         common.print_json({"pipelines": states, "broken": broken})
-        return common.OK
+        return status
     for state in states:
         _show_state(state)
     for one in broken:
         common.say(f"{one['pipeline']}: broken: {one['error']}")
-    return common.OK
+    return status
 
 
 @click.command(
@@ -104,6 +114,7 @@ def show_command(
     names = [*keys, "window", *outputs, *firing, "slice"]
     documents = [name for name in outputs if any(isinstance(row[name], list | dict) for row in shown)]
     numbers = [name for name in (*outputs, "pane_index") if name not in documents]
+    title += "; --json has long values whole" if documents else ""
     common.print_table(title, names, cells, right=numbers, whole=["window", "slice"], cut=documents)
     return common.OK
 

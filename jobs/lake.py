@@ -18,6 +18,7 @@ SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 
 _AMAZON = ("s3", "s3a")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
+_MAX_NAME = 255
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 # The Delta library panics at the first four in a path, and decodes or splits at the others.
 _NOT_IN_A_PATH = re.compile(r"[\[\]|^\\\\]|%[0-9A-Fa-f]{2}")
@@ -67,6 +68,9 @@ def _checked_path(path: str, said: str) -> str:
             f"{said}; the Delta library cannot work at {shortened(real)}: a directory may not have {found[0]} in its "
             "name, so rename it"
         )
+    longest = max(len(os.fsencode(name)) for name in real.split("/"))
+    if longest > _MAX_NAME:
+        raise SpecError(f"{said}; one of its names has {longest} bytes, and a file system takes {_MAX_NAME}")
     return path
 
 

@@ -7,7 +7,7 @@ screen or forge a line, so every control character is printed as its escape: `\x
 import json
 import logging
 import re
-from typing import Final
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -44,9 +44,14 @@ class EscapingFormatter(logging.Formatter):
     """Formats a log record on one line; only the lines of a traceback stay apart."""
 
     @override
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the formatted record, escaped."""
-        return escaped(super().format(record)) if not record.exc_info else escaped_lines(super().format(record))
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line, escaped."""
+        return escaped(super().formatMessage(record))
+
+    @override
+    def formatException(self, ei: Any) -> str:
+        """Return the traceback, each line escaped."""
+        return escaped_lines(super().formatException(ei))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -98,6 +98,20 @@ def test_a_pipeline_file_cannot_drive_the_terminal(shell: Shell) -> None:
             assert "bad.yaml" in shell.out + shell.err
 
 
+def test_a_damaged_ledger_hides_no_other_pipeline(shell: Shell) -> None:
+    shell("run", "sales", *RANGE)
+    (shell.root / "pipelines" / "other.yaml").write_text(PIPELINE.replace("pipeline: sales", "pipeline: other"))
+    newest = max((shell.root / "sales" / "ledger" / "_delta_log").glob("*.json"))
+    newest.write_bytes(b"")
+    assert shell("status") == 1
+    _check(shell)
+    assert "other: readers see nothing" in shell.out
+    assert "sales: broken: ledger " in shell.out
+    assert [one["pipeline"] for one in shell.json("status")["broken"]] == ["sales"]
+    assert shell("status", "sales") == 1
+    assert shell.err.startswith("error: ledger ")
+
+
 def test_every_command_takes_or_refuses_every_date(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     for date in DATES:
@@ -143,7 +157,7 @@ BAD_LAKES = {
     "s3:/x": "a URI names a bucket",
     "{tmp}/\udcff": "control characters",
     "": "must be a directory",
-    "x" * 300: "File name too long",
+    "x" * 300: "one of its names has 300 bytes, and a file system takes 255",
 }
 ON_A_LAKE = (
     ("status",), ("show", "sales"), ("report", "sales"), ("publish", "sales"), ("explain", "sales", "x"),

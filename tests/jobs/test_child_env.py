@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.airflow_env import Home, Ports, airflow_environment, prepare_home
-from jobs.child_env import drop_secrets, is_secret
+from jobs.child_env import BACKTRACES, clean_environment, is_secret
 
 WRAPPER = Path(__file__).resolve().parents[2] / "jobs" / "bin" / "spark-submit-pdeathsig"
 
@@ -56,8 +56,8 @@ def test_spark_submit_and_its_children_find_no_secret(environ: dict[str, str], t
     assert child["AWS_EC2_METADATA_DISABLED"] == "true"
     assert (child["TMPDIR"], "SPARK_LOCAL_DIRS" in child) == (f"{tmp_path}/disk", False)
     same = dict(environ)
-    drop_secrets(same)
-    shells = {"AWS_EC2_METADATA_DISABLED", "TMPDIR", "SPARK_LOCAL_DIRS", "_", "SHLVL", "PWD", "OLDPWD"}
+    clean_environment(same)
+    shells = {*BACKTRACES, "AWS_EC2_METADATA_DISABLED", "TMPDIR", "SPARK_LOCAL_DIRS", "_", "SHLVL", "PWD", "OLDPWD"}
     assert set(same) - shells == set(child) - shells, "both drop the same"
 
 
@@ -67,3 +67,9 @@ def test_a_choice_about_the_metadata_service_is_kept(environ: dict[str, str], tm
     environ |= {"PATH": f"{tmp_path}{os.pathsep}{environ['PATH']}", "AWS_EC2_METADATA_DISABLED": "false"}
     found = subprocess.run([WRAPPER], env=environ, capture_output=True, text=True, check=True).stdout
     assert "AWS_EC2_METADATA_DISABLED=false" in found.splitlines()
+
+
+def test_no_native_call_stack_gets_into_a_message() -> None:
+    environ = {"RUST_BACKTRACE": "full", "RUST_LIB_BACKTRACE": "1", "KEPT": "1"}
+    clean_environment(environ)
+    assert environ == {"KEPT": "1"}

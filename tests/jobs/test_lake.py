@@ -50,7 +50,7 @@ def test_markers_stay_below(marker: str) -> None:
     [
         *("", "  ", "a\0b", "a\nb", "a\x1b[2J", "\udcff", "ftp://host/x", "http://host/x", "memory://x", "://", "://x"),
         *("s3:/x", "s3://", "s3:///x", "file:relative", "file://host/x", "FTP://h/x", "my:lake", "s3://[x/y"),
-        *("/a[b]", "/a]b", "/a|b", "/a^b", "/a%20b", "/a\\b", "file:///a%5Bb", "/a%2e%2e/b"),
+        *("/a[b]", "/a]b", "/a|b", "/a^b", "/a%20b", "/a\\b", f"/{'x' * 256}/b", "file:///a%5Bb", "/a%2e%2e/b"),
     ],
 )
 def test_a_root_that_would_be_misread_is_refused(root: str) -> None:
@@ -71,7 +71,6 @@ def test_what_is_not_there_is_not_an_empty_lake(tmp_path: Path) -> None:
         "file": "is not a directory",
         "file/x": "is not a directory",
         "loop": "cannot be read: Too many levels",
-        "x" * 300: "cannot be read: File name too long",
     }
     for name, said in expected.items():
         with pytest.raises(RequestError, match=f"{said}.*--lake"):
@@ -86,7 +85,7 @@ def test_any_directory_is_worked_in_or_refused_without_a_panic(
     """What the check lets through, the Delta library writes and finds again, at the place that was named."""
     letters = [*"ab./~ %[]|^\\:?#*{}'\"&=+,;$<>@!-", "é", "\N{PILE OF POO}", "%2", "%2e", "%20", "...", "\t", "\x7f"]
     worked = 0
-    for seed in seeds(60):
+    for seed in seeds(30):
         rng = random.Random(seed)
         name = "".join(rng.choice(letters) for _ in range(rng.randrange(1, 5)))
         root = f"{tmp_path}/{seed}/x{name}/lake"
@@ -98,7 +97,7 @@ def test_any_directory_is_worked_in_or_refused_without_a_panic(
             assert DeltaTable(place).to_pyarrow_table().num_rows == 1
             assert Path(place, "_delta_log").is_dir()
             worked += 1
-    assert worked > 20
+    assert worked > 10
     assert "panicked" not in capfd.readouterr().err
 
 
