@@ -89,7 +89,7 @@ def show_command(
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
     wanted = {slice_of_id(pipeline, slice_id).slice_id for slice_id in slice_ids}
-    rows = read_published(places.lake, pipeline.name, view, keys=pipeline.log.key_columns, all_panes=all_panes)
+    rows = read_published(places.lake, pipeline.name, view, all_panes=all_panes)
     chosen = [row for row in rows.to_pylist() if not wanted or row["slice_id"] in wanted] if rows.num_rows else []
     if as_json:
         for row in chosen[:limit]:

@@ -61,7 +61,11 @@ class StagedRun:
         """The state after it, where the next slice goes on."""
         one = self.result
         return CheckpointRef(
-            slice_id=one.slice.slice_id, run_id=one.run_id, attempt_id=one.attempt_id, fingerprint=one.state_after
+            slice_id=one.slice.slice_id,
+            run_id=one.run_id,
+            attempt_id=one.attempt_id,
+            fingerprint=one.state_after,
+            digests=one.digests,
         )
 
 

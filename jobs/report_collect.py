@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from jobs.ledger import Ledger
 from jobs.report_rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
 from jobs.slices import RangeError, slices_between
-from jobs.store import plain_rows, query, read_attempts
+from jobs.store import plain_rows, query
+from jobs.stored_rows import StoredRuns
 from windowlib import tables
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
 
     Raises:
         LedgerError: the ledger cannot be read.
+        StoreError: the late records cannot be read, or are not those that were written.
     """
     # A page is about what is written down; it never asks what time it is.
     view = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
     newest = _newest_runs(view)
-    late = _late_rows(lake, pipeline, newest.values())
+    late = _late_rows(StoredRuns(lake, pipeline.name, view), newest.values())
     return ReportRows(
         pipeline=pipeline.name,
         lake=lake.root,
@@ -126,11 +128,11 @@ def _as_of_ms(view: "LedgerView") -> int | None:
     return max(moments, default=None)
 
 
-def _late_rows(lake: "Lake", pipeline: "Pipeline", runs: "Iterable[StagedRun]") -> Mapping[str, LateRow]:
+def _late_rows(stored: StoredRuns, runs: "Iterable[StagedRun]") -> Mapping[str, LateRow]:
     """How late the late records of each run were, by slice; only records that missed all their windows are late."""
-    pairs = [(run.result.slice.slice_id, run.result.attempt_id) for run in runs if run.result.counts.late]
-    columns = ("slice_id", "late_by_ms", "missed_all")
-    rows = read_attempts(lake.table(pipeline.name, tables.LATE_RECORDS), pairs, columns)
+    rows = stored.read(
+        tables.LATE_RECORDS, [run for run in runs if run.result.counts.late], ("slice_id", "late_by_ms", "missed_all")
+    )
     if not rows.num_rows:
         return {}
     edges = (-(2**62), *LATE_EDGES_MS, 2**62)

@@ -102,6 +102,8 @@ def run_to_json(run: StagedRun) -> dict[str, Any]:
             "panes": result.counts.panes,
         },
         "watermark_ms": result.watermark_ms,
+        "clamped": result.clamped,
+        "warnings": list(result.warnings),
     }
 
 

@@ -17,7 +17,17 @@ def test_run_prints_the_object_that_programs_read(shell: Shell) -> None:
     assert set(found) == {"pipeline", "runs", "published"}
     assert (found["pipeline"], found["published"]) == ("sales", True)
     assert [run["slice_id"] for run in found["runs"]] == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
-    assert set(found["runs"][0]) == {"slice_id", "run_id", "verdict", "digests", "state", "counts", "watermark_ms"}
+    assert set(found["runs"][0]) == {
+        "slice_id",
+        "run_id",
+        "verdict",
+        "digests",
+        "state",
+        "counts",
+        "watermark_ms",
+        "clamped",
+        "warnings",
+    }
     assert set(found["runs"][0]["counts"]) == {"read", "assigned", "late", "unassigned", "invalid", "panes"}
 
 

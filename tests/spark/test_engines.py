@@ -217,8 +217,7 @@ def test_what_only_this_engine_does_is_there(replayed: Replayed) -> None:
 
 def test_the_published_view_shows_each_window_once(replayed: Replayed) -> None:
     work = open_workspace(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS)
-    keys = replayed.pipeline.log.key_columns
-    rows = read_published(replayed.lake, replayed.pipeline.name, work.ledger.view(), keys=keys)
+    rows = read_published(replayed.lake, replayed.pipeline.name, work.ledger.view())
     assert rows.num_rows > 0
     assert set(rows["kind"].to_pylist()) == {"result"}
     if replayed.pipeline.name == "atlas":
