@@ -14,7 +14,7 @@ from jobs.verify import Span, verify
 @click.option("--from", "from_text", default=None, metavar="DATE", help="First slice.  [default: the first there is]")
 @click.option("--to", "to_text", default=None, metavar="DATE", help="End of the range, not included.")
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def verify_command(
     *, pipeline_name: str, from_text: str | None, to_text: str | None, as_json: bool, places: common.Places
 ) -> int:
