@@ -60,6 +60,7 @@ COMMANDS = (
     ("waive", "sales", ARGUMENT, "--reason", ARGUMENT), ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
+    ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("verify", "sales", "--to", ARGUMENT),
     ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
@@ -135,11 +136,13 @@ def test_every_command_takes_or_refuses_every_date(shell: Shell) -> None:
             *[
                 ("load-flights", "--from", date),
                 ("load-flights", "--to", date),
+                ("verify", "sales", "--from", date),
+                ("verify", "sales", "--to", date),
                 ("publish", "sales", "--request", date),
             ],
         ):
             status = shell(*command)
-            assert status in {1, 2} or (status == 0 and command[0] == "show"), (command, shell.out)
+            assert status in {1, 2} or (status == 0 and command[0] in {"show", "verify"}), (command, shell.out)
             assert len(shell.err.strip().splitlines()) <= 4, "one paragraph, below the usage at most"
             _check(shell)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.commands import Commands, until
+from tests.support.commands import Commands, until_from
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
@@ -65,7 +65,7 @@ def test_a_run_killed_in_its_writing_leaves_nothing_visible_and_runs_again_to_th
     killed = _run(commands, lake)
     # It has more tables to write when the first of them has rows.
     first_commit = lake / "other" / "invalid_records" / "_delta_log" / "00000000000000000001.json"
-    until(first_commit.exists, lives=lambda: killed.poll() is None, what="rows are committed to invalid_records")
+    until_from(killed, first_commit.exists, what="rows are committed to invalid_records")
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from jobs.processes import session_members
-from tests.support.commands import Commands, until
+from tests.support.commands import Commands, until, until_from
 
 FAMILY = """
 import signal, subprocess, sys, time
@@ -31,6 +31,6 @@ def test_no_process_of_a_failed_test_is_left() -> None:
 def test_waiting_ends_with_the_process_that_was_waited_for() -> None:
     with Commands() as commands:
         process = commands.python("-c", "pass")
-        with pytest.raises(AssertionError, match="ended before: a miracle"):
-            until(lambda: False, lives=lambda: process.poll() is None, what="a miracle")
+        with pytest.raises(AssertionError, match="ended before: a miracle; it printed"):
+            until_from(process, lambda: False, what="a miracle")
         until(lambda: sys, lives=lambda: False, what="nothing")

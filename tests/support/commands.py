@@ -27,6 +27,14 @@ def until(happened: Callable[[], object], *, lives: Callable[[], bool], what: st
         time.sleep(_POLL_S)
 
 
+def until_from(process: "subprocess.Popen[str]", happened: Callable[[], object], *, what: str) -> None:
+    """Wait until a process has done something; a failure shows what it printed."""
+    try:
+        until(happened, lives=lambda: process.poll() is None, what=what)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it printed {process.communicate()}") from error
+
+
 @dataclass(slots=True)
 class Commands:
     """Starts programs, each in a session of its own; on leaving, no process of any of the sessions is left."""
