@@ -16,8 +16,9 @@ ROWS_PER_BATCH: Final = 8_192
 class TaggedRows:
     """Takes rows in, gives batches out; every row gets its id, and every (slice, table) its tally."""
 
-    def __init__(self, emitted: Sequence[Table]) -> None:
+    def __init__(self, emitted: Sequence[Table], *, rows_per_batch: int = ROWS_PER_BATCH) -> None:
         """Start empty; `emitted` are the tables of the tagged result, in order."""
+        self._rows_per_batch = rows_per_batch
         self._tables = {table.name: table for table in emitted}
         self._structs = {table.name: arrow_struct({**table.columns(), tables.ROW_ID: "long"}) for table in emitted}
         self._names: Mapping[str, tuple[str, ...]] = {table.name: tuple(table.content) for table in emitted}
@@ -46,9 +47,9 @@ class TaggedRows:
     def batches(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the batches that are full, or `everything` with the tallies last."""
         for table, waiting in self._waiting.items():
-            while len(waiting) >= ROWS_PER_BATCH or (everything and waiting):
-                yield self._batch(table, waiting[:ROWS_PER_BATCH])
-                del waiting[:ROWS_PER_BATCH]
+            while len(waiting) >= self._rows_per_batch or (everything and waiting):
+                yield self._batch(table, waiting[: self._rows_per_batch])
+                del waiting[: self._rows_per_batch]
         if everything and self._tallies:
             tallied = [
                 (slice_no, (equation, term, *ids.as_row(), 0))
