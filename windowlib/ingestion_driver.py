@@ -10,7 +10,7 @@ from windowlib.watermark_driver import first_tick, or_lowest, or_none, take_comb
 from windowlib.windows import MIN_TIME_MS
 
 EXACT_TICKS: Final = 1_000
-"""The default number of ticks of a silence that happen one by one; later ones are spaced by this part of the silence."""
+"""The default number of ticks of a silence that happen one by one; later, one tick is this part of the silence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
