@@ -22,7 +22,7 @@ from windowlib.spark.record_values import ValueLayout, batch_keys, batch_values
 from windowlib.spark.restored import BEFORE, DAMAGED, RESTORED, STATE_KINDS, RestoredState
 from windowlib.spark.state_rows import StateRows
 from windowlib.spark.steps import Beginning, Steps, Walk
-from windowlib.spark.tagged_rows import TaggedRows
+from windowlib.spark.tagged_rows import ROWS_PER_BATCH, TaggedRows
 from windowlib.tables import Table
 from windowlib.timers import KeyGroupRange
 
@@ -63,6 +63,7 @@ class BucketPlan:
     tables: tuple[Table, ...]
     buckets: int
     tasks: int
+    rows_per_batch: int = ROWS_PER_BATCH
 
     def table(self, name: str) -> Table:
         """Return the table of this name."""
@@ -105,7 +106,7 @@ class _BucketRun:
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
         self._fates = {fate: IdSum() for fate in Fate}
-        self.rows = TaggedRows(plan.tables)
+        self.rows = TaggedRows(plan.tables, rows_per_batch=plan.rows_per_batch)
 
     def take(self, batch: pa.RecordBatch) -> None:
         kinds = batch.column("kind").to_numpy(zero_copy_only=False)
