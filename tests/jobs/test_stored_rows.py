@@ -178,9 +178,10 @@ def test_windows_are_told_apart_by_the_keys_of_the_spec_that_made_them(tmp_path:
     """A key column that is added, or left out, with a new spec: all windows of all published runs stay visible."""
     for day in DAYS:
         append_day(tmp_path, day, {"a": 1})
-    for spec, days in ((first, (DAYS[0], DAYS[1])), (then, (DAYS[1], DAYS[2]))):
-        opened = open_workspace(sales(spec), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
-        run(opened, *days, is_fresh=True)
+    lake = Lake(root=str(tmp_path))
+    run(open_workspace(sales(first), lake, now_ms=lambda: day_ms("2024-02-01")), DAYS[0], DAYS[1], is_fresh=True)
+    opened = open_workspace(sales(then), lake, now_ms=lambda: day_ms("2024-02-01"))
+    run(opened, DAYS[1], DAYS[2], is_fresh=True)
     rows = shown(opened)
     per_day = {PIPELINE: 1, TWO_KEYS: 2}
     assert [row["slice_id"] for row in rows] == [DAYS[0]] * per_day[first] + [DAYS[1]] * per_day[then]
