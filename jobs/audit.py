@@ -40,6 +40,10 @@ ASSIGNED = "assigned"
 FATES = {tables.LATE_RECORDS: "late", tables.UNASSIGNED_RECORDS: "unassigned", tables.INVALID_RECORDS: "invalid"}
 AUDITED_ROWS = 5_000
 """Of at most so many rows of a table, the audit computes the ids from what was committed."""
+VOID = (
+    "Nothing of this attempt will be published. A run replays it once by itself; if it happens again, the store or "
+    "Hindcast is at fault"
+)
 NAMED_AT_MOST = 5
 """Further open equations that an error names; a lost file leaves hundreds open."""
 
@@ -161,8 +165,7 @@ class Audit:
             for damage in RowIdentity(table).damage(columns):
                 raise AuditError(
                     f"slice {rows['slice_id'][damage.row or 0]}, attempt {self.attempt_id}: a row of {name} is not "
-                    f"what was emitted: {damage.what}. Nothing of this attempt will be published. A run replays it once by "
-                    "itself; if it happens again, the store or Hindcast is at fault"
+                    f"what was emitted: {damage.what}. {VOID}"
                 )
 
     def _require_closed(self, forest: "_Forest") -> None:
@@ -173,8 +176,7 @@ class Audit:
         raise AuditError(
             f"slice {first.slice_id}, attempt {self.attempt_id}: the equation of the {first.equation} does not close: "
             f"{_spell(first.anchored)} = {_spell(first.acked)}.{_name(others)} What was emitted is not what was "
-            "committed; nothing of this attempt will be published. A run replays it once by itself; if it happens "
-            "again, the store or Hindcast is at fault"
+            f"committed. {VOID}"
         )
 
 
