@@ -198,11 +198,11 @@ class _Committed:
         return self._sums(sql, read_attempts(self.table_uri(table), attempts, columns))
 
     def edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
-        """Sum up the edges that open windows carry."""
-        columns = ("slice_id", "edge_count", "edge_xor", "edge_sum")
+        """Sum up the edges that open windows carry; those of lost contents (F1) are closed, with that reason."""
+        columns = ("slice_id", "edge_count", "edge_xor", "edge_sum", "is_orphan")
         sql = (
             "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
-            "GROUP BY slice_id"
+            "WHERE is_orphan IS NOT TRUE GROUP BY slice_id"
         )
         return self._sums(sql, read_attempts(self.table_uri(tables.WINDOW_STATE), attempts, columns))
 

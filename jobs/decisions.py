@@ -135,17 +135,19 @@ def _undo(work: Workspace, view: LedgerView, publication: int) -> dict[str, str 
 
 
 def _run_to_waive(work: Workspace, view: LedgerView, one: Slice, *, looked_at: str | None = None) -> StagedRun:
-    run = _open_run(view, one)
+    """The run that would be published: the one that a person has looked at, else that of the newest request."""
+    held = [request.runs[one.slice_id] for request in view.open_requests() if one.slice_id in request.runs]
     name = f"slice {one.slice_id} of pipeline {work.pipeline.name}"
-    if run is None:
-        published = view.published_run(one.slice_id)
-        state = "is published" if published else "has no run"
+    if not held:
+        state = "is published" if view.published_run(one.slice_id) else "has no run"
         raise RequestError(f"{name} {state}, and no open request holds a failed run of it; there is nothing to waive")
-    if looked_at is not None and not run.result.run_id.startswith(looked_at):
+    chosen = held[-1:] if looked_at is None else [run_id for run_id in held if run_id.startswith(looked_at)]
+    if not chosen:
         raise RequestError(
-            f"the waiver is for run {looked_at[:12]} of {name}, and run {run.result.run_id[:12]} is what would be "
-            "published now; look at that one, and waive it if it may pass"
+            f"the waiver is for run {str(looked_at)[:12]} of {name}, and another run was staged since: "
+            f"{held[-1][:12]} would be published now. Look at that one, and waive it if it may pass"
         )
+    run = view.run(chosen[-1])
     if run.verdict is Verdict.ERROR:
         raise RequestError(
             f"{name} is in error, not failed: {describe_stop(run)}. An error cannot be waived; run the slice again"
@@ -155,9 +157,3 @@ def _run_to_waive(work: Workspace, view: LedgerView, one: Slice, *, looked_at: s
     if run.waiver is not None:
         raise RequestError(f"{name} was waived already, by {run.waiver.who}: {run.waiver.reason}")
     return run
-
-
-def _open_run(view: LedgerView, one: Slice) -> StagedRun | None:
-    """The run of a slice in the newest open request that has one."""
-    held = [request.runs[one.slice_id] for request in view.open_requests() if one.slice_id in request.runs]
-    return view.run(held[-1]) if held else None

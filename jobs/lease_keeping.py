@@ -27,7 +27,7 @@ def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterat
         opened: the request, and the lease of it.
         hands_on: whether another task goes on with the request after this one has succeeded.
     """
-    renew(work, opened)
+    renew(work, opened, only_from_others=True)
     done = threading.Event()
     keeper = threading.Thread(target=_keep, args=(work, opened, done), name="hindcast lease", daemon=True)
     keeper.start()
@@ -47,8 +47,11 @@ def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterat
             log.warning("lease of request %s was not released and runs out by itself: %s", opened.request_id, error)
 
 
-def renew(work: Workspace, opened: Opened) -> bool:
-    """Write that the workspace's holder works on the request; whether there is still something to work on."""
+def renew(work: Workspace, opened: Opened, *, only_from_others: bool = False) -> bool:
+    """Write that the workspace's holder works on the request; whether there is still something to work on.
+
+    With `only_from_others`, nothing is written where the lease is the holder's already.
+    """
     is_open = False
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -57,10 +60,8 @@ def renew(work: Workspace, opened: Opened) -> bool:
         is_open = request is not None and request.is_open
         if request is None or not is_open:
             return []
-        mine = next((lease for lease in request.leases if lease.lease_id == opened.lease_id), None)
-        age_ms = None if mine is None or mine.holder != work.holder else abs(work.ledger.now_ms() - mine.renewed_at_ms)
-        is_young = age_ms is not None and age_ms * RENEWALS_PER_LEASE * 2 < work.lease_ms
-        return [] if is_young else [leased_event(work, opened)]
+        is_mine = any(lease.lease_id == opened.lease_id and lease.holder == work.holder for lease in request.leases)
+        return [] if is_mine and only_from_others else [leased_event(work, opened)]
 
     work.ledger.write(decide)
     return is_open

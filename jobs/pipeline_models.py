@@ -118,8 +118,8 @@ class Pipeline(GrammarModel):
     def _clock_where_needed(self) -> Self:
         if self.needs_clock and self.log.arrival_time is None:
             raise ValueError(
-                "log.arrival_time is missing: something here waits for the clock, and the clock of a replay is the "
-                "time at which records arrived; name the column that holds it"
+                "log.arrival_time is missing: something here waits for the clock or reads it ($$NOW), and the clock of "
+                "a replay is the time at which records arrived; name the column that holds it"
             )
         return self
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.leases import Lease
 from jobs.ledger_view import Hold, LedgerView, Request, RequestState, StagedRun
 from jobs.runs import EMPTY_STATE, Slice, Verdict
 from jobs.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
@@ -17,7 +18,7 @@ SEEN = "readers see all of it already"
 class Publication:
     """What a try to publish came to. Not published: `why`, and the slices that stop it or that it waits for.
 
-    `changed` are the slices whose rows differ from what readers saw before.
+    `changed` are the slices whose rows differ from what readers saw before. `is_seen_already`: nothing had to be done.
     """
 
     request_id: str
@@ -26,6 +27,7 @@ class Publication:
     stopped_by: tuple[str, ...] = ()
     waits_for: str | None = None
     changed: tuple[str, ...] = ()
+    is_seen_already: bool = False
     ledger_version: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def judge_publication(
     """
     is_begun = bool(request.runs) or request.is_complete
     if is_begun and all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items()):
-        return Publication(request_id=request.request_id, is_published=True, why=SEEN)
+        return Publication(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
     held = (
         _worked_on(work, request, lease_id=lease_id)
         or _rolled_back(view, request, is_person=lease_id is None)
@@ -96,9 +98,18 @@ def describe_hold(hold: Hold) -> str:
     )
 
 
+def other_holders(work: Workspace, request: Request, *, lease_id: str | None) -> tuple[Lease, ...]:
+    """Who works on a request beside the caller: other processes, and DAG runs that do not share its `lease_id`."""
+    return tuple(
+        lease
+        for lease in holders(work, request)
+        if lease.lease_id != lease_id and (lease.holder is None or lease.holder != work.holder)
+    )
+
+
 def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Publication | None:
     """Another holder's work that publication would cut off: only its holder ends a request that is worked on."""
-    others = [lease for lease in holders(work, request) if lease.lease_id != lease_id]
+    others = other_holders(work, request, lease_id=lease_id)
     if not others:
         return None
     who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)

@@ -44,9 +44,9 @@ class PublishedView:
 def published_sql(view: PublishedView, *, relation: str, quote: Quote) -> str:
     """The query over the published rows of window_outputs.
 
-    Of each window it gives the last pane by (slice, position, index) where panes accumulate, and every pane where they
-    are discarding; none of a window whose last row says that it was superseded or retracted: it was merged away, or
-    extended, and is seen as another. With `all_panes` it gives every row.
+    A row of a window replaces the row before it if it repeats it (mode 'accumulating') or withdraws it (superseded,
+    retraction), and stands beside it if not (mode 'discarding'). The order of a window's rows is by slice, then by
+    pane_index, which within a slice never restarts; a position counts last. With `all_panes` it gives every row.
 
     Args:
         view: keys, columns, all panes or not.
@@ -57,16 +57,18 @@ def published_sql(view: PublishedView, *, relation: str, quote: Quote) -> str:
     if view.all_panes:
         return f"SELECT {columns} FROM {relation}"  # noqa: S608  (identifiers are quoted, and there are no values)
     window = ", ".join(quote(column) for column in (*view.keys, "window_start", "window_end"))
-    # One firing may emit several rows, which share its pane_index; what takes a row back comes after it.
-    newest = (
-        f"PARTITION BY {window} ORDER BY slice_id DESC, fired_rank DESC, pane_index DESC, "
-        "CASE kind WHEN 'result' THEN 1 ELSE 0 END"
+    # One firing may emit several rows: they share its pane_index, and are peers here. What takes a row back follows it.
+    taken_back, is_anew = "CASE kind WHEN 'result' THEN 0 ELSE 1 END", "kind = 'result' AND mode = 'discarding'"
+    chained = (
+        f"SELECT *, sum(CASE WHEN {is_anew} THEN 1 ELSE 0 END) OVER "  # noqa: S608
+        f"(PARTITION BY {window} ORDER BY slice_id, pane_index, {taken_back}, fired_rank) AS __chain FROM {relation}"
     )
-    return (
-        f"SELECT {columns} FROM (SELECT *, rank() OVER ({newest}) AS __age, "  # noqa: S608
-        f"first_value(kind) OVER ({newest}) AS __last_kind FROM {relation}) AS __panes "
-        "WHERE __last_kind = 'result' AND kind = 'result' AND (mode = 'discarding' OR __age = 1)"
+    aged = (
+        f"SELECT *, rank() OVER (PARTITION BY {window}, __chain "  # noqa: S608
+        f"ORDER BY slice_id DESC, pane_index DESC, {taken_back} DESC, fired_rank DESC) AS __age "
+        f"FROM ({chained}) AS __chained"
     )
+    return f"SELECT {columns} FROM ({aged}) AS __aged WHERE __age = 1 AND kind = 'result'"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from jobs.ledger_events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger_view import LedgerView, Request, RequestState
-from jobs.publication_rules import SEEN, Publication, judge_publication
+from jobs.publication_rules import Publication, judge_publication, other_holders
 from jobs.slices import slice_of_id, slices_between
 from jobs.workspace import Opened, Workspace, covers, is_live
 from windowlib.errors import RequestError
@@ -48,7 +48,12 @@ def _publish(work: Workspace, request_id: str, *, who: str, lease_id: str | None
             raise RequestError(
                 f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
             )
-        return _publish_events(work, view, request, who=who) if found.is_published else []
+        if not found.is_published:
+            return []
+        if found.is_seen_already:
+            is_last = not other_holders(work, request, lease_id=lease_id)
+            return [_closed(request, found.why)] if request.is_open and is_last else []
+        return _publish_events(work, view, request, who=who)
 
     view = work.ledger.write(decide)
     return replace(found, ledger_version=view.version)
@@ -82,8 +87,6 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
 
 def _publish_events(work: Workspace, view: LedgerView, request: Request, *, who: str) -> list[LedgerEvent]:
     changed = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
-    if not changed:
-        return [_closed(request, SEEN)] if request.is_open else []
     events = [
         LedgerEvent(
             kind=EventKind.PUBLISHED,

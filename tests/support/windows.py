@@ -25,6 +25,7 @@ from windowlib.records import Late, Output, Pane, Record, Unassigned
 from windowlib.spec import WindowSpec
 from windowlib.state import StateSpec
 from windowlib.testing import ClockStep, RecordStep, Step, WatermarkStep
+from windowlib.timers import STALE_MAX
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
     ContinuousEventTime,
@@ -172,6 +173,7 @@ def specs(draw: st.DrawFn, profiles: Sequence[Profile] = (STRICT, FLINK)) -> Win
         accumulation=draw(st.sampled_from(["accumulating", "accumulating", "discarding"])),
         leftovers=draw(st.sampled_from(["report", "fire"])),
         profile=profile,
+        stale_max=draw(st.sampled_from([0, 1, 2, STALE_MAX])),
     )
 
 

@@ -24,6 +24,7 @@ from windowlib.spark.state_rows import StateRows
 from windowlib.spark.steps import Beginning, Steps, Walk
 from windowlib.spark.tagged_rows import TaggedRows
 from windowlib.tables import Table
+from windowlib.timers import KeyGroupRange
 
 FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
 
@@ -44,6 +45,7 @@ class BucketPlan:
 
     `keys` and `inputs` map a column to its Spark type; `inputs` are the columns that `layout` reads. `outputs` are the
     columns of a pane's values, `side_outputs` those of each tag, `last` those of a pane that may be retracted.
+    `max_parallelism` is the number of key groups, which is stored with the state of every key.
     """
 
     spec: OperatorSpec
@@ -93,7 +95,7 @@ class _BucketRun:
 
     def __init__(self, plan: BucketPlan) -> None:
         self._plan = plan
-        self._operator = plan.spec.build()
+        self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
         self._walk = Walk(self._operator, plan.steps, plan.beginning)
         self._state = StateRows(plan.accumulators, plan.last)
         self._outputs = OutputRows(plan.outputs, plan.side_outputs)
@@ -178,4 +180,4 @@ class _BucketRun:
 
     def _drain(self) -> None:
         for output in self._operator.drain():
-            self.rows.add(self._slice.slice_no, *self._outputs.row(output))
+            self.rows.add(self._slice.slice_no, *self._outputs.row(output, self._slice.start_ms))
