@@ -40,7 +40,7 @@ from jobs.fingerprints import checks_fingerprint, run_id, spec_fingerprint
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, warnings_of
 from jobs.session import spark_session
 from jobs.store import ensure_table, read_attempts
-from jobs.stored_rows import TALLIES_DIGEST, quality_id
+from jobs.stored_rows import CONTENT_ROWS, TALLIES_DIGEST, quality_id
 from jobs.user_errors import explained
 from windowlib import tables
 from windowlib.row_ids import IdSum, row_id
@@ -88,8 +88,12 @@ def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]
 class ChunkReplay:
     """One attempt at one chunk, as steps that a test can take apart: compute, write, audit, results."""
 
-    def __init__(self, spark: "SparkSession", order: "ReplayOrder") -> None:
-        """Pin the input; nothing is read or written yet."""
+    def __init__(self, spark: "SparkSession", order: "ReplayOrder", *, content_rows: int = CONTENT_ROWS) -> None:
+        """Pin the input and check the checkpoint before; nothing is written.
+
+        `content_rows`: of at most so many rows of a checkpoint table, the driver checks the content.
+        """
+        self._content_rows = content_rows
         self._spark = spark
         self._order = order
         self._started = time.monotonic()
@@ -160,6 +164,7 @@ class ChunkReplay:
             attempt_id=order.attempt_id,
             before=order.before,
             row_tables=self._tables.digested(),
+            contents={table.name: table for table in self._tables.stored},
         )
         return audit.close()
 
@@ -176,7 +181,7 @@ class ChunkReplay:
 
     def _checkpoint_check(self) -> CheckpointCheck | None:
         before = self._order.before
-        return None if before is None else CheckpointCheck(before, self._uri, self._tables.stored)
+        return None if before is None else CheckpointCheck(before, self._uri, self._tables.stored, self._content_rows)
 
     def _checkpoint_rows(self) -> CheckpointRows | None:
         before = self._order.before

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from jobs.runs import Slice
 
 
+SHORT = 8
+"""Digits of a fingerprint on the page."""
+
+
 def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
     """What a report says about a pipeline now. A pipeline that nobody has run yet gives rows without slices.
 
@@ -97,7 +101,26 @@ def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunR
         warnings=result.warnings,
         clamped=result.clamped,
         late=late,
+        origin=_origin(run),
     )
+
+
+def _origin(run: "StagedRun") -> Mapping[str, str]:
+    """What a run was made of and what it left behind, in short: texts for a person who looks for a difference."""
+    result, log = run.result, run.result.log
+    commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
+    return {
+        "spec": result.spec_fingerprint[:SHORT],
+        "input": result.input_fingerprint[:SHORT],
+        "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
+        "log": f"version {log.version}, commits {commits}, {log.files} files of table {log.table_id[:SHORT]}",
+        "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
+        "seconds": f"{result.seconds:.1f}",
+        "staged": f"in ledger version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
+        "checks": f"{(run.checks_fingerprint or 'none')[:SHORT]} of attempt {run.checks_attempt_id[:SHORT]}",
+        "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
+        **{name: text[:SHORT] for name, text in sorted(result.extras.items())},
+    }
 
 
 def _waiver_row(waiver: "Waiver") -> WaiverRow:

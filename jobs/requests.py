@@ -85,7 +85,7 @@ class Outcome:
 
 
 def run_to_json(run: StagedRun) -> dict[str, Any]:
-    """One run as plain data."""
+    """The content of one run as plain data: equal for equal records, wherever and however they were replayed."""
     result = run.result
     return {
         "slice_id": result.slice.slice_id,
@@ -102,6 +102,19 @@ def run_to_json(run: StagedRun) -> dict[str, Any]:
             "panes": result.counts.panes,
         },
         "watermark_ms": result.watermark_ms,
+        "spec_fingerprint": result.spec_fingerprint,
+        "input_fingerprint": result.input_fingerprint,
+        "state_before": result.state_before,
+        "checks": [
+            {
+                "table": check.table,
+                "check": check.check,
+                "column": check.column,
+                "severity": check.severity,
+                "verdict": check.verdict.value,
+            }
+            for check in result.checks
+        ],
         "clamped": result.clamped,
         "warnings": list(result.warnings),
     }

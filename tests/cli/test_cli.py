@@ -25,6 +25,10 @@ def test_run_prints_the_object_that_programs_read(shell: Shell) -> None:
         "state",
         "counts",
         "watermark_ms",
+        "spec_fingerprint",
+        "input_fingerprint",
+        "state_before",
+        "checks",
         "clamped",
         "warnings",
     }
