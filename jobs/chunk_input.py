@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from jobs.event_log import PinnedLog, pin_log
+from jobs.event_log import KnownLog, PinnedLog, pin_log
 from jobs.lake import Lake
 from jobs.pipeline_models import Pipeline
 from jobs.pipeline_models import TimeColumn as TimeGrammar
@@ -62,15 +62,15 @@ class ChunkInput:
         return kind
 
 
-def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> PinnedLog:
-    """Fix the log's version and check the pipeline against its columns.
+def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> PinnedLog:
+    """Fix the log's version and check the pipeline against its columns; commits that are `known` are not read again.
 
     Raises:
         LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
         SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
     """
     grammar = pipeline.log.slice
-    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices)
+    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)
     validate_against_schema(pipeline, pinned.columns)
     if pipeline.log.order == "commits" and not pinned.row_tracking:
         raise LogError(
@@ -123,7 +123,7 @@ def read_chunk(
             the fingerprints cover it, and the same records in other commits are another input.
     """
     order = order_columns(reading)
-    count = sum(file.records for file in pinned.files)
+    count = sum(file.records or 0 for file in pinned.files)
     numbered = number_records(read_slices(spark, reading), order, count=count)
     if needs_commits:
         numbered = numbered.withColumn("commit", _commit_column(slices))

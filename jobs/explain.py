@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from jobs.delta_log import open_log
 from jobs.durations import format_duration, human_duration
-from jobs.event_log import open_log
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
 from jobs.pipeline_models import Pipeline, TimeColumn, Unit

@@ -8,8 +8,8 @@ know.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from jobs.ledger_events import EventKind, LedgerEvent, run_result, with_checks
-from jobs.runs import CheckpointRef, RunResult, Slice, Verdict
+from jobs.ledger_events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
+from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -27,7 +27,10 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
-    """A run and the one attempt that stands for it. `checks_attempt_id` is where its rows in quality_results are."""
+    """A run and the one attempt that stands for it. `checks_attempt_id` is where its rows in quality_results are.
+
+    `sightings` are the coordinates of the log at which an attempt at the run, or `plan --verify`, read its input.
+    """
 
     result: RunResult
     request_id: str
@@ -38,6 +41,7 @@ class StagedRun:
     checks_fingerprint: str | None = None
     is_contradicted: bool = False
     waiver: Waiver | None = None
+    sightings: tuple[Sighting, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -192,6 +196,7 @@ class _Fold:
         self.condemned: set[str] = set()  # "run/attempt"
         self.publications: dict[int, Publication] = {}
         self.slices: dict[str, Slice] = {}
+        self.sightings: dict[str, list[Sighting]] = {}  # run -> where its input was seen, in ledger order
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901  (one flat match over the kinds)
         """Take one event in."""
@@ -212,6 +217,8 @@ class _Fold:
                 self._open(event)
             case EventKind.STARTED | EventKind.ADOPTED | EventKind.FAILED | EventKind.CLOSED:
                 self._progress(event)
+            case EventKind.VERIFIED:
+                self.sightings.setdefault(_text(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.NOTE:
                 pass
 
@@ -272,6 +279,7 @@ class _Fold:
             checks_attempt_id=result.attempt_id,
         )
         self.staged.setdefault(result.run_id, []).append(run)
+        self.sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
         request = self.requests.get(run.request_id)
         if request is not None:
             runs = {**request.runs, result.slice.slice_id: result.run_id}
@@ -342,7 +350,12 @@ class _Fold:
                 checks_attempt_id=checked.attempt_id or chosen.checks_attempt_id,
                 checks_fingerprint=checked.details.get("checks_fingerprint"),
             )
-        return replace(chosen, is_contradicted=is_contradicted, waiver=self.waivers.get(run_id))
+        return replace(
+            chosen,
+            is_contradicted=is_contradicted,
+            waiver=self.waivers.get(run_id),
+            sightings=tuple(self.sightings[run_id]),
+        )
 
 
 def _content(result: RunResult) -> tuple[object, ...]:

@@ -88,7 +88,7 @@ class ChunkReplay:
         self._spark = spark
         self._order = order
         self._started = time.monotonic()
-        self._pinned = pin_chunk(order.pipeline, order.lake, order.slices)
+        self._pinned = pin_chunk(order.pipeline, order.lake, order.slices, known=order.known_log)
         self._spec = spec_fingerprint(order.pipeline)
         self._tables: ChunkTables = chunk_tables(order.pipeline, self._pinned)
         self._suites = load_checks(order.pipeline)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobs.event_log import KnownLog
 from jobs.lake import Lake
 from jobs.ledger_events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
 from jobs.ledger_view import LedgerView, Request, StagedRun
@@ -34,6 +35,7 @@ class ReplayOrder:
     before: CheckpointRef | None
     request_id: str
     attempt_id: str
+    known_log: KnownLog = field(default_factory=KnownLog)
 
 
 Replayer = Callable[[ReplayOrder], list[RunResult]]
@@ -265,6 +267,7 @@ def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
         before=before,
         request_id=request_id,
         attempt_id=work.new_id(),
+        known_log=following.plan.known,
     )
 
 

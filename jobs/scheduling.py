@@ -14,8 +14,9 @@ from jobs.durations import human_duration
 from jobs.fingerprints import spec_fingerprint
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, Request
+from jobs.log_state import LogState, read_log_state
 from jobs.pipeline_models import Pipeline
-from jobs.plan import Ask, LogState, Plan, Reason, make_plan, read_log_state
+from jobs.plan import Ask, Plan, Reason, make_plan
 from jobs.publishing import describe_stop, publish_request
 from jobs.requests import Replayer, Staging, stage
 from jobs.runs import Slice, Verdict
@@ -108,7 +109,7 @@ def plan_backfill_interval(
     if busy is not None:
         return Decision(action=WAIT, why=busy, warnings=warnings).to_json()
     shared = _shared_request(work, view)
-    log = read_log_state(work.pipeline, lake, slices)
+    log = read_log_state(work.pipeline, lake, slices, view=view)
     planned = make_plan(
         work.pipeline, view, log, ask=Ask(slices=slices, request_id=shared.request_id if shared else None)
     )
@@ -136,7 +137,7 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         raise RequestError("a backfill needs a range, from and to")
     slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
     view = work.ledger.view()
-    log = read_log_state(pipeline, lake, slices)
+    log = read_log_state(pipeline, lake, slices, view=view)
     ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=asked.request_id)
     planned = make_plan(pipeline, view, log, ask=ask)
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
@@ -227,7 +228,7 @@ def _scheduled(work: Workspace, interval_end_ms: int, now_ms: int, *, own_reques
     busy = _busy(work, view, candidates, own=own_request, kinds=(SCHEDULED, RANGE, AIRFLOW_BACKFILL))
     if busy is not None:
         return Decision(action=WAIT, why=busy)
-    log = read_log_state(work.pipeline, work.lake, candidates)
+    log = read_log_state(work.pipeline, work.lake, candidates, view=view)
     ready, why_not = _ready_prefix(work, candidates, log)
     if not ready:
         return Decision(action=WAIT, why=why_not)
@@ -244,7 +245,7 @@ def _after_head(work: Workspace, view: LedgerView, until_ms: int) -> tuple[Slice
     first = (
         next_slice(grid, view.head.result.slice)
         if view.head
-        else read_log_state(work.pipeline, work.lake, ()).first_data
+        else read_log_state(work.pipeline, work.lake, (), view=view).first_data
     )
     found: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
