@@ -13,12 +13,26 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from windowlib.errors import SpecError
+from windowlib.instants import (
+    BLANKS,
+    INFINITE_TIME,
+    INSTANT_PATTERN,
+    NAN_TIME,
+    NULL_TIME,
+    NUMBER_PATTERN,
+    OFFSET_PATTERN,
+    OUT_OF_RANGE,
+    UNITS_PER_MS,
+    WRONG_TYPE,
+)
 from windowlib.windows import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
-UNITS_PER_MS = {"s": Fraction(1, 1000), "ms": Fraction(1), "us": Fraction(1000), "ns": Fraction(1_000_000)}
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 SELF_EXPLAINING = (T.TimestampType, T.TimestampNTZType, T.DateType)
-ALLOWED = "a number (or its text) with a unit (s, ms, us, ns); a TIMESTAMP, TIMESTAMP_NTZ, DATE or ISO text without one"
+ALLOWED = (
+    "a number (or its text) with a unit (s, ms, us, ns); a TIMESTAMP, TIMESTAMP_NTZ, DATE or ISO text (date and time) "
+    "without one"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +58,7 @@ class Instant:
 def range_problem(ms: Column) -> Column:
     """Return `time_out_of_range` where an instant left 64 bits or the years 1 to 9999, else null."""
     inside = ms.between(F.lit(MIN_TIMESTAMP_MS), F.lit(MAX_TIMESTAMP_MS))
-    return F.when(F.coalesce(inside, F.lit(False)), None).otherwise(F.lit("time_out_of_range"))  # noqa: FBT003
+    return F.when(F.coalesce(inside, F.lit(False)), None).otherwise(F.lit(OUT_OF_RANGE))  # noqa: FBT003
 
 
 def column(name: str) -> Column:
@@ -80,7 +94,8 @@ def _hashable(field: T.StructField) -> Column:
 def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: PLR0911 - one return per type
     """Read an instant from a column.
 
-    Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a text that is no time).
+    `windowlib.instants` is the definition. Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a text that
+    is no instant).
 
     Raises:
         SpecError: the column's type holds no time, or needs a unit, or must not have one.
@@ -96,10 +111,11 @@ def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: 
         case T.DateType():
             return _present(value, F.unix_date(value).cast("bigint") * F.lit(86_400_000))
         case T.StringType() if time_column.unit is None:
-            parsed = value.try_cast("timestamp")
-            return _parsed(value, parsed, _integer_ms(F.unix_micros(parsed), "us"))
+            ms = _text_ms(value)
+            return _parsed(value, ms, ms)
         case T.StringType():
-            number = value.try_cast("decimal(38,9)")
+            trimmed = F.btrim(value, F.lit(BLANKS))
+            number = F.when(_is_like(trimmed, NUMBER_PATTERN), trimmed).try_cast("decimal(38,9)")
             return _parsed(value, number, _decimal_ms(number, str(time_column.unit)))
         case T.DecimalType():
             return _present(value, _decimal_ms(value.try_cast("decimal(38,9)"), str(time_column.unit)))
@@ -134,11 +150,36 @@ def _integer_ms(value: Column, unit: str) -> Column:
     ).otherwise(F.lit(1))
 
 
+def _text_ms(text: Column) -> Column:
+    """Read an ISO instant by the places of its parts, without the session's zone or clock; null for any other text."""
+    is_instant = _is_like(text, INSTANT_PATTERN)
+    rest = F.substring(text, 17, 1_000)
+    seconds = F.when(F.substring(text, 17, 1) == ":", F.substring(text, 17, 3)).otherwise(F.lit(":00"))
+    wall = F.concat(F.substring(text, 1, 10), F.lit(" "), F.substring(text, 12, 5), seconds).try_cast("timestamp_ntz")
+    since = F.timestamp_diff("SECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), wall)
+    fraction = F.rpad(F.regexp_extract(rest, r"\.([0-9]+)", 1), 3, "0").try_cast("bigint")
+    offset = F.regexp_replace(F.regexp_extract(rest, rf"({OFFSET_PATTERN})\z", 1), ":", "")
+    minutes = F.substring(offset, 2, 2).try_cast("bigint") * 60 + F.coalesce(
+        F.substring(offset, 4, 2).try_cast("bigint"), F.lit(0)
+    )
+    ahead = F.coalesce(F.when(F.substring(offset, 1, 1) == "-", -minutes).otherwise(minutes), F.lit(0))
+    return F.when(is_instant, since * 1000 + fraction - ahead * 60_000)
+
+
+def _is_like(text: Column, pattern: str) -> Column:
+    return F.coalesce(text.rlike(rf"\A(?:{pattern})\z"), F.lit(False))  # noqa: FBT003 - a literal for Spark
+
+
 def _decimal_ms(value: Column, unit: str) -> Column:
+    """Floor to ms. A decimal product would round tiny negatives to 0, so whole units are floored first."""
     per_ms = UNITS_PER_MS[unit]
     low, high = (F.lit(_decimal(bound)) for bound in (MIN_TIMESTAMP_MS * per_ms, (MAX_TIMESTAMP_MS + 1) * per_ms))
-    factor = F.lit(Decimal(per_ms.denominator)) / F.lit(Decimal(per_ms.numerator))
-    return F.when((value >= low) & (value < high), F.floor(value * factor).cast("bigint"))
+    if per_ms < 1:
+        ms = F.floor(value * F.lit(Decimal(per_ms.denominator)))
+    else:
+        whole, divisor = F.floor(value).cast("decimal(30,0)"), F.lit(_decimal(per_ms))
+        ms = F.call_function("div", whole - F.pmod(whole, divisor), divisor)
+    return F.when((value >= low) & (value < high), ms.cast("bigint"))
 
 
 def _decimal(number: Fraction) -> Decimal:
@@ -149,16 +190,14 @@ def _floating(value: Column, unit: str) -> Instant:
     """A double is read as its shortest decimal text, so 1.001 s is 1001 ms although the double lies below it."""
     limit = F.lit(float((MAX_TIMESTAMP_MS + 1) * UNITS_PER_MS[unit]))
     ms = _decimal_ms(F.when(F.abs(value) <= limit, value).try_cast("decimal(38,9)"), unit)
-    special = F.when(F.isnan(value), F.lit("nan_time")).when(
-        F.abs(value) == F.lit(float("inf")), F.lit("infinite_time")
-    )
-    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit("null_time")).otherwise(special))
+    special = F.when(F.isnan(value), F.lit(NAN_TIME)).when(F.abs(value) == F.lit(float("inf")), F.lit(INFINITE_TIME))
+    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit(NULL_TIME)).otherwise(special))
 
 
 def _parsed(text: Column, parsed: Column, ms: Column) -> Instant:
-    unread = F.when(text.isNull(), F.lit("null_time")).when(parsed.isNull(), F.lit("wrong_type"))
+    unread = F.when(text.isNull(), F.lit(NULL_TIME)).when(parsed.isNull(), F.lit(WRONG_TYPE))
     return Instant(ms=ms, problem=unread)
 
 
 def _present(value: Column, ms: Column) -> Instant:
-    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit("null_time")))
+    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit(NULL_TIME)))
