@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MAPPING_MODE = "delta.columnMapping.mode"
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
 _WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MAX_CAUSE = 300
@@ -102,6 +103,7 @@ class LogTable:
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str | None]
     physical: Mapping[str, str]
+    widened: Mapping[str, str]
 
     @property
     def columns(self) -> dict[str, str]:
@@ -168,7 +170,14 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
         partition_columns=tuple(metadata.partition_columns),
         configuration=configuration,
         physical={one["name"]: str(names.get(one["name"]) or one["name"]) for one in fields},
+        widened={one["name"]: spell_type(changes[0]["fromType"]) for one in fields if (changes := _type_changes(one))},
     )
+
+
+def _type_changes(field: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return how the type of a whole column was widened (fields inside of it have paths), oldest first."""
+    changes = field.get("metadata", {}).get(_TYPE_CHANGES) or ()
+    return [one for one in changes if "fieldPath" not in one]
 
 
 def _is_time(column: "pa.ChunkedArray") -> bool:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from jobs.delta_log import History, LogTable, describe_log, file_system, place_of, read_history
 from jobs.log_cut import Cut
 from jobs.runs import LogCoordinates, Slice
-from windowlib.column_types import Node
+from windowlib.column_types import Node, without_variants
 from windowlib.errors import LogError
 
 SLICE_COLUMN_TYPES = ("date", "string")
@@ -47,9 +47,11 @@ class KnownLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedLog:
-    """What a replay reads: the table at one version. `columns` and `nodes` spell each column's type, in table order.
+    """What a replay reads: the table at one version, columns in table order.
 
-    `data_ms` are the distinct instants of the slice column that hold records, ascending, inside the range or not.
+    `columns` spells their types as the log has them, `nodes` are the types under which records are kept (a VARIANT as
+    its JSON). `widened` maps a column whose type was widened in place to the type that it began with. `data_ms` are
+    the distinct instants of the slice column that hold records, ascending, inside the range or not.
     """
 
     uri: str
@@ -57,6 +59,7 @@ class PinnedLog:
     version: int
     columns: Mapping[str, str]
     nodes: Mapping[str, Node]
+    widened: Mapping[str, str]
     row_tracking: bool
     files: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
@@ -116,25 +119,32 @@ def pin_log(
         table_id=log.table_id,
         version=log.version,
         columns=log.columns,
-        nodes=log.nodes,
+        nodes={name: without_variants(node) for name, node in log.nodes.items()},
+        widened=log.widened,
         row_tracking=log.configuration.get(ROW_TRACKING) == "true",
         files=files,
         data_ms=data_ms,
         history=history,
         _coordinates={
-            slice_id: LogCoordinates(
-                table_id=log.table_id,
-                version=log.version,
-                commits=commits.get(slice_id, ()),
-                files=len(own),
-                records=sum(file.records or 0 for file in own),
-                bytes=sum(file.bytes for file in own),
-                digest=digests[slice_id],
-                since=history.since,
-                sound=history.sound,
-            )
+            slice_id: _coordinates(log, history, own, commits=commits.get(slice_id, ()))
             for slice_id, own in by_slice.items()
         },
+    )
+
+
+def _coordinates(
+    log: LogTable, history: History, files: Sequence[PinnedFile], *, commits: tuple[int, ...]
+) -> LogCoordinates:
+    return LogCoordinates(
+        table_id=log.table_id,
+        version=log.version,
+        commits=commits,
+        files=len(files),
+        records=sum(file.records or 0 for file in files),
+        bytes=sum(file.bytes for file in files),
+        digest=_digest(files),
+        since=history.since,
+        sound=history.sound,
     )
 
 

@@ -8,6 +8,8 @@ from jobs.pipeline_models import Pipeline
 from windowlib.errors import SpecError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
+# deltalake makes a URL of every path, and either cannot or decodes it once too often.
+_UNREADABLE = re.compile(r"[\[\]\\^|\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,8 @@ class Lake:
             raise SpecError(
                 f"the lake root must be a directory or a URI, found {self.root!r}; pass --lake or set HINDCAST_LAKE"
             )
+        if self.is_local:
+            _refuse_unreadable(str(Path(self.root).resolve()), "lake root")
 
     @property
     def is_local(self) -> bool:
@@ -43,8 +47,14 @@ class Lake:
         return self.table(pipeline, "ledger")
 
     def event_log(self, pipeline: Pipeline) -> str:
-        """The path or URI of the pipeline's event log: relative to the lake, or its own."""
+        """The path or URI of the pipeline's event log: relative to the lake, or its own.
+
+        Raises:
+            SpecError: a path that Delta tables cannot have.
+        """
         table = pipeline.log.table
+        if "://" not in table:
+            _refuse_unreadable(table, f"log.table of pipeline {pipeline.name}")
         return table if "://" in table or Path(table).is_absolute() else self._below(table)
 
     def below(self, relative: str) -> str:
@@ -59,3 +69,12 @@ class Lake:
 
     def _below(self, relative: str) -> str:
         return str(Path(self.root) / relative) if self.is_local else f"{self.root.rstrip('/')}/{relative}"
+
+
+def _refuse_unreadable(path: str, name: str) -> None:
+    found = _UNREADABLE.search(path)
+    if found is not None:
+        raise SpecError(
+            f"the {name} {path!r} has {found[0]!r} in it, and no Delta table can be read there; choose a path without "
+            "[ ] \\ ^ | and control characters, and without % before two digits"
+        )

@@ -48,7 +48,7 @@ def ensure_table(uri: str, table: Table) -> None:
     found = DeltaTable(uri)
     existing = {field["name"]: field["type"] for field in json.loads(found.schema().to_json())["fields"]}
     for name, node in wanted.items():
-        if name in existing and not _takes(existing[name], node):
+        if name in existing and not column_takes(existing[name], node):
             raise SpecError(
                 f"column {name!r} of table {uri} is a {spell_type(existing[name])}, but the spec now makes it a "
                 f"{spell_type(node)}; rename the column in the pipeline file, or give the pipeline a new name"
@@ -60,14 +60,23 @@ def ensure_table(uri: str, table: Table) -> None:
         found.alter.add_columns(added)
 
 
-def _takes(existing: Node, wanted: Node) -> bool:
+def table_columns(uri: str) -> dict[str, Node]:
+    """Return a table's columns as they are stored, name -> type; none where it is not there."""
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(uri):
+        return {}
+    return {one["name"]: one["type"] for one in json.loads(DeltaTable(uri).schema().to_json())["fields"]}
+
+
+def column_takes(existing: Node, wanted: Node) -> bool:
     """Tell whether a column can hold what is to be written: the same type, or a struct that gains nullable fields."""
     if isinstance(existing, str) or isinstance(wanted, str):
         return existing == wanted
     if existing["type"] != "struct" or wanted["type"] != "struct":
         return spell_type(existing) == spell_type(wanted)
     fields = {field["name"]: field["type"] for field in wanted["fields"]}
-    return all(_takes(field["type"], fields.get(field["name"], field["type"])) for field in existing["fields"])
+    return all(column_takes(field["type"], fields.get(field["name"], field["type"])) for field in existing["fields"])
 
 
 def dataset_of(table: "DeltaTable") -> "pads.Dataset":

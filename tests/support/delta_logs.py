@@ -13,9 +13,9 @@ def commits_of(table: Path) -> list[Path]:
 
 
 def clean_commits(table: Path) -> None:
-    """Write a checkpoint of the newest version and remove all commits, as log retention does in time."""
+    """Write a checkpoint of the newest version and remove the commits before it, as log retention does in time."""
     DeltaTable(str(table)).create_checkpoint()
-    for commit in commits_of(table):
+    for commit in commits_of(table)[:-1]:
         commit.unlink()
 
 

@@ -3,10 +3,11 @@
 Nothing here runs Python per record. Every expression is total: a hostile value gives a reason, never a failed job.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
@@ -66,29 +67,91 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def record_hash(fields: Sequence[T.StructField]) -> Column:
+def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = MappingProxyType({})) -> Column:
     """Return the 64-bit id of a record's content: Spark's xxhash64 over its non-null (name, value) pairs, by name.
 
     A null leaves the hash as it is, and so does its name, so a new nullable column changes no id. What Spark does not
-    hash alike everywhere (maps, anything nested) goes in as JSON, maps as sorted entries.
+    hash alike everywhere (maps, anything nested) goes in as JSON, maps as sorted entries at any depth.
+
+    Args:
+        fields: of the log.
+        widened: column -> the type that it began with. A value that fits that type is hashed as it, so that a column
+            that was INT and is BIGINT now gives the records of before the ids of before.
     """
-    pairs = [
-        (F.when(column(field.name).isNotNull(), F.lit(field.name)), _hashable(field)) for field in _by_name(fields)
-    ]
-    return F.xxhash64(*(part for pair in pairs for part in pair))
+    parts: list[Column] = []
+    for field in sorted(fields, key=lambda one: one.name):
+        value = column(field.name)
+        parts.append(F.when(value.isNotNull(), F.lit(field.name)))
+        parts += _hashable(value, field.dataType, widened.get(field.name))
+    return F.xxhash64(*parts)
 
 
-def _by_name(fields: Sequence[T.StructField]) -> list[T.StructField]:
-    return sorted(fields, key=lambda field: field.name)
+def _hashable(value: Column, kind: T.DataType, began_as: str | None) -> list[Column]:
+    if isinstance(kind, T.MapType | T.StructType | T.ArrayType | T.VariantType):
+        canonical = _canonical(value, kind)
+        return [canonical if isinstance(kind, T.VariantType) else F.to_json(canonical)]
+    if began_as is None or not isinstance(kind, T.LongType | T.DoubleType):
+        return [value]
+    before = value.try_cast(began_as)
+    fits = before.cast(kind).eqNullSafe(value)
+    return [F.when(fits, before), F.when(~fits, value)]
 
 
-def _hashable(field: T.StructField) -> Column:
-    value = column(field.name)
-    if isinstance(field.dataType, T.MapType):
-        return F.to_json(F.array_sort(F.map_entries(value)))
-    if isinstance(field.dataType, T.StructType | T.ArrayType):
-        return F.to_json(value)
-    return value
+def _canonical(value: Column, kind: T.DataType) -> Column:
+    """Return a nested value without maps: their entries, sorted. A VARIANT is its JSON, whose keys are sorted."""
+    match kind:
+        case T.MapType() if _has_maps(kind.keyType) or _has_maps(kind.valueType):
+            entries = F.transform(
+                F.map_entries(value),
+                lambda one: F.struct(
+                    _canonical(one["key"], kind.keyType).alias("key"),
+                    _canonical(one["value"], kind.valueType).alias("value"),
+                ),
+            )
+            return F.array_sort(entries)
+        case T.MapType():
+            return F.array_sort(F.map_entries(value))
+        case T.StructType() if _has_maps(kind):
+            inside = [_canonical(value.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
+            return F.when(value.isNotNull(), F.struct(*inside))
+        case T.ArrayType() if _has_maps(kind):
+            return F.transform(value, lambda one: _canonical(one, kind.elementType))
+        case T.VariantType():
+            return F.to_json(value)
+        case _:
+            return value
+
+
+def storable(value: Column, kind: T.DataType) -> Column:
+    """Return a value as our tables can hold it: VARIANTs, at any depth, as their JSON."""
+    if not _has(kind, T.VariantType):
+        return value
+    match kind:
+        case T.MapType():
+            return F.transform_values(value, lambda _key, one: storable(one, kind.valueType))
+        case T.StructType():
+            inside = [storable(value.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
+            return F.when(value.isNotNull(), F.struct(*inside))
+        case T.ArrayType():
+            return F.transform(value, lambda one: storable(one, kind.elementType))
+        case _:
+            return F.to_json(value)
+
+
+def _has_maps(kind: T.DataType) -> bool:
+    return _has(kind, T.MapType) or _has(kind, T.VariantType)
+
+
+def _has(kind: T.DataType, wanted: type[T.DataType]) -> bool:
+    match kind:
+        case T.MapType():
+            return isinstance(kind, wanted) or _has(kind.keyType, wanted) or _has(kind.valueType, wanted)
+        case T.StructType():
+            return isinstance(kind, wanted) or any(_has(one.dataType, wanted) for one in kind.fields)
+        case T.ArrayType():
+            return isinstance(kind, wanted) or _has(kind.elementType, wanted)
+        case _:
+            return isinstance(kind, wanted)
 
 
 def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: PLR0911 - one return per type
