@@ -77,7 +77,11 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
     from jobs.session import spark_session
     from jobs.verify_input import verify_inputs
 
-    return verify_inputs(spark_session("hindcast plan --verify", master), work, planned, who=common.who())
+    spark = spark_session("hindcast plan --verify", master)
+    try:
+        return verify_inputs(spark, work, planned, who=common.who())
+    finally:
+        spark.stop()
 
 
 @click.command(

@@ -28,6 +28,7 @@ from tests.support.logs import make_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.column_types import struct_type
 from windowlib.errors import LogError
+from windowlib.spark.log_order import Ranks, block_slices, number_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,6 +127,18 @@ def test_columns_named_like_ours_may_be_used(spark: "SparkSession", tmp_path: Pa
     outcome = run_range(spark, tmp_path, pipeline_of(text), ONE_DAY)
     assert outcome.is_published
     assert outcome.runs[0].result.counts.assigned == 3
+
+
+@pytest.mark.parametrize("records_per_block", [1, 2, 3, None])
+def test_blocks_of_any_size_number_the_same(spark: "SparkSession", records_per_block: int | None) -> None:
+    """Records per block switches between one sorted partition and several; ranks count on across the blocks."""
+    records = spark.sql("SELECT int(id % 2) AS slice_no, 6 - id AS o0 FROM range(7)")
+    numbered = number_records(records, ["o0"], count=7, records_per_block=records_per_block).localCheckpoint()
+    ranks = Ranks(tuple(block_slices(numbered)))
+    found = numbered.withColumn("rank", ranks.column()).orderBy("sequence").select("slice_no", "rank", "o0").collect()
+    assert [tuple(row) for row in found] == [
+        (0, 0, 0), (0, 1, 2), (0, 2, 4), (0, 3, 6), (1, 0, 1), (1, 1, 3), (1, 2, 5),
+    ]  # fmt: skip
 
 
 def test_ties_name_the_columns_of_the_log(spark: "SparkSession", tmp_path: Path) -> None:
