@@ -118,6 +118,4 @@ def test_a_plan_reads_new_commits_only(work: Workspace, monkeypatch: pytest.Monk
     append_day(Path(work.lake.root), "2024-01-03", {"c": 3})
     reasons(work)
     run(work)
-    assert read == [0, 1, 1, 1, 1, 0], (
-        "plan, plan, plan of the run, its chunk by the fake, plan after it, and once more"
-    )
+    assert read == [0, 1, 1, 1, 0, 0], "two plans, those of run and of its first step, the chunk, the last step"
