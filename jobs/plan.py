@@ -219,7 +219,8 @@ def chain_before(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: As
         f"{before.slice_id} has no "
         f"published run; the log begins at {start}. Replay from there (--from {start}), or begin a new chain at "
         f"{first.slice_id} with "
-        f"--fresh, which leaves out what earlier records would have contributed"
+        f"--fresh, which leaves out what earlier records would have contributed. Records that do not count are left "
+        "out by log.slice.first"
     )
 
 
