@@ -1,15 +1,17 @@
 """The input of a chunk, fixed and in order: what is read, in which order, with which watermark, and its fingerprint."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from jobs.event_log import PinnedLog, pin_log
+from jobs.event_log import KnownLog, PinnedLog, pin_log
 from jobs.lake import Lake
 from jobs.pipeline_models import Pipeline
 from jobs.pipeline_models import TimeColumn as TimeGrammar
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 LAST_SEQUENCE = (1 << 63) - 1
+_DAMAGE = ("FAILED_READ_FILE", "not a Parquet file", "FileNotFoundException", "ParquetDecodingException")
 COMMIT_COLUMN = "o0"  # the first order column of a log that is read in the order of its commits
 
 
@@ -62,15 +65,15 @@ class ChunkInput:
         return kind
 
 
-def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> PinnedLog:
-    """Fix the log's version and check the pipeline against its columns.
+def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> PinnedLog:
+    """Fix the log's version and check the pipeline against its columns; commits that are `known` are not read again.
 
     Raises:
         LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
         SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
     """
     grammar = pipeline.log.slice
-    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices)
+    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)
     validate_against_schema(pipeline, pinned.columns)
     if pipeline.log.order == "commits" and not pinned.row_tracking:
         raise LogError(
@@ -101,6 +104,7 @@ def log_reading(
         gap=_gap_column(pipeline),
         record_id=log.record_id,
         order=None if log.order == "commits" else tuple(log.order),
+        widened=pinned.widened,
     )
 
 
@@ -123,28 +127,61 @@ def read_chunk(
             the fingerprints cover it, and the same records in other commits are another input.
     """
     order = order_columns(reading)
-    count = sum(file.records for file in pinned.files)
+    count = sum(file.records or 0 for file in pinned.files)
     numbered = number_records(read_slices(spark, reading), order, count=count)
     if needs_commits:
         numbered = numbered.withColumn("commit", _commit_column(slices))
-    numbered = numbered.localCheckpoint()
+    with reading_errors(pinned):
+        numbered = numbered.localCheckpoint()
     if reading.order is not None:
-        refuse_ties(numbered, order, pinned.uri)
+        refuse_ties(numbered, dict(zip(order, reading.order, strict=True)), pinned.uri)
     ranks = Ranks(tuple(block_slices(numbered)))
     ordered = numbered.withColumn("rank", ranks.column())
-    return ChunkInput(
-        reading=reading,
-        ordered=ordered,
-        ranks=ranks,
-        ranges=_ranges(slices, ranks),
-        slices=_slice_inputs(ordered, len(slices), needs_commits=needs_commits),
-    )
+    inputs = _slice_inputs(ordered, len(slices), needs_commits=needs_commits)
+    _refuse_other_counts(pinned, slices, inputs)
+    return ChunkInput(reading=reading, ordered=ordered, ranks=ranks, ranges=_ranges(slices, ranks), slices=inputs)
 
 
-def scan_log(spark: "SparkSession", chunk: ChunkInput) -> Mapping[int, IdSum]:
+@contextmanager
+def reading_errors(pinned: PinnedLog) -> Iterator[None]:
+    """Turn what Spark raises about a data file into one paragraph.
+
+    Raises:
+        LogError: naming the log, and the file where Spark names it.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        if not any(sign in text for sign in _DAMAGE):
+            raise
+        named = [file for file in pinned.files if unquote(file.path).rpartition("/")[2] in text]
+        which = f"file {named[0].path} (slice {named[0].slice_id})" if named else "a data file"
+        raise LogError(
+            f"{which} of version {pinned.version} of event log {pinned.uri} cannot be read: it is damaged, or it was "
+            "removed while it was read. Restore it from a backup, or replay a range that does not need it"
+        ) from error
+
+
+def _refuse_other_counts(pinned: PinnedLog, slices: Sequence[Slice], inputs: Sequence[SliceInput]) -> None:
+    """Compare the records that were read with those that the log's own statistics promise."""
+    uncounted = {file.slice_id for file in pinned.files if file.records is None}
+    for one, read in zip(slices, inputs, strict=True):
+        promised, found = pinned.coordinates(one.slice_id).records, read.records.count
+        if one.slice_id not in uncounted and promised != found:
+            raise LogError(
+                f"slice {one.slice_id} of event log {pinned.uri} holds {found:,} records, but by its statistics "
+                f"version {pinned.version} has {promised:,} there: a data file was damaged or exchanged, or records "
+                "were deleted in place. Restore the files from a backup, or replay a copy of the log made afresh"
+            )
+
+
+def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Mapping[int, IdSum]:
     """Count the log once more by itself, for the audit: slice number -> ids of its records."""
     found: dict[int, IdSum] = {}
-    for row in scan_ids(spark, chunk.reading).collect():
+    with reading_errors(pinned):
+        rows = scan_ids(spark, chunk.reading).collect()
+    for row in rows:
         number = chunk.reading.slices.get(row["slice_value"])
         if number is not None:
             found.setdefault(number, IdSum()).merge(IdSum(row["records"], row["id_xor"], int(row["id_sum"])))

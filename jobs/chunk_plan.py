@@ -1,6 +1,6 @@
 """From a pipeline and the columns of its log to what a chunk's tasks need: tables, engine, buckets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from jobs.chunk_input import ChunkInput
@@ -8,6 +8,7 @@ from jobs.chunk_time import ChunkTime
 from jobs.engine import Engine
 from jobs.event_log import PinnedLog
 from jobs.pipeline_models import Pipeline
+from jobs.record_columns import record_names
 from jobs.user_functions import Functions
 from jobs.window_spec import engine, pipeline_functions
 from windowlib import tables
@@ -23,7 +24,8 @@ MAX_BUCKETS = 64
 class ChunkTables:
     """A pipeline over one log: what it runs, the Spark types of the columns it reads, the tables it writes.
 
-    `functions` are the user's, loaded; who runs them elsewhere ships them.
+    `functions` are the user's, loaded; who runs them elsewhere ships them. `record_names` are the names under which
+    the side tables keep the columns of the log.
     """
 
     engine: Engine
@@ -31,6 +33,7 @@ class ChunkTables:
     keys: Mapping[str, str]
     inputs: Mapping[str, str]
     stored: tuple[Table, ...]
+    record_names: Mapping[str, str]
 
     def emitted(self) -> tuple[Table, ...]:
         """Return the tables of the tagged result; Spark gives late and unassigned records back what they are later."""
@@ -43,8 +46,13 @@ class ChunkTables:
         return tuple(table.name for table in self.stored if table.name != tables.TALLIES)
 
 
-def chunk_tables(pipeline: Pipeline, pinned: PinnedLog) -> ChunkTables:
+def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Iterable[Node] = ()) -> ChunkTables:
     """Return the tables that this pipeline writes when it reads this log.
+
+    Args:
+        pipeline: what is replayed.
+        pinned: the log.
+        stored_records: the types that `record` has in side tables that are there already.
 
     Raises:
         SpecError: the parts of the pipeline do not go together, or not with the columns of the log.
@@ -53,7 +61,8 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog) -> ChunkTables:
     functions = pipeline_functions(pipeline)
     run = engine(pipeline, columns, functions)
     keys = {name: columns[name] for name in pipeline.log.key_columns}
-    record: Node = struct_type(pinned.nodes)
+    names = record_names(pinned.nodes, stored_records)
+    record: Node = struct_type({names[name]: node for name, node in pinned.nodes.items()})
     stored = (
         tables.window_outputs(keys, run.outputs),
         tables.late_records(record),
@@ -67,7 +76,7 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog) -> ChunkTables:
         tables.tallies(),
     )
     inputs = {name: columns[name] for name in run.layout.read()}
-    return ChunkTables(engine=run, functions=functions, keys=keys, inputs=inputs, stored=stored)
+    return ChunkTables(engine=run, functions=functions, keys=keys, inputs=inputs, stored=stored, record_names=names)
 
 
 def plan_buckets(pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, time: ChunkTime) -> BucketPlan:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
+from typing import TYPE_CHECKING
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -11,13 +12,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from jobs import cli_common as common
 from jobs.durations import human_duration
 from jobs.fingerprints import checks_fingerprint
+from jobs.outcomes import Outcome
 from jobs.pipeline_models import Pipeline
 from jobs.plan import Plan, plan_range
-from jobs.requests import Outcome, Replayer, ReplayOrder, Staging, run_request
 from jobs.requests import Progress as Staged
+from jobs.requests import Replayer, ReplayOrder, Staging, run_request
 from jobs.runs import RunResult, Verdict
 from jobs.slices import check_range, parse_bound
-from jobs.workspace import Asked
+from jobs.workspace import Asked, Workspace
+
+if TYPE_CHECKING:
+    from jobs.verify_input import Verification
 
 
 @click.command(
@@ -27,28 +32,57 @@ from jobs.workspace import Asked
 @click.argument("pipeline_name", metavar="PIPELINE")
 @common.range_options
 @click.option("--fresh", is_flag=True, help="Plan as if the chain began at --from, whatever stands before it.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read the log's records again and compare them with what the runs read; starts Spark. Recorded.",
+)
+@common.master_option
 @common.json_option
 @common.place_options
 def plan_command(
-    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, as_json: bool, places: common.Places
-) -> int:
+    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, master: str | None, as_json: bool,
+    places: common.Places,
+) -> int:  # fmt: skip
     """Show what `run` would replay of [from, to), and why. Reads the ledger and the Delta log only; nothing is started.
 
     A slice is replayed when it has no run yet (missing), when the log holds other records for it now (input changed),
     when the pipeline file would give other rows (spec changed), or when the slice before leaves another state (state
-    before changed). Otherwise it is current. PIPELINE is a name from the pipelines directory, or the path of a file.
+    before changed). Input unverified: the log has other files for it, and the commits that would say why are gone; a
+    replay reads them anyway, and --verify finds out without one. Otherwise it is current. With --verify the exit status
+    is 1 when records differ. PIPELINE is a name from the pipelines directory, or the path of a file.
     """
     pipeline = places.pipeline(pipeline_name)
     work = places.workspace(pipeline)
     bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
-    planned = plan_range(
-        pipeline, places.lake, work.ledger.view(), now_ms=work.ledger.now_ms(), is_fresh=fresh, **bounds
-    )
+
+    def planned_now() -> Plan:
+        now_ms = work.ledger.now_ms()
+        return plan_range(pipeline, places.lake, work.ledger.view(), now_ms=now_ms, is_fresh=fresh, **bounds)
+
+    planned = planned_now()
+    found = _verify(work, planned, master=master) if verify else None
+    if found is not None:
+        planned = planned_now()
     if as_json:
-        common.print_json(planned.to_json())
-        return common.OK
-    _show_plan(planned)
-    return common.OK
+        verified = {} if found is None else {"verified": asdict(found)}
+        common.print_json(planned.to_json() | verified)
+    else:
+        _show_plan(planned)
+        if found is not None:
+            common.say(found.summary)
+    return common.REFUSED if found is not None and found.different else common.OK
+
+
+def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verification":
+    from jobs.session import spark_session
+    from jobs.verify_input import verify_inputs
+
+    spark = spark_session("hindcast plan --verify", master)
+    try:
+        return verify_inputs(spark, work, planned, who=common.who())
+    finally:
+        spark.stop()
 
 
 @click.command(

@@ -7,29 +7,27 @@ a replayed slice is in windows: those that fired are in window_outputs, those st
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from jobs.delta_log import describe_log
 from jobs.durations import format_duration, human_duration
-from jobs.event_log import open_log
+from jobs.explain_windows import RecordWindows, interval, record_time, windows_of
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
-from jobs.pipeline_models import Pipeline, TimeColumn, Unit
+from jobs.log_rows import find_record
+from jobs.pipeline_models import Pipeline
 from jobs.published import HIDDEN
 from jobs.runs import CheckpointRef, Slice
 from jobs.slices import parse_bound, show_instant, slice_at, slice_grid
-from jobs.store import dataset_of
 from jobs.stored_rows import StoredRuns
 from windowlib.errors import RequestError
-from windowlib.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS, WINDOW_OUTPUTS, WINDOW_STATE
+from windowlib.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_WINDOWS = 4
-_BOUNDS = ("window_start", "window_end")
-_Interval = tuple[datetime, datetime]
-_UNITS_PER_MS = {Unit.S: 0.001, Unit.MS: 1, Unit.US: 1_000, Unit.NS: 1_000_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +105,7 @@ def _side_rows(rows: "pa.Table", pipeline: Pipeline, record_id: str) -> list[dic
 
 
 def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
-    windows = [_interval(one["window_start"], one["window_end"]) for one in row["missed_windows"] or ()]
+    windows = [interval(one["window_start"], one["window_end"]) for one in row["missed_windows"] or ()]
     which = "its only window" if len(windows) == 1 else f"all its {len(windows)} windows"
     if not row["missed_all"]:
         which = f"{len(windows)} of its windows"
@@ -195,20 +193,20 @@ def _from_log(
             is_published=False,
             details={"record": record},
         )
-    event_time_ms = time_ms(pipeline.log.event_time, record[pipeline.log.event_time.column])
-    fired, still_open = _windows_of(lake, pipeline, record, view=view)
+    happened = record_time(pipeline.log.event_time, record)
+    windows = windows_of(lake, pipeline, record, runs=_runs(view))
     key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
-    told = [f"{len(fired)} that fired: {_some(fired)}"] if fired else []
-    told += [f"{len(still_open)} still open after the last replayed slice: {_some(still_open)}"] if still_open else []
+    when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
-        f"Record {record_id} is assigned: it happened at {show_instant(event_time_ms)} and arrived in slice "
-        f"{slice_id}, in time for {_windows_word(pipeline)} of {key}; {' and '.join(told) or _untold(pipeline)}."
+        f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
+        f"{slice_id}, in time for {_windows_word(pipeline)} of {key}; {_told(windows) or _untold(pipeline)}."
     )
     details = {
         "record": record,
-        "event_time_ms": event_time_ms,
-        "fired": fired,
-        "open": still_open,
+        "event_time_ms": happened.ms,
+        "fired": list(windows.fired),
+        "superseded": dict(windows.superseded),
+        "open": list(windows.still_open),
         "run_id": run.result.run_id,
     }
     if locate is not None:
@@ -227,6 +225,17 @@ def _from_log(
         is_published=is_published,
         details=details,
     )
+
+
+def _told(windows: RecordWindows) -> str:
+    """What is known of the windows, part by part."""
+    told = [f"{len(windows.fired)} that fired: {_some(windows.fired)}"] if windows.fired else []
+    if windows.superseded:
+        taken = [f"{one} by {heir or 'one that is gone'}" for one, heir in windows.superseded.items()]
+        told.append(f"{len(taken)} that fired and were superseded since: {_some(taken)}")
+    if windows.still_open:
+        told.append(f"{len(windows.still_open)} still open after the last replayed slice: {_some(windows.still_open)}")
+    return " and ".join(told)
 
 
 def _windows_word(pipeline: Pipeline) -> str:
@@ -250,8 +259,6 @@ def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
 
 
 def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
-    import pyarrow.dataset as ds
-
     column = pipeline.log.record_id
     if column is None:
         raise RequestError(
@@ -259,91 +266,14 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
             "`log.record_id` in "
             f"{pipeline.source} the log itself cannot be searched: name a column there that identifies a record"
         )
-    dataset = dataset_of(open_log(lake.event_log(pipeline)))
-    kind = dataset.schema.field(column).type
-    wanted = (
-        ds.field(column) == record_id
-        if str(kind) in {"string", "large_string", "string_view"}
-        else ds.field(column).cast("string") == record_id
-    )
-    found: list[dict[str, Any]] = dataset.to_table(filter=wanted).to_pylist()
-    if not found:
+    found = find_record(describe_log(lake.event_log(pipeline)), column, record_id)
+    if found is None:
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; `hindcast show "
             f"{pipeline.name}` and late_records "
             "name some that it has"
         )
-    return found[0]
-
-
-def _windows_of(
-    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, view: LedgerView
-) -> tuple[list[str], list[str]]:
-    """The windows of the record's key that hold its time: those that fired, and those still open at the head.
-
-    Windows without bounds (global and count windows, Storm's queues) hold no time and are not among them.
-    """
-    import pyarrow.compute as pc
-
-    runs, stored = list(_runs(view).values()), StoredRuns(lake, pipeline.name, view)
-    keys = pipeline.log.key_columns
-    at, is_right_closed = _windowed_at(pipeline, record), pipeline.front_end == "storm"
-
-    def around(row: Mapping[str, Any], start: datetime | None, end: datetime | None) -> set[_Interval]:
-        """The bounds, where they hold the time."""
-        if start is None or end is None or any(row[key] != record[key] for key in keys):
-            return set()
-        return {(start, end)} if (start < at <= end if is_right_closed else start <= at < end) else set()
-
-    panes = stored.read(WINDOW_OUTPUTS, runs, [*keys, *_BOUNDS, "kind"])
-    if panes.num_rows:  # the bounds of most are elsewhere, and Arrow sees that faster than we
-        panes = panes.filter((pc.field("window_start") <= at) & (pc.field("window_end") >= at))
-    results = [row for row in panes.to_pylist() if row["kind"] == "result"]
-    fired = set[_Interval]().union(*(around(row, row["window_start"], row["window_end"]) for row in results))
-    state = stored.read(WINDOW_STATE, runs[-1:]).to_pylist()
-    still_open = set[_Interval]().union(
-        *(
-            around(row, _instant_or_none(row["window_start_ms"]), _instant_or_none(row["window_end_ms"]))
-            for row in state
-        )
-    )
-    return [_interval(*one) for one in sorted(fired)], [_interval(*one) for one in sorted(still_open - fired)]
-
-
-def _windowed_at(pipeline: Pipeline, record: Mapping[str, Any]) -> datetime:
-    """The time by which the record's windows are chosen: its event time, or on processing time its arrival."""
-    log, windows = pipeline.log, pipeline.windows
-    by_arrival = windows is not None and windows.is_processing_time and log.arrival_time is not None
-    time = log.arrival_time if by_arrival and log.arrival_time is not None else log.event_time
-    return _instant(time_ms(time, record[time.column]))
-
-
-def time_ms(time: TimeColumn, value: object) -> int:
-    """Epoch ms of a value of a time column, floored."""
-    if isinstance(value, datetime):
-        return _instant_ms(value)
-    per_ms = _UNITS_PER_MS[time.unit or Unit.MS]
-    number = int(str(value)) if isinstance(value, int) else float(str(value))
-    return int(number * 1_000) if per_ms < 1 else int(number // per_ms)
-
-
-def _instant(at_ms: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
-
-
-def _instant_or_none(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else _instant(at_ms)
-
-
-def _instant_ms(at: datetime) -> int:
-    aware = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def _interval(start: datetime, end: datetime) -> str:
-    """`[2013-02-08 05:00, 06:00)`; the day is not said twice."""
-    same_day = start.date() == end.date()
-    return f"[{start:%Y-%m-%d %H:%M}, {end:%H:%M})" if same_day else f"[{start:%Y-%m-%d %H:%M}, {end:%Y-%m-%d %H:%M})"
+    return found
 
 
 def _some(windows: Sequence[str]) -> str:

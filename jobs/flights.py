@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.event_log import log_columns, open_log
+from jobs.delta_log import describe_log, open_log
 from jobs.flights_rows import END_DAY, FIRST_DAY, FlightRow, read_flights
 from jobs.session import spark_session
 from windowlib.errors import LogError, RequestError
@@ -169,7 +169,8 @@ def _refuse_occupied(table: str) -> None:
 
 
 def _refuse_other_table(table: str, opened: "DeltaTable") -> None:
-    found = (log_columns(opened), list(opened.metadata().partition_columns))
+    log = describe_log(table, opened.version())
+    found = (log.columns, list(log.partition_columns))
     if found != (COLUMNS, [DAY_COLUMN]):
         raise LogError(
             f"{table} is a Delta table, but not a log of flights: it has the columns {found[0]}, partitioned by "

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from jobs.runs import CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from jobs.runs import CheckResult, Counts, LogCoordinates, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -28,6 +28,7 @@ class EventKind(Enum):
     CONDEMNED = "condemned"  # this attempt does not count any more
     FAILED = "failed"  # an attempt broke
     CLOSED = "closed"  # the request is over without publication
+    VERIFIED = "verified"  # the log's records of a slice were compared with what a run read
     NOTE = "note"
 
 
@@ -127,6 +128,33 @@ def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
     )
 
 
+def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: str) -> LedgerEvent:
+    """The event that the log's records of a run's slice were read again; `found` is their fingerprint."""
+    return LedgerEvent(
+        kind=EventKind.VERIFIED,
+        **slice_columns(result.slice),
+        run_id=result.run_id,
+        attempt_id=result.attempt_id,
+        who=who,
+        input_fingerprint=found,
+        details={"log": asdict(sighting.log), "equal": sighting.is_equal},
+    )
+
+
+def verified_sighting(event: LedgerEvent) -> Sighting:
+    """What a `verified` event saw.
+
+    Raises:
+        LedgerError: the row lacks what such an event has.
+    """
+    try:
+        return Sighting(log=_coordinates(event.details["log"]), is_equal=bool(event.details["equal"]))
+    except (KeyError, TypeError) as error:
+        raise LedgerError(
+            f"ledger event verified (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
+        ) from error
+
+
 def run_result(event: LedgerEvent) -> RunResult:
     """The result that a `staged` event was made of; verdict and checks come with `with_checks`.
 
@@ -135,7 +163,6 @@ def run_result(event: LedgerEvent) -> RunResult:
     """
     try:
         details = event.details
-        log = details["log"]
         return RunResult(
             slice=event.slice,
             run_id=_required(event, "run_id"),
@@ -154,7 +181,7 @@ def run_result(event: LedgerEvent) -> RunResult:
                 panes=event.panes or 0,
             ),
             watermark_ms=event.watermark_ms,
-            log=LogCoordinates(**log | {"commits": tuple(log["commits"])}),
+            log=_coordinates(details["log"]),
             seconds=event.seconds or 0.0,
             verdict=Verdict.ERROR,  # staged without a verdict: what was never checked is never published
             warnings=tuple(details["warnings"]),
@@ -187,6 +214,11 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
 def encode_details(details: Mapping[str, Any]) -> str:
     """The JSON text of an event's details."""
     return json.dumps(details, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _coordinates(log: Mapping[str, Any]) -> LogCoordinates:
+    """Older ledgers lack the fields that have defaults."""
+    return LogCoordinates(**{**log, "commits": tuple(log["commits"])})
 
 
 def _required(event: LedgerEvent, column: str) -> str:

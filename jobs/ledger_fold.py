@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from jobs.leases import Lease, lease_from_details
-from jobs.ledger_events import EventKind, LedgerEvent, run_result, with_checks
+from jobs.ledger_events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
 from jobs.ledger_view import Attempt, Hold, LedgerView, Publication, Request, RequestState, StagedRun, Waiver
-from jobs.runs import RunResult, Slice, Verdict
+from jobs.runs import RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -88,6 +88,7 @@ class Fold:
         self._flips: dict[int, _Flip] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
+        self._sightings: dict[str, list[Sighting]] = {}  # run -> where its input was seen, in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # what stands for a run, until an event of it comes
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901  (one flat match over the kinds)
@@ -111,6 +112,8 @@ class Fold:
                 _hold(event, self._request(event))
             case EventKind.STARTED | EventKind.ADOPTED | EventKind.COMPLETED | EventKind.FAILED | EventKind.CLOSED:
                 _progress(event, self._request(event))
+            case EventKind.VERIFIED:
+                self._sightings.setdefault(_text(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.NOTE:
                 pass
 
@@ -189,6 +192,7 @@ class Fold:
             checks_attempt_id=result.attempt_id,
         )
         self._staged.setdefault(result.run_id, []).append(run)
+        self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
         request = self._requests.get(run.request_id)
         if request is not None:
             request.runs[result.slice.slice_id] = result.run_id
@@ -268,7 +272,12 @@ class Fold:
                 checks_attempt_id=checked.attempt_id or chosen.checks_attempt_id,
                 checks_fingerprint=checked.details.get("checks_fingerprint"),
             )
-        return replace(chosen, is_contradicted=is_contradicted, waiver=self._waivers.get(run_id))
+        return replace(
+            chosen,
+            is_contradicted=is_contradicted,
+            waiver=self._waivers.get(run_id),
+            sightings=tuple(self._sightings[run_id]),
+        )
 
 
 def _hold(event: LedgerEvent, one: _Open) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from jobs.leases import IsAlive, Lease, is_held
-from jobs.runs import CheckpointRef, RunResult, Slice, Verdict
+from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -32,7 +32,10 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
-    """A run and the one attempt that stands for it. `checks_attempt_id` is where its rows in quality_results are."""
+    """A run and the one attempt that stands for it. `checks_attempt_id` is where its rows in quality_results are.
+
+    `sightings` are the coordinates of the log at which an attempt at the run, or `plan --verify`, read its input.
+    """
 
     result: RunResult
     request_id: str
@@ -43,6 +46,7 @@ class StagedRun:
     checks_fingerprint: str | None = None
     is_contradicted: bool = False
     waiver: Waiver | None = None
+    sightings: tuple[Sighting, ...] = ()
 
     @property
     def verdict(self) -> Verdict:

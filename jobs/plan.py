@@ -3,21 +3,22 @@
 `make_plan` is pure; `plan` reads the ledger and the Delta log for it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import median
 from typing import Any
 
-from jobs.event_log import log_columns, open_log, pin_log
+from jobs.event_log import KnownLog
 from jobs.fingerprints import spec_fingerprint
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
+from jobs.log_match import Match, match_input
+from jobs.log_state import LogState, read_log_state
 from jobs.pipeline_models import Pipeline
-from jobs.pipeline_schema import validate_against_schema
 from jobs.runs import EMPTY_STATE, CheckpointRef, LogCoordinates, Slice, Verdict
-from jobs.slices import check_range, parse_bound, previous_slice, show_ms, slice_at, slice_grid
-from windowlib.errors import LogError, RequestError
+from jobs.slices import check_range, previous_slice, show_ms, slice_grid
+from windowlib.errors import RequestError
 
 
 class Reason(Enum):
@@ -25,6 +26,7 @@ class Reason(Enum):
 
     MISSING = "missing"
     INPUT_CHANGED = "input changed"
+    INPUT_UNVERIFIED = "input unverified"  # other files, and the commits that would say why are gone
     SPEC_CHANGED = "spec changed"
     STATE_CHANGED = "state before changed"
     CHECKS_CHANGED = "checks changed"
@@ -65,6 +67,7 @@ class Plan:
     chain_note: str
     steps: tuple[Step, ...]
     warnings: tuple[str, ...] = ()
+    known: KnownLog = field(default_factory=KnownLog)
 
     @property
     def stale(self) -> tuple[Step, ...]:
@@ -105,16 +108,6 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogState:
-    """What the Delta log says of the slices of a range; where its data begins and ends (None: no record)."""
-
-    version: int
-    coordinates: Mapping[str, LogCoordinates]
-    first_data: Slice | None
-    last_data: Slice | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """What a plan is for.
 
@@ -136,7 +129,7 @@ def plan(pipeline: Pipeline, lake: Lake, view: LedgerView, *, ask: Ask) -> Plan:
         SpecError: the pipeline names columns that the log has not.
         RequestError: the slice before the range has no run, and nobody said that the chain begins here.
     """
-    return make_plan(pipeline, view, read_log_state(pipeline, lake, ask.slices), ask=ask)
+    return make_plan(pipeline, view, read_log_state(pipeline, lake, ask.slices, view=view), ask=ask)
 
 
 def plan_range(
@@ -152,30 +145,6 @@ def plan_range(
     return plan(pipeline, lake, view, ask=Ask(slices=slices, is_fresh=is_fresh))
 
 
-def read_log_state(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> LogState:
-    """Read the Delta log (no record) for a range of slices.
-
-    Raises:
-        LogError, SpecError: as for `plan`.
-    """
-    import pyarrow as pa
-
-    uri, by = lake.event_log(pipeline), pipeline.log.slice.by
-    table = open_log(uri)
-    validate_against_schema(pipeline, log_columns(table))
-    zone = pipeline.log.slice.zone
-    pinned = pin_log(uri, slice_column=by, zone=zone, slices=slices, version=table.version())
-    actions = pa.table(table.get_add_actions(flatten=True))
-    values = zip(actions[f"partition.{by}"].to_pylist(), actions["num_records"].to_pylist(), strict=True)
-    filled = [str(value) for value, records in values if value is not None and records != 0]
-    return LogState(
-        version=pinned.version,
-        coordinates={one.slice_id: pinned.coordinates(one.slice_id) for one in slices},
-        first_data=_slice_of_value(pipeline, min(filled)) if filled else None,
-        last_data=_slice_of_value(pipeline, max(filled)) if filled else None,
-    )
-
-
 def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> Plan:
     """The plan, from a view of the ledger and the state of the log; pure.
 
@@ -187,8 +156,10 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) 
     estimate = _estimator(view)
     state: str | None = before.fingerprint if before else EMPTY_STATE
     steps: list[Step] = []
+    runs = _runs_by_slice(view, ask.slices)
     for one in ask.slices:
-        judge = _Judge(view=view, ask=ask, spec=spec, slice=one, input=log.coordinates[one.slice_id])
+        found = tuple(runs[one.slice_id])
+        judge = _Judge(view=view, ask=ask, spec=spec, slice=one, input=log.coordinates[one.slice_id], runs=found)
         step, state = judge.step(state)
         steps.append(
             replace(step, expected_seconds=estimate(step.records) if step.reason is not Reason.CURRENT else 0.0)
@@ -204,7 +175,17 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) 
         before=before,
         chain_note=note,
         steps=tuple(steps),
+        known=log.known,
     )
+
+
+def _runs_by_slice(view: LedgerView, slices: Sequence[Slice]) -> dict[str, list[StagedRun]]:
+    found: dict[str, list[StagedRun]] = {one.slice_id: [] for one in slices}
+    for run in view.runs.values():
+        own = found.get(run.result.slice.slice_id)
+        if own is not None:
+            own.append(run)
+    return found
 
 
 def chain_before(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> tuple[CheckpointRef | None, str]:
@@ -238,7 +219,8 @@ def chain_before(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: As
         f"{before.slice_id} has no "
         f"published run; the log begins at {start}. Replay from there (--from {start}), or begin a new chain at "
         f"{first.slice_id} with "
-        f"--fresh, which leaves out what earlier records would have contributed"
+        f"--fresh, which leaves out what earlier records would have contributed. Records that do not count are left "
+        "out by log.slice.first"
     )
 
 
@@ -263,6 +245,7 @@ class _Judge:
     spec: str
     slice: Slice
     input: LogCoordinates
+    runs: tuple[StagedRun, ...]
 
     def step(self, state: str | None) -> tuple[Step, str | None]:
         """The step, and the state after the slice where it is known; `state` is the one before, None while unknown."""
@@ -281,8 +264,7 @@ class _Judge:
         request = self.view.requests.get(self.ask.request_id or "")
         own = request.runs.get(slice_id) if request else None
         published = self.view.published.get(slice_id)
-        runs = [run for run in self.view.runs.values() if run.result.slice.slice_id == slice_id]
-        return sorted(runs, key=lambda run: (run.result.run_id != own, run.result.run_id != published, -run.seq))
+        return sorted(self.runs, key=lambda run: (run.result.run_id != own, run.result.run_id != published, -run.seq))
 
     def _holds(self, run: StagedRun, state: str | None) -> bool:
         result = run.result
@@ -292,7 +274,10 @@ class _Judge:
             and result.state_before == state
             and result.spec_fingerprint == self.spec
             and (not self.ask.is_fresh or is_own)
-            and ((is_own and self.slice.slice_id in self.ask.trusted) or is_same_input(result.log, self.input))
+            and (
+                (is_own and self.slice.slice_id in self.ask.trusted)
+                or match_input(run.sightings, self.input) is Match.SAME
+            )
         )
 
     def _is_own(self, run: StagedRun) -> bool:
@@ -312,9 +297,11 @@ class _Judge:
         if reference is None:
             return Reason.MISSING, "no run yet", True
         then = reference.result
-        if not is_same_input(then.log, self.input):
-            return Reason.INPUT_CHANGED, _input_change(then.log, self.input), True
-        if then.spec_fingerprint != self.spec:
+        is_other_spec = then.spec_fingerprint != self.spec
+        changed = _input_reason(reference, self.input)
+        if changed is not None and not (is_other_spec and changed[0] is Reason.INPUT_UNVERIFIED):
+            return *changed, True
+        if is_other_spec:
             return Reason.SPEC_CHANGED, f"was spec {then.spec_fingerprint[:12]}, is {self.spec[:12]}", True
         if self.ask.is_fresh:
             return Reason.FRESH, "--fresh replays what holds, too", True
@@ -339,32 +326,25 @@ class _Judge:
         )
 
 
-def is_same_input(then: LogCoordinates, now: LogCoordinates) -> bool:
-    """Whether a slice of an append-only log holds what it held: same records, no data-changing commit since.
-
-    Commits that log retention has cleaned away since are no change; nor is OPTIMIZE, which changes files only.
-    """
-    newest = max(then.commits, default=-1)
-    return (
-        then.table_id == now.table_id
-        and then.records == now.records
-        and all(commit <= newest for commit in now.commits)
-    )
-
-
-def _input_change(then: LogCoordinates, now: LogCoordinates) -> str:
-    if then.table_id != now.table_id:
-        return "the log is another table now"
-    return f"{then.records:,} records then, {now.records:,} now (log version {then.version}, then {now.version})"
-
-
-def _slice_of_value(pipeline: Pipeline, value: str) -> Slice:
-    try:
-        return slice_at(slice_grid(pipeline), parse_bound(pipeline, value))
-    except RequestError as error:
-        raise LogError(
-            f"slice column {pipeline.log.slice.by!r} of the log {pipeline.log.table} holds {value!r}: {error}"
-        ) from error
+def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | None:
+    """Why a run's input does not hold, and that in words; None if it does."""
+    then = run.result.log
+    match match_input(run.sightings, now):
+        case Match.SAME:
+            return None
+        case Match.DIFFERENT:
+            return Reason.INPUT_CHANGED, "its records are not those that the run read (plan --verify)"
+        case Match.UNKNOWN:
+            return Reason.INPUT_UNVERIFIED, (
+                f"other files than at log version {then.version}, and commits since then are gone; plan --verify "
+                "compares the records"
+            )
+        case Match.CHANGED if then.table_id != now.table_id:
+            return Reason.INPUT_CHANGED, "the log is another table now"
+        case Match.CHANGED:
+            return Reason.INPUT_CHANGED, (
+                f"{then.records:,} records then, {now.records:,} now (log version {then.version}, then {now.version})"
+            )
 
 
 def _estimator(view: LedgerView) -> Callable[[int], float | None]:

@@ -37,6 +37,7 @@ from jobs.chunk_tables import (
 )
 from jobs.chunk_time import chunk_time, time_before
 from jobs.fingerprints import checks_fingerprint, run_id, spec_fingerprint
+from jobs.record_columns import rename_records, stored_records
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, warnings_of
 from jobs.session import spark_session
 from jobs.store import ensure_table, read_attempts
@@ -97,9 +98,9 @@ class ChunkReplay:
         self._spark = spark
         self._order = order
         self._started = time.monotonic()
-        self._pinned = pin_chunk(order.pipeline, order.lake, order.slices)
+        self._pinned = pin_chunk(order.pipeline, order.lake, order.slices, known=order.known_log)
         self._spec = spec_fingerprint(order.pipeline)
-        self._tables: ChunkTables = chunk_tables(order.pipeline, self._pinned)
+        self._tables: ChunkTables = chunk_tables(order.pipeline, self._pinned, stored_records=stored_records(self._uri))
         self._suites = load_checks(order.pipeline)
         # Importing Great Expectations takes this process 5 s, in which Spark's JVM can read and order the log.
         self._prepared = ThreadPoolExecutor(max_workers=1).submit(prepare_checks, self._suites)
@@ -126,7 +127,7 @@ class ChunkReplay:
         tallied = collect_tallies(self._tagged)
         if self._checkpoint:
             self._checkpoint.check_restored(tallied, self._stored_state)
-        self._scan = scan_log(self._spark, self._input)
+        self._scan = scan_log(self._spark, self._input, self._pinned)
         self._tallies: Tallies = self._complete({key: ids for key, ids in tallied.items() if key[0] != BEFORE})
         self._tally_rows = [
             (number, _tally_row(equation, term, ids)) for (number, equation, term), ids in self._tallies.items()
@@ -145,10 +146,11 @@ class ChunkReplay:
 
     def _rows(self) -> Iterator[Rows]:
         """The rows that the tasks emitted, and those of the ordered log that are invalid, table by table."""
+        records = rename_records(self._input.ordered, self._tables.record_names)
         for table in self._tables.stored:
             count = sum(self._emitted(one.slice_no, table.name).count for one in self._written)
             if count and table.name not in {tables.WATERMARKS, tables.TALLIES}:
-                frame = table_rows(table.name, self._tagged, self._input.ordered)
+                frame = table_rows(table.name, self._tagged, records)
                 yield Rows(table=table, uri=self._uri(table.name), frame=frame, count=count)
 
     def audit(self) -> tuple[CheckResult, ...]:

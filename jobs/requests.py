@@ -7,12 +7,14 @@ The Spark part is a `Replayer`, passed in; nothing here knows how windows are co
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from typing import assert_never
 
+from jobs.event_log import KnownLog
 from jobs.lake import Lake
 from jobs.lease_keeping import leased
 from jobs.ledger_events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
-from jobs.ledger_view import LedgerView, Request, RequestState, StagedRun
+from jobs.ledger_view import LedgerView, Request, RequestState
+from jobs.outcomes import Outcome
 from jobs.pipeline_models import Pipeline
 from jobs.plan import Ask, Plan, Reason, Step
 from jobs.publication_rules import Publication
@@ -35,6 +37,7 @@ class ReplayOrder:
     before: CheckpointRef | None
     request_id: str
     attempt_id: str
+    known_log: KnownLog = field(default_factory=KnownLog)
 
 
 Replayer = Callable[[ReplayOrder], list[RunResult]]
@@ -58,66 +61,6 @@ class Staging:
     chunk: int | None = None
     stop_on_fail: bool = False
     on_progress: Callable[[Progress], None] = field(default=lambda _progress: None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of a request: the runs of its slices in order, and of publication, where that was tried."""
-
-    pipeline: str
-    request_id: str
-    runs: tuple[StagedRun, ...]
-    replayed: int
-    publication: Publication | None
-
-    @property
-    def is_published(self) -> bool:
-        """Whether readers see all of it."""
-        return self.publication is not None and self.publication.is_published
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `hindcast run --json` prints."""
-        return {
-            "pipeline": self.pipeline,
-            "runs": [run_to_json(run) for run in self.runs],
-            "published": self.is_published,
-        }
-
-
-def run_to_json(run: StagedRun) -> dict[str, Any]:
-    """The content of one run as plain data: equal for equal records, wherever and however they were replayed."""
-    result = run.result
-    return {
-        "slice_id": result.slice.slice_id,
-        "run_id": result.run_id,
-        "verdict": run.verdict.value,
-        "digests": dict(sorted(result.digests.items())),
-        "state": result.state_after,
-        "counts": {
-            "read": result.counts.read,
-            "assigned": result.counts.assigned,
-            "late": result.counts.late,
-            "unassigned": result.counts.unassigned,
-            "invalid": result.counts.invalid,
-            "panes": result.counts.panes,
-        },
-        "watermark_ms": result.watermark_ms,
-        "spec_fingerprint": result.spec_fingerprint,
-        "input_fingerprint": result.input_fingerprint,
-        "state_before": result.state_before,
-        "checks": [
-            {
-                "table": check.table,
-                "check": check.check,
-                "column": check.column,
-                "severity": check.severity,
-                "verdict": check.verdict.value,
-            }
-            for check in result.checks
-        ],
-        "clamped": result.clamped,
-        "warnings": list(result.warnings),
-    }
 
 
 def run_request(
@@ -313,6 +256,7 @@ def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
         before=before,
         request_id=request_id,
         attempt_id=work.new_id(),
+        known_log=following.plan.known,
     )
 
 

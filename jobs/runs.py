@@ -40,7 +40,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCoordinates:
-    """Where the input of a run stood in the log: table id, version read, newest data-changing commit of its slice."""
+    """Where the input of a run stood in the log: table id, version read, and what the log said of its files there.
+
+    `commits` are those of the commits `since..version` that brought records to the slice. `digest` is the hash of what
+    the log says of the slice's files (path, size, records, modification; empty in old ledgers). At the version `sound`
+    no slice of the log had lost a record.
+    """
 
     table_id: str
     version: int
@@ -48,6 +53,17 @@ class LogCoordinates:
     files: int
     records: int
     bytes: int
+    digest: str = ""
+    since: int = 0
+    sound: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """Coordinates at which the records of a slice were compared with what a run read: whether they were equal."""
+
+    log: LogCoordinates
+    is_equal: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from jobs.durations import human_duration
 from jobs.lake import Lake
 from jobs.lease_keeping import leased, release
 from jobs.ledger_view import LedgerView
+from jobs.log_state import LogState
 from jobs.pipeline_models import Pipeline
-from jobs.plan import Ask, LogState, Plan, Reason, make_plan
+from jobs.plan import Ask, Plan, Reason, make_plan
 from jobs.publication_rules import describe_hold, describe_stop
 from jobs.publishing import publish_staged
 from jobs.requests import Replayer, Staging, stage
@@ -260,7 +261,7 @@ def _scheduled(work: Workspace, interval_end_ms: int, now_ms: int, *, own_reques
     busy = _busy(work, view, candidates, own=own_request, kinds=(SCHEDULED, RANGE, AIRFLOW_BACKFILL))
     if busy is not None:
         return Decision(action=WAIT, why=busy)
-    log = work.read_log(work.pipeline, work.lake, candidates)
+    log = work.log_state(view, candidates)
     ready, why_not = _ready_prefix(work, candidates, log)
     if not ready:
         return Decision(action=WAIT, why=why_not)
@@ -274,11 +275,7 @@ def _scheduled(work: Workspace, interval_end_ms: int, now_ms: int, *, own_reques
 def _after_head(work: Workspace, view: LedgerView, until_ms: int) -> tuple[Slice, ...]:
     """The slices after the published head, or from the beginning of the log's data, that end by `until_ms`."""
     grid = slice_grid(work.pipeline)
-    first = (
-        next_slice(grid, view.head.result.slice)
-        if view.head
-        else work.read_log(work.pipeline, work.lake, ()).first_data
-    )
+    first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
     found: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
         found.append(first)

@@ -5,22 +5,20 @@ the start as ISO text, as short as the period allows, so that ids of one pipelin
 """
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 from jobs.durations import UNIT_MS, format_duration
-from jobs.log_models import FIRST_DAY, LAST_DAY
 from jobs.pipeline_models import Pipeline, SliceGrammar
 from jobs.plain_text import shortened
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = timedelta(days=1)
-_BEGIN_MS, _END_MS = (
-    (datetime(day.year, day.month, day.day, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-    for day in (FIRST_DAY - _DAY, LAST_DAY + 2 * _DAY)
-)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a naive time, so that arithmetic on it is that of plain dates
+_MS = timedelta(milliseconds=1)
+_DAY_MS = UNIT_MS["d"]
+_FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.min, date.max))
+
 MAX_SLICES = 200_000
 HALF_OPEN = "ranges are half-open: [from, to) holds `from` and ends before `to`"
 
@@ -60,34 +58,39 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
     """The slice that holds an instant, whether or not it lies in first..last.
 
     Raises:
-        RangeError: the instant is outside of the days of which slices can be made.
+        RangeError: the instant is outside the years 1 to 9999.
     """
-    if not _BEGIN_MS <= at_ms < _END_MS:
-        raise RangeError(
-            f"{_show_any(at_ms)} is outside of {FIRST_DAY} to {LAST_DAY}, the days of which slices can be made; "
-            "choose a time between them"
-        )
     if not grid.is_daily:
         return _short_slice(grid, at_ms - at_ms % grid.every_ms)
-    day = datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(grid.zone).date()
+    day = (at_ms + _offset_ms(grid.zone, at_ms)) // _DAY_MS
     # A zone may repeat hours around midnight or leave a date out; look at the neighbours rather than trust one date.
-    for candidate in (day - timedelta(days=1), day, day + timedelta(days=1)):
-        found = _day(grid, candidate)
-        if found.start_ms <= at_ms < found.end_ms:
+    for candidate in (day - 1, day, day + 1):
+        found = _day(grid, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
+        if found is not None and found.start_ms <= at_ms < found.end_ms:
             return found
-    raise AssertionError(f"no day of {grid.zone} holds {at_ms}")
+    raise _beyond(at_ms)
 
 
 def next_slice(grid: SliceGrid, one: Slice) -> Slice | None:
     """The slice after this one; None after the last."""
-    is_last = one.end_ms >= _END_MS or (grid.last_ms is not None and one.start_ms >= grid.last_ms)
+    is_last = one.end_ms >= last_edge_ms(grid) or (grid.last_ms is not None and one.start_ms >= grid.last_ms)
     return None if is_last else slice_at(grid, one.end_ms)
 
 
 def previous_slice(grid: SliceGrid, one: Slice) -> Slice | None:
     """The slice before this one; None before the first."""
-    is_first = one.start_ms <= _BEGIN_MS or (grid.first_ms is not None and one.start_ms <= grid.first_ms)
+    is_first = one.start_ms <= first_edge_ms(grid) or (grid.first_ms is not None and one.start_ms <= grid.first_ms)
     return None if is_first else slice_at(grid, one.start_ms - 1)
+
+
+def first_edge_ms(grid: SliceGrid) -> int:
+    """Where the first slice of the year 1 begins; no slice lies before it."""
+    return _midnight_ms(grid.zone, _FIRST_DAY) if grid.is_daily else _FIRST_DAY * _DAY_MS
+
+
+def last_edge_ms(grid: SliceGrid) -> int:
+    """Where the last slice of the year 9999 ends; no slice lies after it."""
+    return _midnight_ms(grid.zone, _LAST_DAY + 1) if grid.is_daily else (_LAST_DAY + 1) * _DAY_MS
 
 
 def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
@@ -187,10 +190,16 @@ def slice_of_id(pipeline: Pipeline, slice_id: str) -> Slice:
 
 def show_ms(grid: SliceGrid, at_ms: int) -> str:
     """An instant as the id of the slice that starts there, else as a time of the pipeline's zone."""
+    if at_ms == last_edge_ms(grid):
+        return "the end of the year 9999"
     inside = slice_at(grid, at_ms)
     if inside.start_ms == at_ms:
         return inside.slice_id
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(grid.zone).isoformat(timespec="seconds")
+    offset_ms = _offset_ms(grid.zone, at_ms)
+    local = (_EPOCH + timedelta(milliseconds=at_ms + offset_ms)).replace(
+        tzinfo=timezone(timedelta(milliseconds=offset_ms))
+    )
+    return local.isoformat(timespec="seconds")
 
 
 def _show_any(at_ms: int) -> str:
@@ -202,9 +211,17 @@ def _show_any(at_ms: int) -> str:
 
 def show_instant(at_ms: int) -> str:
     """An instant in UTC, for people: `2013-02-08 05:15:00 UTC`; milliseconds where there are some."""
+    if not _FIRST_DAY * _DAY_MS <= at_ms < (_LAST_DAY + 1) * _DAY_MS:
+        return f"{at_ms:,} ms since 1970, outside the years 1 to 9999"
     at = _EPOCH + timedelta(milliseconds=at_ms)
-    text = at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")  # strftime cuts years before 1000 short
+    text = at.isoformat(sep=" ", timespec="seconds")  # strftime cuts years before 1000 short
     return f"{text}.{at_ms % 1000:03d} UTC" if at_ms % 1000 else f"{text} UTC"
+
+
+def local_ms(at: datetime, zone: ZoneInfo) -> int:
+    """Epoch ms of a time, in the zone unless it has an offset of its own; total over the years 1 to 9999."""
+    offset = (at if at.tzinfo else at.replace(tzinfo=zone)).utcoffset() or timedelta()
+    return round((at.replace(tzinfo=None) - _EPOCH - offset) / _MS)
 
 
 def _check_bounds(pipeline: Pipeline, from_ms: int, to_ms: int) -> None:
@@ -216,6 +233,8 @@ def _check_bounds(pipeline: Pipeline, from_ms: int, to_ms: int) -> None:
             "later"
         )
     for bound_ms, name in ((from_ms, "from"), (to_ms, "to")):
+        if bound_ms == last_edge_ms(grid):
+            continue
         inside = slice_at(grid, bound_ms)
         if inside.start_ms != bound_ms:
             raise RangeError(
@@ -235,10 +254,8 @@ def _walk(grid: SliceGrid, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
 
 def _instant_ms(grid: SliceGrid, text: str) -> int:
     try:
-        at = datetime.fromisoformat(text.strip())
-        aware = at if at.tzinfo else at.replace(tzinfo=grid.zone)
-        return _ms(aware)
-    except (ValueError, OverflowError) as error:
+        return local_ms(datetime.fromisoformat(text.strip()), grid.zone)
+    except ValueError as error:
         raise RangeError(
             f"{shortened(text)!r} is no date or time; write 2013-02-08 or 2013-02-08T05:15 ({grid.zone}; {HALF_OPEN})"
         ) from error
@@ -249,17 +266,35 @@ def _ms(at: datetime) -> int:
 
 
 def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
+    if not first_edge_ms(grid) <= start_ms < last_edge_ms(grid):
+        raise _beyond(start_ms)
     at = _EPOCH + timedelta(milliseconds=start_ms)
-    text = at.replace(tzinfo=None).isoformat(timespec="hours" if grid.every_ms % UNIT_MS["h"] == 0 else "minutes")
+    text = at.isoformat(timespec="hours" if grid.every_ms % UNIT_MS["h"] == 0 else "minutes")
     return Slice(slice_id=text, start_ms=start_ms, end_ms=start_ms + grid.every_ms)
 
 
-def _midnight_ms(zone: ZoneInfo, day: date) -> int:
-    """The first instant of a date; where clocks jump over midnight, the jump (fold 0 reads the earlier offset)."""
-    return _ms(datetime(day.year, day.month, day.day, tzinfo=zone))
+def _offset_ms(zone: ZoneInfo, at_ms: int) -> int:
+    """What the zone's clocks are ahead of UTC at an instant; at the edges of time, what they are a day inside."""
+    inside_ms = min(max(at_ms, (_FIRST_DAY + 1) * _DAY_MS), (_LAST_DAY - 1) * _DAY_MS)
+    at = (_EPOCH + timedelta(milliseconds=inside_ms)).replace(tzinfo=UTC).astimezone(zone)
+    return (at.utcoffset() or timedelta()) // _MS
 
 
-def _day(grid: SliceGrid, day: date) -> Slice:
+def _midnight_ms(zone: ZoneInfo, day: int) -> int:
+    """The first instant of a date, in days since 1970.
+
+    Where clocks jump over midnight it is the jump (fold 0 reads the earlier offset).
+    """
+    if not _FIRST_DAY <= day <= _LAST_DAY:
+        return day * _DAY_MS - _offset_ms(zone, day * _DAY_MS)
+    return local_ms(_EPOCH + timedelta(days=day), zone)
+
+
+def _day(grid: SliceGrid, day: int) -> Slice:
     """The slice of a date. A date that a zone leaves out (Samoa, 2011-12-30) has no length and is nobody's slice."""
-    start_ms, end_ms = (_midnight_ms(grid.zone, midnight) for midnight in (day, day + timedelta(days=1)))
-    return Slice(slice_id=day.isoformat(), start_ms=start_ms, end_ms=end_ms)
+    start_ms, end_ms = _midnight_ms(grid.zone, day), _midnight_ms(grid.zone, day + 1)
+    return Slice(slice_id=(_EPOCH.date() + timedelta(days=day)).isoformat(), start_ms=start_ms, end_ms=end_ms)
+
+
+def _beyond(at_ms: int) -> RangeError:
+    return RangeError(f"no slice holds the instant {at_ms} ms since 1970: slices are in the years 1 to 9999")

@@ -80,7 +80,7 @@ def _field(name: str, node: Node, table: Table) -> Mapping[str, Any]:
 
 def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     name, role, former = wanted["name"], wanted["metadata"].get(_ROLE), existing["metadata"].get(_ROLE)
-    if not _takes(existing["type"], wanted["type"]):
+    if not column_takes(existing["type"], wanted["type"]):
         raise SpecError(
             f"column {name!r} of table {uri} is a {spell_type(existing['type'])}, but the spec now makes it a "
             f"{spell_type(wanted['type'])}; rename the column in the pipeline file, or give the pipeline a new name"
@@ -107,14 +107,23 @@ def _until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> 
     raise StoreError(f"table {uri}: others committed first {attempts} times in a row; see who else runs this pipeline")
 
 
-def _takes(existing: Node, wanted: Node) -> bool:
+def table_columns(uri: str) -> dict[str, Node]:
+    """Return a table's columns as they are stored, name -> type; none where it is not there."""
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(uri):
+        return {}
+    return {one["name"]: one["type"] for one in json.loads(DeltaTable(uri).schema().to_json())["fields"]}
+
+
+def column_takes(existing: Node, wanted: Node) -> bool:
     """Tell whether a column can hold what is to be written: the same type, or a struct that gains nullable fields."""
     if isinstance(existing, str) or isinstance(wanted, str):
         return existing == wanted
     if existing["type"] != "struct" or wanted["type"] != "struct":
         return spell_type(existing) == spell_type(wanted)
     fields = {field["name"]: field["type"] for field in wanted["fields"]}
-    return all(_takes(field["type"], fields.get(field["name"], field["type"])) for field in existing["fields"])
+    return all(column_takes(field["type"], fields.get(field["name"], field["type"])) for field in existing["fields"])
 
 
 def dataset_of(table: "DeltaTable") -> "pads.Dataset":

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from jobs.fingerprints import spec_fingerprint
 from jobs.lake import Lake
@@ -10,16 +11,22 @@ from jobs.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger import Ledger
 from jobs.ledger_events import EventKind, LedgerEvent
 from jobs.ledger_view import LedgerView, Request
+from jobs.log_state import LogState, read_log_state
 from jobs.pipeline import pipeline_from_json, pipeline_to_json
 from jobs.pipeline_models import Pipeline
-from jobs.plan import Ask, LogState, Plan, make_plan, read_log_state
+from jobs.plan import Ask, Plan, make_plan
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 RANGE, SCHEDULED, AIRFLOW_BACKFILL = "range", "scheduled", "airflow-backfill"
 
-ReadLog = Callable[[Pipeline, Lake, Sequence[Slice]], LogState]
-"""Reads what the Delta log says of a range of slices."""
+
+class ReadLog(Protocol):
+    """Reads what the Delta log says of a range of slices; what a run in the view has seen is not read again."""
+
+    def __call__(self, pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None) -> LogState:
+        """Read it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +49,11 @@ class Workspace:
 
     def plan(self, view: LedgerView, ask: Ask) -> Plan:
         """Compare what should be with what the ledger has; raises as `jobs.plan.plan` does."""
-        return make_plan(self.pipeline, view, self.read_log(self.pipeline, self.lake, ask.slices), ask=ask)
+        return make_plan(self.pipeline, view, self.log_state(view, ask.slices), ask=ask)
+
+    def log_state(self, view: LedgerView, slices: Sequence[Slice]) -> LogState:
+        """What the Delta log says of a range of slices; raises as `read_log_state` does."""
+        return self.read_log(self.pipeline, self.lake, slices, view=view)
 
 
 def open_workspace(

@@ -57,6 +57,26 @@ def spell_type(node: Node) -> str:
             return str(other)
 
 
+def without_variants(node: Node) -> Node:
+    """Return the type with a text in the place of each VARIANT: its JSON, for what knows no VARIANT."""
+    if isinstance(node, str):
+        return "string" if node == "variant" else node
+    match node["type"]:
+        case "struct":
+            fields = [{**field, "type": without_variants(field["type"])} for field in node["fields"]]
+            return {**node, "fields": fields}
+        case "array":
+            return {**node, "elementType": without_variants(node["elementType"])}
+        case "map":
+            return {
+                **node,
+                "keyType": without_variants(node["keyType"]),
+                "valueType": without_variants(node["valueType"]),
+            }
+        case _:
+            return node
+
+
 def struct_type(fields: Mapping[str, Node]) -> Node:
     """Return a struct of nullable fields."""
     return {"type": "struct", "fields": [field_node(name, node) for name, node in fields.items()]}

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from jobs import cli_run
 from jobs.cli import hindcast
 from jobs.cli_common import run_cli
+from jobs.verify_input import Verification
 from tests.cli.conftest import Shell
 from tests.support.fake_replay import PIPELINE, append_day
 
@@ -90,6 +92,19 @@ def test_plan_says_what_and_why(shell: Shell) -> None:
     assert shell("plan", "sales", *RANGE) == 0
     assert "half-open" in shell.out
     assert "perhaps: state before changed" in shell.out
+
+
+@pytest.mark.parametrize(("different", "status"), [((), 0), (("2024-01-02",), 1)])
+def test_plan_verify_tells_what_differs(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, different: tuple[str, ...], status: int
+) -> None:
+    found = Verification(equal=("2024-01-01",), different=different, skipped=("2024-01-03",))
+    monkeypatch.setattr(cli_run, "_verify", lambda _work, _planned, *, master: found)  # noqa: ARG005 - the name counts
+    assert shell("plan", "sales", *RANGE, "--verify") == status
+    assert f"{1 + len(different)} slices were read again, {len(different)} differ" in shell.out
+    assert ("In 2024-01-02 the log holds other records" in shell.out) == bool(different)
+    assert shell.json("plan", "sales", *RANGE, "--verify")["verified"]["different"] == list(different)
+    assert "verified" not in shell.json("plan", "sales", *RANGE)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,25 @@
 """What a person is told about one record."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
-from jobs.explain import Explanation, explain, plain, time_ms
+from jobs.delta_log import describe_log
+from jobs.explain import Explanation, explain, plain
+from jobs.explain_windows import record_time
 from jobs.lake import Lake
 from jobs.log_models import TimeColumn
+from jobs.log_rows import find_record
 from jobs.requests import ReplayOrder, run_request
 from jobs.workspace import Asked, open_workspace
+from tests.support.delta_logs import cut_off, map_columns
 from tests.support.fake_replay import SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from windowlib.errors import LogError
 
 AT_MS = day_ms("2023-12-30")
 WINDOW = {"window_start": AT_MS * 1_000, "window_end": (AT_MS + 86_400_000) * 1_000}
@@ -75,9 +83,97 @@ def test_what_is_only_staged_is_said_to_be(tmp_path: Path) -> None:
     assert found.sentence.endswith("the run is staged, not published.")
 
 
-def test_times_and_values() -> None:
-    assert time_ms(TimeColumn.model_validate({"column": "c", "unit": "s"}), -2) == -2_000
-    assert time_ms(TimeColumn.model_validate({"column": "c", "unit": "us"}), -1) == -1
-    assert time_ms(TimeColumn.model_validate({"column": "c", "unit": "ns"}), 1_999_999) == 1
-    assert time_ms(TimeColumn.model_validate("c"), datetime(1970, 1, 2, tzinfo=UTC)) == 86_400_000
+@pytest.mark.parametrize(
+    ("grammar", "value", "at_ms"),
+    [
+        ({"column": "c", "unit": "s"}, -2, -2_000),
+        ({"column": "c", "unit": "s"}, 1.001, 1_001),
+        ({"column": "c", "unit": "us"}, -1, -1),
+        ({"column": "c", "unit": "ns"}, 1_999_999, 1),
+        ("c", datetime(1970, 1, 2, tzinfo=UTC), 86_400_000),
+        ("c", datetime.fromisoformat("1970-01-02T00:00:00.0019"), 86_400_001),
+        ("c", date(1970, 1, 2), 86_400_000),
+        ("c", "1970-01-02T00:00:00.001Z", 86_400_001),
+        ("c", "12:34:56", None),
+    ],
+)
+def test_times_are_read_as_the_replay_reads_them(grammar: object, value: object, at_ms: int | None) -> None:
+    """Each value that a valid record may have; what is no time would have a row in invalid_records."""
+    assert record_time(TimeColumn.model_validate(grammar), {"c": value}).ms == at_ms
+
+
+def test_values_as_json() -> None:
     assert plain({"a": [float("nan"), b"\x01", None, True]}) == {"a": ["nan", "01", None, True]}
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"2024-01-01T{text}+00:00")
+
+
+def panes_of(tmp_path: Path, *panes: tuple[str, str, str]) -> Explanation:
+    """What is told of a record of key `a` at midnight, with these rows (start, end, kind) in window_outputs."""
+    lake = Lake(root=str(tmp_path))
+    append_day(tmp_path, "2024-01-01", {"a": 1})
+    work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="")
+    replayer = FakeReplayer()
+    run_request(work, asked, replayer)
+    [uri] = [lake.table("sales", "window_outputs")]
+    DeltaTable(uri).delete()
+    row = {"key": "a", "slice_id": "2024-01-01", "attempt_id": replayer.orders[0].attempt_id, "pane_index": 0}
+    rows = [
+        row | {"window_start": at(start), "window_end": at(end), "kind": kind, "fired_rank": number}
+        for number, (start, end, kind) in enumerate(panes)
+    ]
+    schema = DeltaTable(uri).to_pyarrow_table().schema
+    write_deltalake(uri, pa.Table.from_pylist(rows, schema=schema), mode="append")
+    return explain(lake, sales(), "2024-01-01/a/1", view=work.ledger.view())
+
+
+def test_a_superseded_pane_is_told_with_its_heir(tmp_path: Path) -> None:
+    """A session that fired, and was extended and merged later: readers see the last of them."""
+    first, second, third = ("00:00", "01:00"), ("00:00", "01:30"), ("00:00", "03:00")
+    rows = [
+        (*first, "result"),
+        (*first, "superseded"),
+        (*second, "result"),
+        (*second, "superseded"),
+        (*third, "result"),
+    ]
+    found = panes_of(tmp_path, *rows)
+    assert found.details["fired"] == ["[2024-01-01 00:00, 03:00)"]
+    assert found.details["superseded"] == {
+        "[2024-01-01 00:00, 01:00)": "[2024-01-01 00:00, 03:00)",
+        "[2024-01-01 00:00, 01:30)": "[2024-01-01 00:00, 03:00)",
+    }
+    assert "1 that fired: [2024-01-01 00:00, 03:00)" in found.sentence
+    assert "2 that fired and were superseded since: [2024-01-01 00:00, 01:00) by [2024-01-01 00:00, 03:00)" in (
+        found.sentence
+    )
+
+
+def test_a_window_that_fired_again_after_it_was_taken_back_stands(tmp_path: Path) -> None:
+    rows = [("00:00", "01:00", "result"), ("00:00", "01:00", "retraction"), ("00:00", "01:00", "result")]
+    found = panes_of(tmp_path, *rows)
+    assert (found.details["fired"], found.details["superseded"]) == (["[2024-01-01 00:00, 01:00)"], {})
+    gone = panes_of(tmp_path / "other", *rows[:2])
+    assert gone.details["superseded"] == {"[2024-01-01 00:00, 01:00)": None}
+    assert "by one that is gone" in gone.sentence
+
+
+def test_a_record_is_found_where_columns_are_mapped(tmp_path: Path) -> None:
+    """The files of the log are read by physical names; deltalake would find no column of the logical name."""
+    append_day(tmp_path, "2024-01-01", {"a": 1, "b": 2})
+    log = tmp_path / "event_logs" / "sales"
+    [file] = log.glob("*/*.parquet")
+    stored = pq.read_table(file)
+    pq.write_table(stored.rename_columns([f"col-{name[::-1]}" for name in stored.column_names]), file)
+    map_columns(log, "name")
+    found = find_record(describe_log(str(log)), "id", "2024-01-01/b/2")
+    assert found == {
+        "id": "2024-01-01/b/2", "key": "b", "at_ms": AT_MS + 2 * 86_400_000, "amount": 2, "day": date(2024, 1, 1)
+    }  # fmt: skip
+    assert find_record(describe_log(str(log)), "id", "nobody") is None
+    cut_off(file, keep=0.5)
+    with pytest.raises(LogError, match=f"reading the data file {file}"):
+        find_record(describe_log(str(log)), "id", "2024-01-01/b/2")

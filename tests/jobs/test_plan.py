@@ -1,18 +1,31 @@
 """The plan as a pure function: what is judged stale, and why."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.fingerprints import fingerprint, spec_fingerprint
-from jobs.ledger_events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
+from jobs.ledger_events import (
+    EventKind,
+    LedgerEvent,
+    checked_event,
+    encode_details,
+    slice_columns,
+    staged_event,
+    verified_event,
+    verified_sighting,
+)
 from jobs.ledger_fold import fold
-from jobs.ledger_view import LedgerView
-from jobs.plan import Ask, LogState, Plan, Reason, is_same_input, make_plan
+from jobs.ledger_view import LedgerView, StagedRun
+from jobs.log_match import Match, compare_coordinates, match_input
+from jobs.log_state import LogState
+from jobs.plan import Ask, Plan, Reason, make_plan
 from jobs.requests import next_chunk
-from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Verdict
+from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Sighting, Verdict
 from jobs.slices import slices_between
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from windowlib.errors import RequestError
@@ -23,9 +36,23 @@ IDS = [one.slice_id for one in SLICES]
 
 
 def coordinates(
-    records: int = 2, *, commits: tuple[int, ...] = (1,), table_id: str = "log", files: int = 1
+    records: int = 2,
+    *,
+    commits: tuple[int, ...] = (1,),
+    table_id: str = "log",
+    digest: str = "files",
+    since: int = 0,
 ) -> LogCoordinates:
-    return LogCoordinates(table_id=table_id, version=9, commits=commits, files=files, records=records, bytes=100)
+    return LogCoordinates(
+        table_id=table_id,
+        version=9,
+        commits=commits,
+        files=1,
+        records=records,
+        bytes=100,
+        digest=digest if records == 2 else f"{digest} of {records}",
+        since=since,
+    )
 
 
 def log(**changed: LogCoordinates) -> LogState:
@@ -101,22 +128,87 @@ def test_new_records_make_the_slice_stale_and_its_successors_perhaps() -> None:
 
 
 def test_optimize_and_retention_change_nothing() -> None:
-    assert reasons(plan(published(6), log(d02=coordinates(files=5), d03=coordinates(commits=())))) == ["current"] * 6
+    optimized, cleaned = coordinates(digest="other"), coordinates(commits=(), since=99)
+    assert reasons(plan(published(6), log(d02=optimized, d03=cleaned))) == ["current"] * 6
 
 
 @pytest.mark.parametrize(
-    ("now", "same"),
+    ("now", "found"),
     [
-        (coordinates(), True),
-        (coordinates(files=9), True),
-        (coordinates(commits=()), True),
-        (coordinates(3), False),
-        (coordinates(commits=(1, 2)), False),
-        (coordinates(table_id="another"), False),
+        (coordinates(), Match.SAME),
+        (coordinates(digest="other"), Match.SAME),  # OPTIMIZE, by commits that can still be read
+        (coordinates(digest="other", since=10), Match.SAME),
+        (coordinates(digest="other", since=11), Match.UNKNOWN),
+        (coordinates(since=11), Match.SAME),
+        (coordinates(3), Match.CHANGED),
+        (coordinates(3, since=11), Match.CHANGED),
+        (coordinates(digest="other", commits=(1, 10)), Match.CHANGED),
+        (coordinates(commits=(1, 10, 11)), Match.SAME),  # a DELETE, and the RESTORE of the very same files
+        (coordinates(table_id="another"), Match.CHANGED),
     ],
 )
-def test_the_same_input(now: LogCoordinates, *, same: bool) -> None:
-    assert is_same_input(coordinates(), now) is same
+def test_the_same_input(now: LogCoordinates, found: Match) -> None:
+    then = coordinates()
+    assert compare_coordinates(then, now) is found
+
+
+def test_without_a_digest_the_number_of_records_proves_nothing() -> None:
+    """Ledgers from before files were pinned by digest."""
+    then = coordinates(digest="")
+    assert compare_coordinates(then, coordinates(digest="", since=11)) is Match.UNKNOWN
+    assert compare_coordinates(then, coordinates(since=11)) is Match.UNKNOWN
+    assert compare_coordinates(then, coordinates(since=10)) is Match.SAME
+
+
+def test_other_files_without_their_commits_are_unverified_until_somebody_looks() -> None:
+    cleaned = coordinates(digest="other", since=11)
+    view = published(6)
+    found = plan(view, log(d02=cleaned))
+    assert reasons(found) == ["current", "input unverified"] + ["state before changed?"] * 4
+    assert "plan --verify" in found.steps[1].because
+    run_id = found.steps[1].run.result.run_id if found.steps[1].run else ""
+    for is_equal, expected in ((True, "current"), (False, "input changed"), (True, "current")):
+        view = seen(view, run_id, cleaned, is_equal=is_equal)
+        assert reasons(plan(view, log(d02=cleaned)))[1] == expected
+        assert reasons(plan(view, log(d02=cleaned), pipeline=PIPELINE.replace("size: 1d", "size: 2d")))[1] != "current"
+
+
+def test_a_second_attempt_at_the_same_run_is_a_sighting() -> None:
+    """Otherwise a slice whose files were rewritten would be replayed again and again, with the same result."""
+    cleaned = coordinates(digest="other", since=11)
+    view = published(2)
+    run = view.published_run(IDS[1])
+    assert run is not None
+    again = replace(run.result, attempt_id="b", log=cleaned)
+    events = [staged_event("r", run.result, is_chain_start=False), staged_event("r", again, is_chain_start=False)]
+    sightings = fold(events, version=2).run(run.result.run_id).sightings
+    assert match_input(sightings, cleaned) is Match.SAME
+
+
+def seen(view: LedgerView, run_id: str, at: LogCoordinates, *, is_equal: bool) -> LedgerView:
+    """The view after a `verified` event, by way of the ledger's own row."""
+    run = view.run(run_id)
+    event = verified_event(run.result, Sighting(log=at, is_equal=is_equal), found="f", who="me")
+    stored = replace(event, details=json.loads(encode_details(event.details)))
+    changed = replace(run, sightings=(*run.sightings, verified_sighting(stored)))
+    return replace(view, runs={**view.runs, run_id: changed})
+
+
+class Counting(dict[str, StagedRun]):
+    """Counts how many runs are looked at."""
+
+    looked_at = 0
+
+    def values(self) -> Any:  # noqa: ANN401 - dict's own view type cannot be named
+        self.looked_at += len(self)
+        return super().values()
+
+
+def test_a_plan_looks_at_each_run_a_few_times_whatever_the_number_of_slices() -> None:
+    view = published(6)
+    runs = Counting(view.runs)
+    plan(replace(view, runs=runs), log())
+    assert runs.looked_at <= 2 * len(runs)
 
 
 def test_another_spec_replays_everything() -> None:

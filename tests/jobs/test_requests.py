@@ -8,8 +8,9 @@ from deltalake import DeltaTable
 
 from jobs.decisions import rollback, waive
 from jobs.lake import Lake
+from jobs.outcomes import Outcome
 from jobs.publishing import publish, publish_request
-from jobs.requests import Outcome, ReplayOrder, Staging, run_request
+from jobs.requests import ReplayOrder, Staging, run_request
 from jobs.runs import RunResult, Verdict
 from jobs.workspace import Asked, Workspace, open_workspace
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales

@@ -228,3 +228,40 @@ def test_intervals_side_by_side_cover_every_slice_once(hours: list[int]) -> None
 )
 def test_instants_for_people(at_ms: int, text: str) -> None:
     assert show_instant(at_ms) == text
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("every", ["1d", "1h"])
+def test_the_ends_of_time_are_slices_like_others(zone: str, every: str) -> None:
+    """The years 1 and 9999 have slices, and nothing lies before or after them."""
+    if every == "1h" and zone != "UTC":
+        return
+    pipeline = cut(f"every: {every}, timezone: {zone}")
+    first, last = slice_of_id(pipeline, "0001-01-01"), slice_of_id(pipeline, "9999-12-31")
+    assert first.slice_id.startswith("0001-01-01")
+    assert last.slice_id.startswith("9999-12-31")
+    shape = slice_grid(pipeline)
+    assert previous_slice(shape, first) is None
+    after = next_slice(shape, first)
+    assert after is not None
+    assert previous_slice(shape, after) == first
+    if every == "1d":
+        assert next_slice(shape, last) is None
+    assert slice_at(shape, last.end_ms - 1) == last
+    assert slices_between(pipeline, first.start_ms, after.end_ms) == (first, after)
+    assert slices_ending_in(pipeline, last.start_ms, last.end_ms) == (last,)
+
+
+@pytest.mark.parametrize("at_ms", [-(2**63), -62_140_000_000_000, 253_500_000_000_000, 2**63 - 1])
+def test_beyond_the_ends_of_time_is_a_clear_error(at_ms: int) -> None:
+    with pytest.raises(RangeError, match="slices are in the years 1 to 9999"):
+        slice_at(grid("Europe/Berlin"), at_ms)
+    assert "outside the years 1 to 9999" in show_instant(at_ms)
+
+
+@pytest.mark.parametrize(("first", "last"), [("0001-01-04", "9999-12-28"), ("9999-12-28", "9999-12-28")])
+def test_a_pipeline_may_name_the_ends_of_time(first: str, last: str) -> None:
+    pipeline = cut(f'first: "{first}", last: "{last}", timezone: Asia/Kathmandu')
+    one = slice_of_id(pipeline, "9999-12-28")
+    with pytest.raises(RequestError, match="is not over yet"):
+        check_range(pipeline, one.start_ms, one.end_ms, now_ms=day_ms("2024-01-01"))

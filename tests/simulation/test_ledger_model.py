@@ -32,8 +32,8 @@ from jobs.ledger_chain import GENESIS, Row, check_chain
 from jobs.ledger_events import EventKind
 from jobs.ledger_fold import Fold
 from jobs.ledger_view import LedgerView
+from jobs.log_state import LogState
 from jobs.pipeline_models import Pipeline
-from jobs.plan import LogState
 from jobs.publishing import publish
 from jobs.requests import ReplayOrder, Staging, run_request
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
@@ -78,7 +78,8 @@ class World:
         self.ids += 1
         return f"{self.ids:032x}"
 
-    def read_log(self, _pipeline: Pipeline, _lake: Lake, slices: Sequence[Slice]) -> LogState:
+    def read_log(self, pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None) -> LogState:
+        del pipeline, lake, view
         return LogState(
             version=sum(map(len, self.log)),
             coordinates={one.slice_id: self.coordinates(one) for one in slices},

@@ -1,6 +1,8 @@
 """Reading instants in Spark's own expressions: every type, every unit, every hostile value."""
 
 import math
+import random
+import struct
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
+from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError
+from windowlib.instants import read_instant
 from windowlib.spark.columns import TimeColumn, instant, range_problem, record_check, record_hash
 from windowlib.spark.row_identity import RowIdentity
 from windowlib.tables import unassigned_records
@@ -69,7 +73,28 @@ CASES: list[tuple[T.DataType, str | None, dict[Any, int | str]]] = [
             "": "wrong_type",
             "2013-02-08T05:00:00Z": 1_360_299_600_000,
             "2013-02-08 05:00:00+02:00": 1_360_292_400_000,
-            "99999-01-01": FAR,
+            "2013-02-08T05:15": 1_360_300_500_000,
+            "2013-02-08T05:15:00.9999+0530": 1_360_280_700_999,
+            "1969-12-31 23:59:59.9995": -1,
+            "0000-12-31T23:59-00:01": FIRST_MS,
+            "0001-01-01T00:00+00:01": FAR,
+            "9999-12-31T23:59:59.999999999Z": LAST_MS,
+            "0000-02-29T00:00": FAR,
+            "2013-02-08": "wrong_type",
+            "12:34:56": "wrong_type",
+            "T12:34": "wrong_type",
+            "00:00": "wrong_type",
+            "2013-02-08T05": "wrong_type",
+            "2013-2-8 5:15": "wrong_type",
+            "2013-02-29T05:15": "wrong_type",
+            "2013-02-08T24:00": "wrong_type",
+            "2013-02-08T05:15:60": "wrong_type",
+            "2013-02-08T05:15+24:00": "wrong_type",
+            "2013-02-08T05:15 UTC": "wrong_type",
+            "2013-02-08T05:15\n": "wrong_type",
+            "99999-01-01T00:00": "wrong_type",
+            "now": "wrong_type",
+            "2013-02-08T05:15:00٣": "wrong_type",
         },
     ),
     (T.DecimalType(38, 0), "s", {Decimal(1): 1000, Decimal(10) ** 37: FAR}),
@@ -101,6 +126,84 @@ def test_an_instant_is_read_or_has_a_problem(
     judged = rows.select("ms", F.coalesce("read", range_problem(F.col("ms"))).alias("problem")).collect()
     found = [row["problem"] or row["ms"] for row in judged]
     assert found == list(cases.values())
+
+
+def test_the_pure_definition_says_the_same() -> None:
+    for kind, unit, expected in CASES:
+        widened = (
+            {struct.unpack("f", struct.pack("f", one))[0]: said for one, said in expected.items()}
+            if isinstance(kind, T.FloatType)
+            else expected
+        )
+        for value, said in widened.items():
+            read = read_instant(value, unit)
+            assert (read.ms if read.problem is None else read.problem) == said, (kind, unit, value)
+
+
+PIECES = (
+    *"0123456789", "-", ":", "T", " ", "Z", "+", ".", "2013", "1969", "0000", "9999", "-02-08", "-02-29", "-12-31",
+    "T05:15", " 23:59", ":59", ":60", ".5", ".9999999", "+05:30", "-0001", "+18", "t", "z", "\n", "e", "E5", "e-9",
+    "1.001", "٣", "é", "now", "99999999",
+)  # fmt: skip
+
+
+def random_text(chance: random.Random) -> str:
+    """A text that is nearly an instant or a number, or is one."""
+    if chance.random() < 0.5:
+        return "".join(chance.choice(PIECES) for _ in range(chance.randrange(8)))
+    parts = [
+        f"{chance.choice([0, 1, 1969, 1970, 2000, 2013, 9599, 9600, 9999]):04}",
+        f"-{chance.randrange(14):02}-{chance.randrange(33):02}",
+        chance.choice("T T_"),
+        f"{chance.randrange(26):02}:{chance.randrange(62):02}",
+        chance.choice(["", f":{chance.randrange(62):02}"]),
+        chance.choice(["", "." + str(chance.randrange(10 ** chance.randrange(1, 11)))]),
+        chance.choice(
+            ["", "Z", f"{chance.choice('+-')}{chance.randrange(26):02}{chance.choice(['', ':30', '59', ':60'])}"]
+        ),
+    ]
+    if chance.random() < 0.2:
+        parts[chance.randrange(len(parts))] = chance.choice(PIECES)
+    return "".join(parts)
+
+
+def random_number(chance: random.Random) -> float:
+    """A double as they come: whole, with milliseconds, with more digits, of any size."""
+    match chance.randrange(4):
+        case 0:
+            return chance.randrange(-(10**12), 10**12) / 1000
+        case 1:
+            return chance.uniform(-2e9, 2e9)
+        case 2:
+            return float(chance.randrange(-(10**15), 10**15))
+        case _:
+            return chance.choice([-1, 1]) * 10 ** chance.uniform(-12, 20)
+
+
+def test_spark_and_the_pure_definition_read_the_same(spark: "SparkSession") -> None:
+    """In one Spark job for all cases: texts without a unit, texts and doubles with each."""
+    for seed in seeds(1):
+        chance = random.Random(seed)
+        texts = [random_text(chance) for _ in range(3_000)]
+        numbers = [random_number(chance) for _ in range(3_000)]
+        schema = T.StructType([T.StructField("text", T.StringType()), T.StructField("number", T.DoubleType())])
+        frame = spark.createDataFrame(list(zip(texts, numbers, strict=True)), schema)
+        wanted = [("text", unit) for unit in (None, "s", "ms", "us", "ns")] + [
+            ("number", unit) for unit in ("s", "ms", "us", "ns")
+        ]
+        columns = []
+        for name, unit in wanted:
+            read = instant(TimeColumn(name=name, unit=unit), schema[name])
+            problem = F.coalesce(read.problem, range_problem(read.ms))
+            columns += [F.when(problem.isNull(), read.ms).alias(f"{name} {unit}"), problem.alias(f"{name} {unit}?")]
+        valid = 0
+        for text, number, row in zip(texts, numbers, frame.select(*columns).collect(), strict=True):
+            for name, unit in wanted:
+                value = text if name == "text" else number
+                found = (row[f"{name} {unit}"], row[f"{name} {unit}?"])
+                assert found == tuple(read_instant(value, unit)), (value, unit)
+                valid += found[1] is None and name == "text" and unit is None
+        assert valid > 200, "too few of the texts are instants"
 
 
 def test_a_timestamp_beyond_all_years_is_out_of_range(spark: "SparkSession") -> None:

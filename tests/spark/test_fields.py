@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
+from jobs.outcomes import Outcome, run_to_json
 from jobs.plan import Ask, Plan, plan
 from jobs.report import write_report
 from jobs.report_collect import SHORT
-from jobs.requests import Outcome, run_to_json
 from jobs.runs import EMPTY_STATE, RunResult
 from jobs.slices import parse_bound, slices_between
 from jobs.workspace import open_workspace

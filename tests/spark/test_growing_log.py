@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import Lake
+from jobs.outcomes import Outcome
 from jobs.position import Located, Wanted, locate
-from jobs.requests import Outcome
 from jobs.runs import CheckpointRef
 from tests.support.logs import make_log
 from tests.support.replays import pipeline_of, run_range, what_was_run

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from jobs import chunk_plan, chunk_tables
 from jobs.lake import Lake
+from jobs.outcomes import Outcome
 from jobs.pipeline_models import Pipeline
 from jobs.published import read_published
 from jobs.readers import published
-from jobs.requests import Outcome
 from jobs.workspace import open_workspace
 from tests.support.logs import make_log
 from tests.support.other_log import (

@@ -28,6 +28,7 @@ from windowlib.row_ids import IdSum
 from windowlib.spark.arrow import arrow_type
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
 from windowlib.spark.log_order import BlockSlice, Ranks
+from windowlib.spark.restored import DAMAGED
 from windowlib.spark.steps import Beginning, Steps, columns_of
 from windowlib.tables import Table
 from windowlib.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
@@ -61,7 +62,7 @@ class Replayed:
 
     def sorted(self, table: str) -> list[Row]:
         """Rows of a table in a fixed order, without what only says where they stand."""
-        coordinates = {"fired_rank", "rank"}
+        coordinates = {"fired_rank", "rank", tables.ROW_CHECK}
         rows = [{name: value for name, value in row.items() if name not in coordinates} for row in self.rows[table]]
         return sorted(rows, key=repr)
 
@@ -163,6 +164,7 @@ def _chunk(
     plan = BucketPlan(**{**fields, **changed})
     batches = [*_state_batches(plan, chain), *_record_batches(pipeline, plan, log)]
     result = list(replay_bucket(iter(batches), plan))
+    assert not _damage(result), "the checkpoint is what the chunk before has left"
     chain.state = {}
     for table in emitted:
         for number, one in enumerate(log):
@@ -178,10 +180,7 @@ def _chunk(
 def _tables(pipeline: Pipeline, columns: Mapping[str, str], run: Engine) -> tuple[Table, ...]:
     keys = {name: columns[name] for name in pipeline.log.key_columns}
     record = struct_type({})
-    slim = [
-        Table(name=one.name, content=one.content, coordinates={"rank": "long"})
-        for one in (tables.late_records(record), tables.unassigned_records(record))
-    ]
+    slim = [one.slim() for one in (tables.late_records(record), tables.unassigned_records(record))]
     return (
         tables.window_outputs(keys, run.outputs),
         *slim,
@@ -280,7 +279,7 @@ def _state_batches(plan: BucketPlan, chain: _Chain) -> list[pa.RecordBatch]:
         rows = chain.state.get(name)
         if rows is None or not rows.num_rows:
             continue
-        rest = [one for one in plan.table(name).columns() if one not in plan.keys]
+        rest = [one for one in plan.table(name).emitted_columns() if one not in plan.keys]
         columns = {one: rows[one].combine_chunks() for one in rest}
         data = {
             "kind": pa.array([FEED_KINDS[kind]] * rows.num_rows, pa.int32()),
@@ -291,10 +290,16 @@ def _state_batches(plan: BucketPlan, chain: _Chain) -> list[pa.RecordBatch]:
     return found
 
 
+def _damage(result: Sequence[pa.RecordBatch]) -> list[Row]:
+    """What the task found wrong with its checkpoint."""
+    tallied = [row for batch in result for row in batch.to_pylist() if row["tag"] == tables.TALLIES]
+    return [row for row in tallied if row[tables.TALLIES]["equation"] == DAMAGED]
+
+
 def _rows_of(result: Sequence[pa.RecordBatch], table: Table, slice_no: int) -> pa.Table:
     """The rows of a table and slice; every batch of a tagged result has one tag."""
     parts = [batch.slice(0, 0) for batch in result[:1]]
     tagged = [batch for batch in result if batch["tag"][0].as_py() == table.name]
     parts += [batch.filter(pc.equal(batch["slice_no"], slice_no)) for batch in tagged]
-    names = [*table.columns(), tables.ROW_ID]
+    names = list(table.emitted_columns())
     return pa.concat_tables([pa.Table.from_arrays(part[table.name].flatten(), names=names) for part in parts])

@@ -126,7 +126,8 @@ class FakeReplayer:
         self.orders.append(order)
         self.on_order(order)
         by, zone = order.pipeline.log.slice.by, order.pipeline.log.slice.zone
-        pinned = pin_log(order.lake.event_log(order.pipeline), slice_column=by, zone=zone, slices=order.slices)
+        uri, known = order.lake.event_log(order.pipeline), order.known_log
+        pinned = pin_log(uri, slice_column=by, zone=zone, slices=order.slices, known=known)
         records = DeltaTable(order.lake.event_log(order.pipeline)).to_pyarrow_table().to_pylist()
         state = order.before.fingerprint if order.before else EMPTY_STATE
         results = []

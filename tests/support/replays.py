@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.lake import Lake
+from jobs.outcomes import Outcome
 from jobs.pipeline import parse_pipeline
 from jobs.pipeline_models import Pipeline
 from jobs.replay import ChunkReplay, replay_chunk
-from jobs.requests import Outcome, ReplayOrder, Staging, run_request
+from jobs.requests import ReplayOrder, Staging, run_request
 from jobs.runs import RunResult
 from jobs.slices import parse_bound, slices_between
 from jobs.workspace import Asked, open_workspace

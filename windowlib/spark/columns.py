@@ -3,22 +3,37 @@
 Nothing here runs Python per record. Every expression is total: a hostile value gives a reason, never a failed job.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
 from windowlib.errors import InvariantBroken, SpecError
+from windowlib.instants import (
+    BLANKS,
+    INFINITE_TIME,
+    INSTANT_PATTERN,
+    NAN_TIME,
+    NULL_TIME,
+    NUMBER_PATTERN,
+    OFFSET_PATTERN,
+    OUT_OF_RANGE,
+    UNITS_PER_MS,
+    WRONG_TYPE,
+)
 from windowlib.windows import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
-UNITS_PER_MS = {"s": Fraction(1, 1000), "ms": Fraction(1), "us": Fraction(1000), "ns": Fraction(1_000_000)}
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 SELF_EXPLAINING = (T.TimestampType, T.TimestampNTZType, T.DateType)
-ALLOWED = "a number (or its text) with a unit (s, ms, us, ns); a TIMESTAMP, TIMESTAMP_NTZ, DATE or ISO text without one"
+ALLOWED = (
+    "a number (or its text) with a unit (s, ms, us, ns); a TIMESTAMP, TIMESTAMP_NTZ, DATE or ISO text (date and time) "
+    "without one"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +59,7 @@ class Instant:
 def range_problem(ms: Column) -> Column:
     """Return `time_out_of_range` where an instant left 64 bits or the years 1 to 9999, else null."""
     inside = ms.between(F.lit(MIN_TIMESTAMP_MS), F.lit(MAX_TIMESTAMP_MS))
-    return F.when(F.coalesce(inside, F.lit(False)), None).otherwise(F.lit("time_out_of_range"))  # noqa: FBT003
+    return F.when(F.coalesce(inside, F.lit(False)), None).otherwise(F.lit(OUT_OF_RANGE))  # noqa: FBT003
 
 
 def column(name: str) -> Column:
@@ -52,16 +67,23 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def record_hash(fields: Sequence[T.StructField]) -> Column:
+def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = MappingProxyType({})) -> Column:
     """Return the 64-bit id of a record's content: Spark's xxhash64 over its non-null (name, value) pairs, by name.
 
     A null leaves the hash as it is, and so does its name, so a new nullable column changes no id. What Spark does not
-    hash alike everywhere (maps, anything nested) goes in as JSON, maps as sorted entries.
+    hash alike everywhere (maps, anything nested) goes in as JSON, maps as sorted entries at any depth.
+
+    Args:
+        fields: of the log.
+        widened: column -> the type that it began with. A value that fits that type is hashed as it, so that a column
+            that was INT and is BIGINT now gives the records of before the ids of before.
     """
-    pairs = [
-        (F.when(column(field.name).isNotNull(), F.lit(field.name)), _hashable(field)) for field in _by_name(fields)
-    ]
-    return F.xxhash64(*(part for pair in pairs for part in pair))
+    parts: list[Column] = []
+    for field in sorted(fields, key=lambda one: one.name):
+        value = column(field.name)
+        parts.append(F.when(value.isNotNull(), F.lit(field.name)))
+        parts += _hashable(value, field.dataType, widened.get(field.name))
+    return F.xxhash64(*parts)
 
 
 def record_check(record: T.StructType) -> Column:
@@ -70,7 +92,7 @@ def record_check(record: T.StructType) -> Column:
     Reads the columns `row_id`, `rank`, `record_id` and `record`. As in `record_hash`, a null leaves the hash as it is.
     """
     pairs: list[Column] = []
-    for field in _by_name(record.fields):
+    for field in sorted(record.fields, key=lambda one: one.name):
         value = F.col("record").getField(field.name)
         pairs += [F.when(value.isNotNull(), F.lit(field.name)), _without_maps(value, field.dataType)]
     return F.xxhash64("row_id", F.col("rank").cast("bigint"), "record_id", *pairs)
@@ -78,7 +100,7 @@ def record_check(record: T.StructType) -> Column:
 
 def _without_maps(value: Column, kind: T.DataType) -> Column:
     """Return a value with every map as the array of its entries, because Spark hashes no maps."""
-    if not _has_map(kind):
+    if not _has(kind, T.MapType):
         return value
     match kind:
         case T.MapType():
@@ -95,35 +117,79 @@ def _without_maps(value: Column, kind: T.DataType) -> Column:
             raise InvariantBroken(f"type {kind.simpleString()} holds no map; please report this")
 
 
-def _has_map(kind: T.DataType) -> bool:
+def _hashable(value: Column, kind: T.DataType, began_as: str | None) -> list[Column]:
+    if isinstance(kind, T.MapType | T.StructType | T.ArrayType | T.VariantType):
+        canonical = _canonical(value, kind)
+        return [canonical if isinstance(kind, T.VariantType) else F.to_json(canonical)]
+    if began_as is None or not isinstance(kind, T.LongType | T.DoubleType):
+        return [value]
+    before = value.try_cast(began_as)
+    fits = before.cast(kind).eqNullSafe(value)
+    return [F.when(fits, before), F.when(~fits, value)]
+
+
+def _canonical(value: Column, kind: T.DataType) -> Column:
+    """Return a nested value without maps: their entries, sorted. A VARIANT is its JSON, whose keys are sorted."""
+    match kind:
+        case T.MapType() if _has_maps(kind.keyType) or _has_maps(kind.valueType):
+            entries = F.transform(
+                F.map_entries(value),
+                lambda one: F.struct(
+                    _canonical(one["key"], kind.keyType).alias("key"),
+                    _canonical(one["value"], kind.valueType).alias("value"),
+                ),
+            )
+            return F.array_sort(entries)
+        case T.MapType():
+            return F.array_sort(F.map_entries(value))
+        case T.StructType() if _has_maps(kind):
+            inside = [_canonical(value.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
+            return F.when(value.isNotNull(), F.struct(*inside))
+        case T.ArrayType() if _has_maps(kind):
+            return F.transform(value, lambda one: _canonical(one, kind.elementType))
+        case T.VariantType():
+            return F.to_json(value)
+        case _:
+            return value
+
+
+def storable(value: Column, kind: T.DataType) -> Column:
+    """Return a value as our tables can hold it: VARIANTs, at any depth, as their JSON."""
+    if not _has(kind, T.VariantType):
+        return value
     match kind:
         case T.MapType():
-            return True
-        case T.ArrayType():
-            return _has_map(kind.elementType)
+            return F.transform_values(value, lambda _key, one: storable(one, kind.valueType))
         case T.StructType():
-            return any(_has_map(field.dataType) for field in kind.fields)
+            inside = [storable(value.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
+            return F.when(value.isNotNull(), F.struct(*inside))
+        case T.ArrayType():
+            return F.transform(value, lambda one: storable(one, kind.elementType))
         case _:
-            return False
+            return F.to_json(value)
 
 
-def _by_name(fields: Sequence[T.StructField]) -> list[T.StructField]:
-    return sorted(fields, key=lambda field: field.name)
+def _has_maps(kind: T.DataType) -> bool:
+    return _has(kind, T.MapType) or _has(kind, T.VariantType)
 
 
-def _hashable(field: T.StructField) -> Column:
-    value = column(field.name)
-    if isinstance(field.dataType, T.MapType):
-        return F.to_json(F.array_sort(F.map_entries(value)))
-    if isinstance(field.dataType, T.StructType | T.ArrayType):
-        return F.to_json(value)
-    return value
+def _has(kind: T.DataType, wanted: type[T.DataType]) -> bool:
+    match kind:
+        case T.MapType():
+            return isinstance(kind, wanted) or _has(kind.keyType, wanted) or _has(kind.valueType, wanted)
+        case T.StructType():
+            return isinstance(kind, wanted) or any(_has(one.dataType, wanted) for one in kind.fields)
+        case T.ArrayType():
+            return isinstance(kind, wanted) or _has(kind.elementType, wanted)
+        case _:
+            return isinstance(kind, wanted)
 
 
 def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: PLR0911 - one return per type
     """Read an instant from a column.
 
-    Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a text that is no time).
+    `windowlib.instants` is the definition. Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a text that
+    is no instant).
 
     Raises:
         SpecError: the column's type holds no time, or needs a unit, or must not have one.
@@ -139,10 +205,11 @@ def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: 
         case T.DateType():
             return _present(value, F.unix_date(value).cast("bigint") * F.lit(86_400_000))
         case T.StringType() if time_column.unit is None:
-            parsed = value.try_cast("timestamp")
-            return _parsed(value, parsed, _integer_ms(F.unix_micros(parsed), "us"))
+            ms = _text_ms(value)
+            return _parsed(value, ms, ms)
         case T.StringType():
-            number = value.try_cast("decimal(38,9)")
+            trimmed = F.btrim(value, F.lit(BLANKS))
+            number = F.when(_is_like(trimmed, NUMBER_PATTERN), trimmed).try_cast("decimal(38,9)")
             return _parsed(value, number, _decimal_ms(number, str(time_column.unit)))
         case T.DecimalType():
             return _present(value, _decimal_ms(value.try_cast("decimal(38,9)"), str(time_column.unit)))
@@ -177,11 +244,36 @@ def _integer_ms(value: Column, unit: str) -> Column:
     ).otherwise(F.lit(1))
 
 
+def _text_ms(text: Column) -> Column:
+    """Read an ISO instant by the places of its parts, without the session's zone or clock; null for any other text."""
+    is_instant = _is_like(text, INSTANT_PATTERN)
+    rest = F.substring(text, 17, 1_000)
+    seconds = F.when(F.substring(text, 17, 1) == ":", F.substring(text, 17, 3)).otherwise(F.lit(":00"))
+    wall = F.concat(F.substring(text, 1, 10), F.lit(" "), F.substring(text, 12, 5), seconds).try_cast("timestamp_ntz")
+    since = F.timestamp_diff("SECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), wall)
+    fraction = F.rpad(F.regexp_extract(rest, r"\.([0-9]+)", 1), 3, "0").try_cast("bigint")
+    offset = F.regexp_replace(F.regexp_extract(rest, rf"({OFFSET_PATTERN})\z", 1), ":", "")
+    minutes = F.substring(offset, 2, 2).try_cast("bigint") * 60 + F.coalesce(
+        F.substring(offset, 4, 2).try_cast("bigint"), F.lit(0)
+    )
+    ahead = F.coalesce(F.when(F.substring(offset, 1, 1) == "-", -minutes).otherwise(minutes), F.lit(0))
+    return F.when(is_instant, since * 1000 + fraction - ahead * 60_000)
+
+
+def _is_like(text: Column, pattern: str) -> Column:
+    return F.coalesce(text.rlike(rf"\A(?:{pattern})\z"), F.lit(False))  # noqa: FBT003 - a literal for Spark
+
+
 def _decimal_ms(value: Column, unit: str) -> Column:
+    """Floor to ms. A decimal product would round tiny negatives to 0, so whole units are floored first."""
     per_ms = UNITS_PER_MS[unit]
     low, high = (F.lit(_decimal(bound)) for bound in (MIN_TIMESTAMP_MS * per_ms, (MAX_TIMESTAMP_MS + 1) * per_ms))
-    factor = F.lit(Decimal(per_ms.denominator)) / F.lit(Decimal(per_ms.numerator))
-    return F.when((value >= low) & (value < high), F.floor(value * factor).cast("bigint"))
+    if per_ms < 1:
+        ms = F.floor(value * F.lit(Decimal(per_ms.denominator)))
+    else:
+        whole, divisor = F.floor(value).cast("decimal(30,0)"), F.lit(_decimal(per_ms))
+        ms = F.call_function("div", whole - F.pmod(whole, divisor), divisor)
+    return F.when((value >= low) & (value < high), ms.cast("bigint"))
 
 
 def _decimal(number: Fraction) -> Decimal:
@@ -192,16 +284,14 @@ def _floating(value: Column, unit: str) -> Instant:
     """A double is read as its shortest decimal text, so 1.001 s is 1001 ms although the double lies below it."""
     limit = F.lit(float((MAX_TIMESTAMP_MS + 1) * UNITS_PER_MS[unit]))
     ms = _decimal_ms(F.when(F.abs(value) <= limit, value).try_cast("decimal(38,9)"), unit)
-    special = F.when(F.isnan(value), F.lit("nan_time")).when(
-        F.abs(value) == F.lit(float("inf")), F.lit("infinite_time")
-    )
-    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit("null_time")).otherwise(special))
+    special = F.when(F.isnan(value), F.lit(NAN_TIME)).when(F.abs(value) == F.lit(float("inf")), F.lit(INFINITE_TIME))
+    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit(NULL_TIME)).otherwise(special))
 
 
 def _parsed(text: Column, parsed: Column, ms: Column) -> Instant:
-    unread = F.when(text.isNull(), F.lit("null_time")).when(parsed.isNull(), F.lit("wrong_type"))
+    unread = F.when(text.isNull(), F.lit(NULL_TIME)).when(parsed.isNull(), F.lit(WRONG_TYPE))
     return Instant(ms=ms, problem=unread)
 
 
 def _present(value: Column, ms: Column) -> Instant:
-    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit("null_time")))
+    return Instant(ms=ms, problem=F.when(value.isNull(), F.lit(NULL_TIME)))

@@ -1,13 +1,13 @@
 """Reading the slices of a pinned log: each record with its slice, id and event time, and why it may be invalid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_problem, record_hash
+from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_problem, record_hash, storable
 
 COMMIT_ORDER = ("row_commit_version", "row_id")
 FLOATS = (T.DoubleType, T.FloatType)
@@ -18,6 +18,7 @@ class LogReading:
     """How the records of a log are read: which columns say what.
 
     `order` is None for the order of commits, `gap` the column of a session's gap where each record brings its own.
+    `widened` maps a column whose type was widened in place to the Spark type that it began with.
     """
 
     uri: str
@@ -30,6 +31,7 @@ class LogReading:
     gap: TimeColumn | None
     record_id: str | None
     order: tuple[str, ...] | None
+    widened: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
@@ -45,22 +47,23 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
         `arrival_ms` where no arrival time is read.
     """
     log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
-    fields = {field.name: field for field in log.schema.fields}
+    fields = {one.name: one for one in log.schema.fields}
     time = instant(reading.event_time, fields[reading.event_time.name])
     arrival = _arrival(reading.arrival_time, fields)
     key_problem = _key_problem([fields[name] for name in reading.key])
     problem = F.coalesce(key_problem, time.problem, arrival.problem, _gap_problem(reading.gap, fields))
-    hashed = record_hash(log.schema.fields)
+    hashed = record_hash(log.schema.fields, reading.widened)
     record_id = column(reading.record_id).cast("string") if reading.record_id else F.lower(F.hex(hashed))
-    rows = _only(log, reading).select(
+    kept = _only(log, reading)
+    rows = kept.select(
         column(reading.slice_column).cast("string").alias("slice_value"),
-        F.struct(*(column(name) for name in fields)).alias("record"),
+        F.struct(*(storable(column(name), one.dataType).alias(name) for name, one in fields.items())).alias("record"),
         record_id.alias("record_id"),
         hashed.alias("record_hash"),
         time.ms.alias("read_ms"),
         arrival.ms.alias("arrival_ms"),
         problem.alias("read_problem"),
-        *(place.alias(name) for place, name in zip(_places(reading), order_columns(reading), strict=True)),
+        *(place.alias(name) for place, name in zip(_places(kept, reading), order_columns(reading), strict=True)),
     )
     numbers = spark.createDataFrame(list(reading.slices.items()) or [("", -1)], "slice_value string, slice_no int")
     judged = rows.withColumn("problem", F.coalesce("read_problem", range_problem(F.col("read_ms"))))
@@ -97,7 +100,8 @@ def scan_ids(spark: SparkSession, reading: LogReading) -> DataFrame:
     """Count the log's records by themselves, for the audit: `slice_value, records, id_xor, id_sum` (decimal)."""
     log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
     ids = _only(log, reading).select(
-        column(reading.slice_column).cast("string").alias("slice_value"), record_hash(log.schema.fields).alias("id")
+        column(reading.slice_column).cast("string").alias("slice_value"),
+        record_hash(log.schema.fields, reading.widened).alias("id"),
     )
     return sum_ids(ids.groupBy("slice_value"), F.col("id"))
 
@@ -113,23 +117,24 @@ def _only(log: DataFrame, reading: LogReading) -> DataFrame:
     values: Sequence[str] = sorted(reading.slices)
     if not values:
         return log.where(F.lit(False))  # noqa: FBT003 - a literal is what Spark calls it
-    kind = next(field.dataType for field in log.schema.fields if field.name == reading.slice_column)
+    kind = log.schema[reading.slice_column].dataType
     bounds = (F.lit(values[0]).cast(kind), F.lit(values[-1]).cast(kind))
     return log.where(column(reading.slice_column).between(*bounds))
 
 
-def _places(reading: LogReading) -> list[Column]:
+def _places(log: DataFrame, reading: LogReading) -> list[Column]:
     if reading.order is None:
-        return [F.col(f"_metadata.{name}") for name in COMMIT_ORDER]
+        hidden = log.metadataColumn("_metadata")  # by name it would be a column of the log, if it has one named so
+        return [hidden.getField(name) for name in COMMIT_ORDER]
     return [column(name) for name in reading.order]
 
 
 def _key_problem(key: Sequence[T.StructField]) -> Column:
     problem: Column = F.lit(None).cast("string")
-    for field in key:
-        value = column(field.name)
+    for one in key:
+        value = column(one.name)
         missing = F.when(value.isNull(), F.lit("null_key"))
-        if isinstance(field.dataType, FLOATS):
+        if isinstance(one.dataType, FLOATS):
             missing = missing.when(F.isnan(value), F.lit("nan_key"))
         problem = F.coalesce(problem, missing)
     return problem

@@ -1,0 +1,51 @@
+"""Delta tables as deltalake alone cannot make them: commits cleaned away, columns mapped, files cut off. No Spark."""
+
+import json
+import os
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+
+def commits_of(table: Path) -> list[Path]:
+    """Return the commit files, oldest first."""
+    return sorted(path for path in (table / "_delta_log").glob("*.json") if path.stem.isdigit())
+
+
+def clean_commits(table: Path) -> None:
+    """Write a checkpoint of the newest version and remove the commits before it, as log retention does in time."""
+    DeltaTable(str(table)).create_checkpoint()
+    for commit in commits_of(table)[:-1]:
+        commit.unlink()
+
+
+def map_columns(table: Path, mode: str) -> None:
+    """Rewrite the commits of a table as those of one with column mapping: physical names in all that they name."""
+    for commit in commits_of(table):
+        lines = [_mapped(json.loads(line), mode) for line in commit.read_text(encoding="utf-8").splitlines()]
+        commit.write_text("\n".join(json.dumps(line, separators=(",", ":")) for line in lines), encoding="utf-8")
+
+
+def _mapped(entry: dict[str, object], mode: str) -> dict[str, object]:
+    for kind, action in entry.items():
+        assert isinstance(action, dict), "an action is an object"
+        if kind == "protocol":
+            entry[kind] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if kind == "metaData":
+            schema = json.loads(action["schemaString"])
+            for number, field in enumerate(schema["fields"], start=1):
+                physical = f"col-{field['name'][::-1]}"
+                field["metadata"] = {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": physical,
+                }
+            action["schemaString"] = json.dumps(schema)
+            action["configuration"] = {"delta.columnMapping.mode": mode}
+        if "partitionValues" in action:
+            action["partitionValues"] = {f"col-{name[::-1]}": one for name, one in action["partitionValues"].items()}
+    return entry
+
+
+def cut_off(path: Path, *, keep: float) -> None:
+    """Cut a file off after a share of its bytes."""
+    os.truncate(path, int(path.stat().st_size * keep))
