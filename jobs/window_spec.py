@@ -47,7 +47,7 @@ from windowlib.functions import (
 )
 from windowlib.process_operator import KeyedProcessFunction
 from windowlib.profiles import profile
-from windowlib.record_readers import GapOfColumn, GapOfFunction
+from windowlib.record_readers import ColumnsOf, GapOfColumn, GapOfFunction
 from windowlib.spec import WindowSpec, count_windows
 from windowlib.state import StateSpec
 
@@ -185,6 +185,7 @@ def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFuncti
             return DeclaredKeyedProcess(inner=keyed, state=state)
         then = DeclaredProcess(
             inner=_window_function(build, process, path),
+            shown=_shown(build, process),
             state=state,
             window_state=_states(process.window_state),
             names=tuple(aggregates),
@@ -204,7 +205,12 @@ def _users_aggregate(build: Build, process: ProcessGrammar, path: str) -> Declar
             f"{process.function.name} is a {type(found).__name__}, which has windows and nothing but itself: found "
             f"{what} beside it; use a ProcessFunction for more"
         )
-    return declared_aggregate(found)
+    return declared_aggregate(found, _shown(build, process))
+
+
+def _shown(build: Build, process: ProcessGrammar) -> ColumnsOf:
+    """What the function sees of a record's value, which also has the columns that triggers and evictors read."""
+    return build.layout.shown_to(process.function) if process.function.columns else ColumnsOf()
 
 
 def _window_function(build: Build, process: ProcessGrammar, path: str) -> ProcessFunction:

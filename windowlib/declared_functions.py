@@ -15,7 +15,8 @@ from windowlib.errors import SpecError
 from windowlib.functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate
 from windowlib.plain_json import from_json, to_json
 from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
-from windowlib.records import Record
+from windowlib.record_readers import ColumnsOf
+from windowlib.records import Position, Record, Value
 from windowlib.state import StateSpec
 from windowlib.timers import STALE_MAX, KeyGroupRange
 
@@ -32,12 +33,20 @@ def _check_declared(function: object, kept: Iterable[StateSpec], declared: Itera
         )
 
 
+WHOLE = ColumnsOf()
+"""Shows the whole value of a record."""
 JSON_STATE: Columns = (("state", "string"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredReduce(Reduce):
-    """A user's reduce of whole records."""
+    """A user's reduce of records, of which it is shown the columns that the file names."""
+
+    shown: ColumnsOf = WHOLE
+
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
+        """Join the record with the running value."""
+        return Reduce.add(self, accumulator, self.shown(value), position)
 
     @property
     def state_columns(self) -> Columns:
@@ -55,7 +64,13 @@ class DeclaredReduce(Reduce):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredAggregate(UserAggregate):
-    """A user's aggregate, or fold, of whole records."""
+    """A user's aggregate, or fold, of records, of which it is shown the columns that the file names."""
+
+    shown: ColumnsOf = WHOLE
+
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
+        """Add the record to the running value."""
+        return UserAggregate.add(self, accumulator, self.shown(value), position)
 
     @property
     def state_columns(self) -> Columns:
@@ -71,11 +86,12 @@ class DeclaredAggregate(UserAggregate):
         return UserAggregate.from_state(self, from_json(state[0]))
 
 
-def declared_aggregate(found: Reduce | UserAggregate) -> DeclaredReduce | DeclaredAggregate:
-    """Return a user's aggregate as pipelines run it."""
+def declared_aggregate(found: Reduce | UserAggregate, shown: ColumnsOf) -> DeclaredReduce | DeclaredAggregate:
+    """Return a user's aggregate as pipelines run it; `shown` reads what it may see of a record."""
     if isinstance(found, Reduce):
-        return DeclaredReduce(function=found.function)
+        return DeclaredReduce(function=found.function, shown=shown)
     return DeclaredAggregate(
+        shown=shown,
         create_accumulator=found.create_accumulator,
         add_value=found.add_value,
         get_result=found.get_result,
@@ -87,10 +103,12 @@ def declared_aggregate(found: Reduce | UserAggregate) -> DeclaredReduce | Declar
 class DeclaredProcess(ProcessFunction):
     """A user's function over whole windows, with the state that the pipeline declares.
 
-    `names`: of the aggregates before it, if any; then it is shown one dict with their results.
+    `names`: of the aggregates before it, if any; then it is shown one dict with their results. Otherwise `shown` reads
+    what it may see of a record.
     """
 
     inner: ProcessFunction
+    shown: ColumnsOf = WHOLE
     state: tuple[StateSpec, ...] = ()
     window_state: tuple[StateSpec, ...] = ()
     names: tuple[str, ...] = ()
@@ -104,6 +122,8 @@ class DeclaredProcess(ProcessFunction):
         """Call the user's function."""
         if self.names:
             contents = [dict(zip(self.names, results, strict=True)) for results in contents]
+        else:
+            contents = [self.shown(value) for value in contents]
         return self.inner.process(place, contents, ctx)
 
     def clear(self, place: Place, ctx: ProcessContext) -> None:

@@ -190,7 +190,7 @@ class WindowStore:
             state_window_end_ms=open_window.state_window.end_ms,
             accumulators=self._contents.to_states(open_window.contents),
             contents=list(open_window.contents) if self._contents.keeps_records else [],
-            trigger_state=dict(open_window.state) | ({_STARTS_ANEW: True} if open_window.starts_anew else {}),
+            trigger_state=_apart(open_window.state) | ({_STARTS_ANEW: True} if open_window.starts_anew else {}),
             record_count=edge_count,
             edge_count=edge_count,
             edge_xor=edge_xor,
@@ -253,7 +253,7 @@ class WindowStore:
             open_window = self.create(row.key, window, self.lifetime(window))
             open_window.state_window = _window(row.state_window_start_ms, row.state_window_end_ms)
             open_window.contents = contents
-            open_window.state.update(row.trigger_state)
+            open_window.state.update(_apart(row.trigger_state))
             open_window.starts_anew = open_window.state.pop(_STARTS_ANEW, False)
             open_window.edges = edges
             open_window.fired = (row.fired_count, row.fired_xor, row.fired_sum)
@@ -285,6 +285,11 @@ class EndStore(WindowStore):
         beyond_ms = 1 if self.runtime.profile.takes_at_limit else 0
         cleanup_ms = min(window.end_ms + self._lateness_ms + beyond_ms, MAX_TIME_MS)
         return (window.end_ms, cleanup_ms, cleanup_ms)
+
+
+def _apart(trigger_state: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy that no later firing changes; composite triggers keep the states of their parts inside."""
+    return {name: _apart(part) if isinstance(part, dict) else part for name, part in trigger_state.items()}
 
 
 def _window(start_ms: int | None, end_ms: int | None) -> Window:

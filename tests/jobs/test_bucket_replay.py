@@ -219,3 +219,28 @@ def test_the_size_of_a_batch_changes_nothing(engine: str, rows_per_batch: int) -
     assert whole.rows.keys() == small.rows.keys()
     for table in whole.rows:
         assert whole.sorted(table) == small.sorted(table), table
+
+
+class TestColumnsOfFunctions:
+    """A function sees the columns that its file names, whatever other parts of the pipeline read."""
+
+    OTHER_PARTS: Mapping[str, Mapping[str, Any]] = {
+        "an evictor": {"tumbling": {"size": "1h"}, "evictor": {"delta": {"column": "amount", "threshold": 100}}},
+        "a trigger": {
+            "tumbling": {"size": "1h"},
+            "trigger": {"delta": {"column": "amount", "threshold": 0}},
+            "leftovers": "fire",
+        },
+        "a gap": {"dynamic_session": {"gap": {"column": "at_ms", "unit": "ms"}}},
+    }
+
+    @pytest.mark.parametrize("part", OTHER_PARTS)
+    @pytest.mark.parametrize("function", ["newest_of_two", "names_of_columns"])
+    def test_other_parts_show_it_nothing_more(self, part: str, function: str, tmp_path: Path) -> None:
+        process = {
+            "function": {"name": f"tests.support.functions:{function}", "columns": ["seen_ms", "gap_ms"]},
+            "output": {"seen_ms": "bigint", "gap_ms": "bigint"},
+        }
+        one = pipeline(aggregates=None, windows=self.OTHER_PARTS[part], process=process)
+        found = check_cuts(one, log_of([("a", 1, 0), ("a", 3, 1)], [("a", 4, 0), ("a", 7_200_000, 1)]), tmp_path)
+        assert DAY_MS in {row["seen_ms"] for row in found.sorted(tables.WINDOW_OUTPUTS)}

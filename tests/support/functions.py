@@ -182,3 +182,15 @@ class Waits(KeyedProcessFunction):
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:  # noqa: ARG002
         """Say how many there are."""
         return [{"amount": len(ctx.state.list("seen").get())}]
+
+
+newest_of_two = Reduce(function=lambda left, right: right if right["seen_ms"] >= left["seen_ms"] else left)
+"""The record that was seen last; it is given back as it was shown."""
+
+
+def names_of_columns(_key: object, _window: Window, records: Sequence[Mapping[str, Any]]) -> Iterable[Any]:
+    """The newest record, and a refusal of columns that the file does not name."""
+    for record in records:
+        if set(record) != {"gap_ms", "seen_ms"}:
+            raise ValueError(f"shown was {sorted(record)}")
+    yield max(records, key=lambda record: record["seen_ms"])
