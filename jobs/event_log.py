@@ -76,7 +76,8 @@ class PinnedLog:
 
     def known(self) -> KnownLog:
         """What is known of the log by now, for the next who pins it."""
-        return KnownLog(sound={self.table_id: self.history.sound})
+        seen = {slice_id: (found,) for slice_id, found in self._coordinates.items()}
+        return KnownLog(sound={self.table_id: self.history.sound}, seen=seen)
 
 
 def pin_log(
@@ -126,19 +127,19 @@ def pin_log(
         data_ms=data_ms,
         history=history,
         _coordinates={
-            slice_id: _coordinates(log, history, own, commits=commits.get(slice_id, ()))
+            slice_id: _coordinates(
+                log, history, own, commits={*commits.get(slice_id, ()), *_commits_before(known, slice_id, log.table_id)}
+            )
             for slice_id, own in by_slice.items()
         },
     )
 
 
-def _coordinates(
-    log: LogTable, history: History, files: Sequence[PinnedFile], *, commits: tuple[int, ...]
-) -> LogCoordinates:
+def _coordinates(log: LogTable, history: History, files: Sequence[PinnedFile], *, commits: set[int]) -> LogCoordinates:
     return LogCoordinates(
         table_id=log.table_id,
         version=log.version,
-        commits=commits,
+        commits=tuple(sorted(commits)),
         files=len(files),
         records=sum(file.records or 0 for file in files),
         bytes=sum(file.bytes for file in files),
@@ -213,6 +214,12 @@ def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) ->
         if seen and all(one.digest != digest for one in seen):
             start = min(start, 1 + max(one.sound for one in seen))
     return start
+
+
+def _commits_before(known: KnownLog | None, slice_id: str, table_id: str) -> set[int]:
+    """The commits of a slice that were found before, and are not read again."""
+    seen = () if known is None else known.seen.get(slice_id, ())
+    return {commit for one in seen if one.table_id == table_id for commit in one.commits}
 
 
 def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:

@@ -42,9 +42,9 @@ class Counts:
 class LogCoordinates:
     """Where the input of a run stood in the log: table id, version read, and what the log said of its files there.
 
-    `commits` are those of the commits `since..version` that brought records to the slice. `digest` is the hash of what
-    the log says of the slice's files (path, size, records, modification; empty in old ledgers). At the version `sound`
-    no slice of the log had lost a record.
+    `commits` are those that brought records to the slice, as far as they are known: those of `since..version`, and
+    those that earlier readers have found. `digest` is the hash of what the log says of the slice's files (path, size,
+    records, modification; empty in old ledgers). At the version `sound` no slice of the log had lost a record.
     """
 
     table_id: str
