@@ -1,0 +1,220 @@
+"""A pipeline of the matrix through the tasks of a chunk, without Spark: feed, buckets, checkpoint rows, tagged rows.
+
+Between two chunks the state is the Arrow rows of the checkpoint tables, and nothing else.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.chunk_plan import ChunkTables, chunk_tables, plan_buckets
+from jobs.chunk_time import ChunkTime
+from tests.matrix.log import COLUMNS, HOUR_MS, HOURS
+from tests.matrix.one_process import Answer, Entry, Hashes, TimePass, slice_start_ms
+from tests.matrix.pipelines import Case
+from tests.matrix.rows import Row
+from windowlib import tables
+from windowlib.column_types import parse_type
+from windowlib.row_ids import IdSum
+from windowlib.spark.arrow import arrow_type
+from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
+from windowlib.spark.steps import Beginning, Steps, columns_of
+from windowlib.timeline import ALL_SOURCES, SourceRow, Timeline
+from windowlib.windows import MIN_TIME_MS
+
+STATE_KINDS: Final = {"window": tables.WINDOW_STATE, "timer": tables.TIMERS, "user": tables.USER_STATE}
+Tallies = dict[tuple[int, str, str], IdSum]
+"""(number of the slice, equation, term) -> sum of ids."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """What the chunks of one way to cut the log gave."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    tallies: Tallies = field(default_factory=dict)
+    sources: list[list[SourceRow]] = field(default_factory=list)
+
+    def digests(self) -> dict[tuple[int, str], str]:
+        """Return the digest of each slice's rows in each table."""
+        return {
+            (number, term): ids.digest() for (number, equation, term), ids in self.tallies.items() if equation == "rows"
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How the log is cut: the slices of each chunk, how many buckets, how many records a batch of the feed has."""
+
+    chunks: tuple[range, ...]
+    buckets: int = 1
+    batch: int = 1_000
+
+
+ONE_CHUNK: Final = Way(chunks=(range(len(HOURS)),))
+
+
+def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
+    """Replay the log chunk by chunk."""
+    pinned: Any = SimpleNamespace(nodes={name: parse_type(kind) for name, kind in COLUMNS.items()})
+    written = chunk_tables(case.pipeline, pinned)
+    done = Replayed()
+    state: list[pa.RecordBatch] = []
+    for chunk in way.chunks:
+        entries = [entry for entry in answer.entries if entry.place[0] in chunk]
+        time = _time(case, entries, chunk, done)
+        plan = _plan(case, written, chunk, time=time, entries=entries, buckets=way.buckets)
+        result: list[pa.RecordBatch] = []
+        for bucket in range(way.buckets):
+            fed = _feed(case, plan, hashes, entries=entries, state=state, bucket=bucket, way=way)
+            result += list(replay_bucket(fed, plan))
+        _collect(done, result, first=chunk.start)
+        state = [_last_state(batch, slice_no=chunk[-1] - chunk.start) for batch in result]
+    return done
+
+
+def _time(case: Case, entries: Sequence[Entry], chunk: range, done: Replayed) -> ChunkTime:
+    """Walk along the chunk's records; the driver of time comes from the rows of `watermarks`."""
+    run = case.engine
+    first_ms = slice_start_ms(chunk.start) if run.needs_clock else MIN_TIME_MS
+    timeline = Timeline(run.time.driver(), clock_ms=first_ms)
+    if done.sources:
+        timeline.restore([row._replace(details=json.loads(json.dumps(row.details))) for row in done.sources[-1]])
+    marks = [row.watermark_ms for row in timeline.snapshot() if row.source == ALL_SOURCES]
+    beginning_ms = marks[0] if marks and done.sources else None
+    passed = TimePass(case, timeline)
+    for number in chunk:
+        for entry in entries:
+            if entry.place[0] == number and entry.problem is None:
+                passed.arrive(entry)
+        timeline.end_slice(slice_start_ms(number) + HOUR_MS if run.needs_clock else MIN_TIME_MS)
+        done.sources.append(timeline.snapshot())
+    return ChunkTime(
+        steps=_steps(timeline, entries),
+        beginning=Beginning(
+            watermark_ms=MIN_TIME_MS if beginning_ms is None else beginning_ms,
+            clock_ms=first_ms,
+            first_arrival_ms=timeline.first_arrival_ms if run.needs_clock else None,
+        ),
+        after=(),
+        clamped=(),
+    )
+
+
+def _steps(timeline: Timeline, entries: Sequence[Entry]) -> Steps:
+    sequence, due_ms, clock_ms, watermark_ms = columns_of(timeline.steps)
+    places = {entry.sequence: entry.place for entry in entries}
+    first = entries[0].place if entries else (0, 0)
+    located = [places.get(one, first) for one in sequence.tolist()]
+    return Steps(
+        sequence=sequence,
+        slice_start_ms=np.array([slice_start_ms(number) for number, _ in located], dtype=np.int64),
+        rank=np.array([rank for _, rank in located], dtype=np.int64),
+        due_ms=due_ms,
+        clock_ms=clock_ms,
+        watermark_ms=watermark_ms,
+        slice_ends=tuple(timeline.slice_ends),
+    )
+
+
+def _plan(
+    case: Case, written: ChunkTables, chunk: range, *, time: ChunkTime, entries: Sequence[Entry], buckets: int
+) -> BucketPlan:
+    ranges, end = [], 1 << 62
+    for number in reversed(chunk):
+        start_ms = slice_start_ms(number)
+        ranges.append(
+            SliceRange(slice_no=number - chunk.start, start_ms=start_ms, end_ms=start_ms + HOUR_MS, end_sequence=end)
+        )
+        end = next((entry.sequence for entry in entries if entry.place[0] == number), end)
+    read: Any = SimpleNamespace(slices=[], ranges=tuple(reversed(ranges)))
+    return replace(plan_buckets(case.pipeline, written, read, time=time), buckets=buckets, tasks=buckets)
+
+
+def _feed(
+    case: Case,
+    plan: BucketPlan,
+    hashes: Hashes,
+    *,
+    entries: Sequence[Entry],
+    state: Sequence[pa.RecordBatch],
+    bucket: int,
+    way: Way,
+) -> Iterator[pa.RecordBatch]:
+    """Yield one bucket's part of the checkpoint, then its records in batches."""
+    for kind, name in STATE_KINDS.items():
+        for batch in state:
+            if name in batch.schema.names and len(rows := _of_bucket(batch, plan, name, bucket=bucket)):
+                yield _state_batch(rows, plan, kind=kind, name=name)
+    valid = [entry for entry in entries if entry.problem is None]
+    own = [
+        entry
+        for entry in valid
+        if _bucket(tuple(getattr(entry.reading, name) for name in plan.keys), way.buckets) == bucket
+    ]
+    for start in range(0, len(own), way.batch):
+        yield _record_batch(case, plan, hashes, own[start : start + way.batch])
+
+
+def _bucket(key: tuple[Any, ...], buckets: int) -> int:
+    return sum(map(ord, "/".join(str(part) for part in key))) % buckets
+
+
+def _of_bucket(batch: pa.RecordBatch, plan: BucketPlan, name: str, *, bucket: int) -> pa.StructArray:
+    rows = batch.filter(pa.compute.equal(batch.column("tag"), name)).column(name)
+    keys = [rows.field(key).to_pylist() for key in plan.keys]
+    owners = zip(*keys, strict=True) if keys else [()] * len(rows)
+    return rows.filter(pa.array([_bucket(key, plan.buckets) == bucket for key in owners], pa.bool_()))
+
+
+def _state_batch(rows: pa.StructArray, plan: BucketPlan, *, kind: str, name: str) -> pa.RecordBatch:
+    names = [one for one in plan.table(name).columns() if one not in plan.keys]
+    struct = pa.StructArray.from_arrays([rows.field(one) for one in names], names)
+    kinds = pa.array([FEED_KINDS[kind]] * len(rows), pa.int32())
+    keys = {f"k{place}": rows.field(key) for place, key in enumerate(plan.keys)}
+    return pa.RecordBatch.from_pydict({"kind": kinds, kind: struct, **keys})
+
+
+def _record_batch(case: Case, plan: BucketPlan, hashes: Hashes, entries: Sequence[Entry]) -> pa.RecordBatch:
+    columns: dict[str, Any] = {
+        "kind": pa.array([FEED_KINDS["record"]] * len(entries), pa.int32()),
+        "sequence": pa.array([entry.sequence for entry in entries], pa.int64()),
+        "slice_no": pa.array([entry.place[0] - plan_first(plan) for entry in entries], pa.int32()),
+        "rank": pa.array([entry.place[1] for entry in entries], pa.int64()),
+        "event_time_ms": pa.array([entry.reading.at_ms for entry in entries], pa.int64()),
+        "record_hash": pa.array([hashes[entry.place] for entry in entries], pa.int64()),
+    }
+    kinds = {
+        **{f"k{i}": name for i, name in enumerate(plan.keys)},
+        **{f"v{i}": name for i, name in enumerate(case.engine.layout.read())},
+    }
+    for column, name in kinds.items():
+        values = [getattr(entry.reading, name) for entry in entries]
+        values = [0.0 if value == 0 and isinstance(value, float) else value for value in values]
+        columns[column] = pa.array(values, arrow_type(parse_type(COLUMNS[name])))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def plan_first(plan: BucketPlan) -> int:
+    """Return the number of the chunk's first slice."""
+    return (plan.slices[0].start_ms - slice_start_ms(0)) // HOUR_MS
+
+
+def _last_state(batch: pa.RecordBatch, *, slice_no: int) -> pa.RecordBatch:
+    return batch.filter(pa.compute.equal(batch.column("slice_no"), slice_no))
+
+
+def _collect(done: Replayed, result: Sequence[pa.RecordBatch], *, first: int) -> None:
+    for batch in result:
+        for row in batch.to_pylist():
+            number, values = row["slice_no"] + first, row[row["tag"]]
+            if row["tag"] == tables.TALLIES:
+                ids = done.tallies.setdefault((number, values["equation"], values["term"]), IdSum())
+                ids.merge(IdSum(values["record_count"], values["id_xor"], values["id_sum"]))
+            else:
+                done.rows.setdefault(row["tag"], []).append({"slice_no": number, **values})
