@@ -4,7 +4,7 @@ Between two chunks the state is the Arrow rows of the checkpoint tables, and not
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final
@@ -21,7 +21,7 @@ from tests.matrix.rows import Row
 from windowlib import tables
 from windowlib.column_types import parse_type
 from windowlib.row_ids import IdSum
-from windowlib.spark.arrow import arrow_type
+from windowlib.spark.arrow import arrow_struct, arrow_type
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
 from windowlib.spark.steps import Beginning, Steps, columns_of
 from windowlib.timeline import ALL_SOURCES, SourceRow, Timeline
@@ -64,18 +64,28 @@ def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
     pinned: Any = SimpleNamespace(nodes={name: parse_type(kind) for name, kind in COLUMNS.items()})
     written = chunk_tables(case.pipeline, pinned)
     done = Replayed()
-    state: list[pa.RecordBatch] = []
     for chunk in way.chunks:
         entries = [entry for entry in answer.entries if entry.place[0] in chunk]
         time = _time(case, entries, chunk, done)
         plan = _plan(case, written, chunk, time=time, entries=entries, buckets=way.buckets)
-        result: list[pa.RecordBatch] = []
+        state = {name: _state_before(done, name, chunk.start) for name in STATE_KINDS.values()}
         for bucket in range(way.buckets):
-            fed = _feed(case, plan, hashes, entries=entries, state=state, bucket=bucket, way=way)
-            result += list(replay_bucket(fed, plan))
-        _collect(done, result, first=chunk.start)
-        state = [_last_state(batch, slice_no=chunk[-1] - chunk.start) for batch in result]
+            own = [
+                entry for entry in entries if entry.problem is None and _owner(entry.reading._asdict(), plan) == bucket
+            ]
+            kept = {name: [row for row in rows if _owner(row, plan) == bucket] for name, rows in state.items()}
+            fed = [*_state_batches(kept, plan), *_record_batches(case, plan, hashes, entries=own, size=way.batch)]
+            _collect(done, replay_bucket(iter(fed), plan), first=chunk.start)
     return done
+
+
+def _state_before(done: Replayed, name: str, first: int) -> list[Row]:
+    return [row for row in done.rows.get(name, ()) if row["slice_no"] == first - 1]
+
+
+def _owner(row: Row, plan: BucketPlan) -> int:
+    """Return the bucket of a row's key."""
+    return sum(map(ord, "/".join(str(row[name]) for name in plan.keys))) % plan.buckets
 
 
 def _time(case: Case, entries: Sequence[Entry], chunk: range, done: Replayed) -> ChunkTime:
@@ -136,85 +146,51 @@ def _plan(
     return replace(plan_buckets(case.pipeline, written, read, time=time), buckets=buckets, tasks=buckets)
 
 
-def _feed(
-    case: Case,
-    plan: BucketPlan,
-    hashes: Hashes,
-    *,
-    entries: Sequence[Entry],
-    state: Sequence[pa.RecordBatch],
-    bucket: int,
-    way: Way,
-) -> Iterator[pa.RecordBatch]:
-    """Yield one bucket's part of the checkpoint, then its records in batches."""
+def _state_batches(state: Mapping[str, Sequence[Row]], plan: BucketPlan) -> Iterator[pa.RecordBatch]:
+    """Yield one bucket's part of the checkpoint: windows, timers, the user's state."""
     for kind, name in STATE_KINDS.items():
-        for batch in state:
-            if name in batch.schema.names and len(rows := _of_bucket(batch, plan, name, bucket=bucket)):
-                yield _state_batch(rows, plan, kind=kind, name=name)
-    valid = [entry for entry in entries if entry.problem is None]
-    own = [
-        entry
-        for entry in valid
-        if _bucket(tuple(getattr(entry.reading, name) for name in plan.keys), way.buckets) == bucket
-    ]
-    for start in range(0, len(own), way.batch):
-        yield _record_batch(case, plan, hashes, own[start : start + way.batch])
+        if rows := state[name]:
+            columns = plan.table(name).columns()
+            plain = {one: columns[one] for one in columns if one not in plan.keys}
+            structs = [{one: row[one] for one in plain} for row in rows]
+            keys = {f"k{place}": _column([row[key] for row in rows], key) for place, key in enumerate(plan.keys)}
+            kinds = pa.array([FEED_KINDS[kind]] * len(rows), pa.int32())
+            yield pa.RecordBatch.from_pydict({"kind": kinds, kind: pa.array(structs, arrow_struct(plain)), **keys})
 
 
-def _bucket(key: tuple[Any, ...], buckets: int) -> int:
-    return sum(map(ord, "/".join(str(part) for part in key))) % buckets
+def _record_batches(
+    case: Case, plan: BucketPlan, hashes: Hashes, *, entries: Sequence[Entry], size: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield one bucket's records in log order."""
+    first = (plan.slices[0].start_ms - slice_start_ms(0)) // HOUR_MS
+    for start in range(0, len(entries), size):
+        batch = entries[start : start + size]
+        columns: dict[str, Any] = {
+            "kind": pa.array([FEED_KINDS["record"]] * len(batch), pa.int32()),
+            "sequence": pa.array([entry.sequence for entry in batch], pa.int64()),
+            "slice_no": pa.array([entry.place[0] - first for entry in batch], pa.int32()),
+            "rank": pa.array([entry.place[1] for entry in batch], pa.int64()),
+            "event_time_ms": pa.array([entry.reading.at_ms for entry in batch], pa.int64()),
+            "record_hash": pa.array([hashes[entry.place] for entry in batch], pa.int64()),
+        }
+        for prefix, names in (("k", plan.keys), ("v", case.engine.layout.read())):
+            for place, name in enumerate(names):
+                columns[f"{prefix}{place}"] = _column([getattr(entry.reading, name) for entry in batch], name)
+        yield pa.RecordBatch.from_pydict(columns)
 
 
-def _of_bucket(batch: pa.RecordBatch, plan: BucketPlan, name: str, *, bucket: int) -> pa.StructArray:
-    rows = batch.filter(pa.compute.equal(batch.column("tag"), name)).column(name)
-    keys = [rows.field(key).to_pylist() for key in plan.keys]
-    owners = zip(*keys, strict=True) if keys else [()] * len(rows)
-    return rows.filter(pa.array([_bucket(key, plan.buckets) == bucket for key in owners], pa.bool_()))
+def _column(values: Sequence[Any], name: str) -> pa.Array:
+    """Return a column of the log as it travels: a negative zero is a zero."""
+    plain = [0.0 if value == 0 and isinstance(value, float) else value for value in values]
+    return pa.array(plain, arrow_type(parse_type(COLUMNS[name])))
 
 
-def _state_batch(rows: pa.StructArray, plan: BucketPlan, *, kind: str, name: str) -> pa.RecordBatch:
-    names = [one for one in plan.table(name).columns() if one not in plan.keys]
-    struct = pa.StructArray.from_arrays([rows.field(one) for one in names], names)
-    kinds = pa.array([FEED_KINDS[kind]] * len(rows), pa.int32())
-    keys = {f"k{place}": rows.field(key) for place, key in enumerate(plan.keys)}
-    return pa.RecordBatch.from_pydict({"kind": kinds, kind: struct, **keys})
-
-
-def _record_batch(case: Case, plan: BucketPlan, hashes: Hashes, entries: Sequence[Entry]) -> pa.RecordBatch:
-    columns: dict[str, Any] = {
-        "kind": pa.array([FEED_KINDS["record"]] * len(entries), pa.int32()),
-        "sequence": pa.array([entry.sequence for entry in entries], pa.int64()),
-        "slice_no": pa.array([entry.place[0] - plan_first(plan) for entry in entries], pa.int32()),
-        "rank": pa.array([entry.place[1] for entry in entries], pa.int64()),
-        "event_time_ms": pa.array([entry.reading.at_ms for entry in entries], pa.int64()),
-        "record_hash": pa.array([hashes[entry.place] for entry in entries], pa.int64()),
-    }
-    kinds = {
-        **{f"k{i}": name for i, name in enumerate(plan.keys)},
-        **{f"v{i}": name for i, name in enumerate(case.engine.layout.read())},
-    }
-    for column, name in kinds.items():
-        values = [getattr(entry.reading, name) for entry in entries]
-        values = [0.0 if value == 0 and isinstance(value, float) else value for value in values]
-        columns[column] = pa.array(values, arrow_type(parse_type(COLUMNS[name])))
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def plan_first(plan: BucketPlan) -> int:
-    """Return the number of the chunk's first slice."""
-    return (plan.slices[0].start_ms - slice_start_ms(0)) // HOUR_MS
-
-
-def _last_state(batch: pa.RecordBatch, *, slice_no: int) -> pa.RecordBatch:
-    return batch.filter(pa.compute.equal(batch.column("slice_no"), slice_no))
-
-
-def _collect(done: Replayed, result: Sequence[pa.RecordBatch], *, first: int) -> None:
+def _collect(done: Replayed, result: Iterator[pa.RecordBatch], *, first: int) -> None:
     for batch in result:
-        for row in batch.to_pylist():
-            number, values = row["slice_no"] + first, row[row["tag"]]
-            if row["tag"] == tables.TALLIES:
-                ids = done.tallies.setdefault((number, values["equation"], values["term"]), IdSum())
+        tag = batch.column("tag")[0].as_py()  # a batch holds rows of one table
+        for number, values in zip(batch.column("slice_no").to_pylist(), batch.column(tag).to_pylist(), strict=True):
+            if tag == tables.TALLIES:
+                ids = done.tallies.setdefault((number + first, values["equation"], values["term"]), IdSum())
                 ids.merge(IdSum(values["record_count"], values["id_xor"], values["id_sum"]))
             else:
-                done.rows.setdefault(row["tag"], []).append({"slice_no": number, **values})
+                done.rows.setdefault(tag, []).append({"slice_no": number + first, **values})

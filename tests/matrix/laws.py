@@ -59,8 +59,8 @@ def lost_to_readers(case: Case, answer: Answer, seen: Sequence[Row]) -> str | No
     """
     if case.family not in OWN_WINDOWS or case.pipeline.process is not None or case.choice["evictor"] != "none":
         return None
-    if case.choice["windows"] == "count-slide" or case.forgets_sessions:
-        return None  # the former have an evictor inside
+    if case.choice["windows"] == "count-slide":
+        return None  # these windows share records
     fired = sum(tally.count for hour in answer.hours for term, tally in hour.tallies.items() if term == "closed:fired")
     fired += sum(row.fired_count for row in answer.hours[-1].snapshot.windows)
     told = sum(row["record_count"] for row in seen)

@@ -46,7 +46,7 @@ Commit = Sequence[Reading]
 
 
 def sensor_log(rng: random.Random, *, records_per_hour: int = 60) -> list[Commit]:
-    """Return the records by commit; each hour with records has two commits, and log order is their order.
+    """Return the records by commit; the first hour has two commits, and log order is their order.
 
     A quarter of the records come up to 40 minutes late. A quarter repeat time and key of the record before, so that
     sessions with the same bounds meet. A few have no key, no time, no arrival or no gap.
@@ -64,8 +64,8 @@ def sensor_log(rng: random.Random, *, records_per_hour: int = 60) -> list[Commit
             else:
                 readings.append(_reading(rng, hour, arrived_ms))
         readings = [_spoil(rng, one) if rng.random() < 0.05 else one for one in readings]
-        half = rng.randrange(1, len(readings))
-        commits += [readings[:half], readings[half:]]
+        half = 0 if number else rng.randrange(1, len(readings))
+        commits += [part for part in (readings[:half], readings[half:]) if part]
     return commits
 
 

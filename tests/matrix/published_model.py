@@ -1,4 +1,4 @@
-"""What a reader must see, derived from the operator's emissions alone: of each window the last word, in their order."""
+"""What a reader must see, derived from the operator's emissions alone, in the order in which it made them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +12,8 @@ from windowlib.records import Emitted, Pane
 def published_rows(case: Case, answer: Answer) -> list[Row]:
     """Return the rows of the published view, each with the number of its slice.
 
-    A window whose last word is that it was superseded or taken back shows nothing. One whose panes are disjoint shows
-    them all, and any other what its last firing said: all rows of that firing.
+    A firing that repeats the one before replaces all its rows; one that holds nothing of it stands beside it. What was
+    superseded or taken back is gone.
     """
     windows: dict[Any, list[tuple[int, Pane]]] = {}
     seen: list[Row] = []
@@ -29,12 +29,16 @@ def published_rows(case: Case, answer: Answer) -> list[Row]:
 
 
 def _visible(emitted: Sequence[tuple[int, Pane]]) -> list[tuple[int, Pane]]:
-    _, last = emitted[-1]
-    if last.kind != "result":
-        return []
-    results = [(number, pane) for number, pane in emitted if pane.kind == "result"]
-    if last.mode == "discarding":
-        return results
-    firing = [(number, pane) for number, pane in results if pane.pane_index == last.pane_index]
-    assert all(pane.position == last.position for _, pane in firing), "one firing has one index"
-    return firing
+    """Return the rows of one window that still hold, from all of its emissions in their order."""
+    standing: list[list[tuple[int, Pane]]] = []
+    for number, pane in emitted:
+        latest = standing[-1] if standing else []
+        if pane.kind != "result":
+            latest.clear()
+        elif latest and latest[0][1].pane_index == pane.pane_index:
+            latest.append((number, pane))  # one firing may say several things
+        elif standing and pane.mode == "accumulating":
+            standing[-1] = [(number, pane)]
+        else:
+            standing.append([(number, pane)])
+    return [row for rows in standing for row in rows]

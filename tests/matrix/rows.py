@@ -112,7 +112,7 @@ def _state(case: Case, hour: Hour) -> Iterator[tuple[str, Row]]:
     for row in hour.snapshot.windows:
         plain = {name: getattr(row, name) for name in STATE_COLUMNS}
         plain |= {"trigger_state": from_json(to_json(row.trigger_state)), **_named(names, row.key)}
-        for (name, columns), state in zip(case.engine.accumulators.items(), row.accumulators, strict=False):
+        for (name, columns), state in zip(case.engine.accumulators.items(), row.accumulators, strict=True):
             plain[f"acc_{name}"] = dict(zip(columns, state, strict=True))
         plain["contents"] = [
             {"slice_start_ms": one.position[0], "rank": one.position[1], "event_time_ms": one.timestamp_ms,
