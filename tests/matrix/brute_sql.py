@@ -5,7 +5,7 @@ knows is the definition: a record misses a window that the watermark before it h
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -30,7 +30,7 @@ _AT_ONCE: Final = """
               (SELECT timed.*, unnest(generate_series(
                  at_ms - (at_ms - {offset}) % {slide} - {size} // {slide} * {slide}, at_ms, {slide})) AS first
                FROM timed) AS timed
-              WHERE first <= at_ms AND at_ms < first + {size} AND coalesce(first + {size} - {early} > mark, true)),
+              WHERE first <= at_ms AND at_ms < first + {size} AND coalesce(first + {size} - {closed} > mark, true)),
     windows AS (SELECT {keys} first AS window_start, last AS window_end, {columns} FROM edges GROUP BY ALL)"""
 _IN_BURSTS: Final = """
     reaching AS (SELECT *, at_ms + {gap} AS reach, max(at_ms + {gap}) OVER (
@@ -47,14 +47,18 @@ def can_read(case: Case) -> bool:
     choice = case.choice
     if case.family not in OWN_WINDOWS or any(choice[name] not in allowed for name, allowed in SIMPLE.items()):
         return False
+    if choice["semantics"] == "beam" and choice["accumulation"] == "discarding":
+        return False  # a record at the very end of a window makes a second pane
     return not case.forgets_sessions and (choice["watermark"] == "wide" or choice["windows"] in _SIZES)
 
 
 def windows_of_the_log(case: Case, entries: Sequence[Entry]) -> list[Row]:
     """Return key, bounds and aggregates of the windows that are complete at the log's end."""
     choice, keys = case.choice, "".join(f"{name}, " for name in case.pipeline.log.key_columns)
-    is_beam = choice["semantics"] == "beam"  # there a window is complete at its end, elsewhere 1 ms earlier
-    parts: dict[str, Any] = {"keys": keys, "columns": _COLUMNS[choice["compute"]], "early": 0 if is_beam else 1}
+    # A window is complete, and closed for records, at its last instant; in Beam complete at its end, closed beyond it.
+    is_beam = choice["semantics"] == "beam"
+    complete, closed = (0, -1) if is_beam else (1, 1)
+    parts = {"keys": keys, "columns": _COLUMNS[choice["compute"]], "closed": closed}
     behind_ms = _BEHIND_MS[choice["watermark"]]
     if choice["windows"] in _SIZES:
         size, slide, offset = (minutes * MINUTE_MS for minutes in _SIZES[choice["windows"]])
@@ -63,7 +67,7 @@ def windows_of_the_log(case: Case, entries: Sequence[Entry]) -> list[Row]:
         gap = 3 * MINUTE_MS if choice["windows"] == "session" else "gap_ms"
         text = _IN_BURSTS.format(**parts, gap=gap, meets="<" if is_beam else "<=")
     sql = (
-        f"WITH {text.strip()} SELECT * FROM windows WHERE window_end - {parts['early']} <= "  # noqa: S608 - our own words
+        f"WITH {text.strip()} SELECT * FROM windows WHERE window_end - {complete} <= "  # noqa: S608 - our own words
         f"(SELECT max(at_ms) - {behind_ms} FROM valid)"
     )
     return list(query({"valid": _valid(entries)}, sql).to_pylist())
