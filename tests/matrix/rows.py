@@ -187,7 +187,7 @@ def first_difference(wanted: Rows, found: Rows) -> str | None:
 
 
 def _content(row: Row, names: Iterable[str]) -> Any:  # noqa: ANN401 - a hashable
-    read = {name: row.get(name) for name in names}
+    read: dict[str, Any] = {name: row.get(name) for name in names}
     for name in {"trigger_state", "details"} & read.keys():
         read[name] = from_json(read[name]) if isinstance(read[name], str) else read[name]
     if "details" in read and read["details"].get(FIRST_ARRIVAL) == MIN_TIME_MS:
