@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -44,6 +44,11 @@ class Case:
     document: Mapping[str, Any]
     pipeline: Pipeline
     engine: Engine
+
+    def named(self, name: str) -> "Case":
+        """Return the same under another name; Atlas's dead letters say which pipeline they are of."""
+        pipeline = build_pipeline({**self.document, "pipeline": name}, source="matrix.yaml")
+        return replace(self, pipeline=pipeline, engine=engine(pipeline, COLUMNS))
 
     @property
     def forgets_sessions(self) -> bool:

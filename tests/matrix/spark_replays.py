@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.chunk_input import log_reading, pin_chunk, read_chunk
 from jobs.lake import Lake
-from jobs.pipeline import build_pipeline
 from jobs.pipeline_models import Pipeline
 from jobs.published import read_published
 from jobs.readers import published
@@ -53,18 +52,19 @@ def write_log(spark: "SparkSession", lake: Path, commits: Sequence[Commit], pipe
 
 def disagreement(case: Case, log: SparkLog, *, name: str, chunks: Sequence[int | None]) -> str | None:
     """Run one pipeline for each number of slices per chunk (None: all in one); return what differs first, or None."""
+    case = case.named(name)
+    pipeline = case.pipeline
     try:
         said = answer(case, log.commits, log.hashes)
     except EngineFault:
         return None
-    pipeline = build_pipeline({**case.document, "pipeline": name}, source="matrix.yaml")
     runs: list[Any] = []
     for slices in chunks:
         try:
             outcome = run_range(log.spark, log.lake, pipeline, BOUNDS, chunk=slices)
         except HindcastError as error:
             return f"{_way(slices)}: {type(error).__name__}: {error}"
-        found = next(_what_differs(case, said, log=log, pipeline=pipeline, outcome=outcome), None)
+        found = next(_what_differs(case, said, log=log, outcome=outcome), None)
         if found is not None:
             return f"{_way(slices)}: {found}"
         runs.append(what_was_run(outcome))
@@ -76,9 +76,9 @@ def _way(slices: int | None) -> str:
     return "in one chunk" if slices is None else f"in chunks of {slices} slices"
 
 
-def _what_differs(case: Case, said: Answer, *, log: SparkLog, pipeline: Pipeline, outcome: "Outcome") -> Iterator[str]:
-    place = Lake(root=str(log.lake))
-    committed = _committed(case, pipeline, place=place, outcome=outcome)
+def _what_differs(case: Case, said: Answer, *, log: SparkLog, outcome: "Outcome") -> Iterator[str]:
+    place, pipeline = Lake(root=str(log.lake)), case.pipeline
+    committed = _committed(case, place, outcome)
     if (found := first_difference(expected_rows(case, said), committed)) is not None:
         yield f"committed: {found}"
     if not outcome.is_published:
@@ -92,9 +92,9 @@ def _what_differs(case: Case, said: Answer, *, log: SparkLog, pipeline: Pipeline
     yield from (f"to a reader with Spark, {found}" for found in view_differs(case, said, _numbered(spark.to_pylist())))
 
 
-def _committed(case: Case, pipeline: Pipeline, *, place: Lake, outcome: "Outcome") -> Rows:
+def _committed(case: Case, place: Lake, outcome: "Outcome") -> Rows:
     attempts = [(run.result.slice.slice_id, run.result.attempt_id) for run in outcome.runs]
-    read = {name: read_attempts(place.table(pipeline.name, name), attempts) for name in table_names(case)}
+    read = {name: read_attempts(place.table(case.pipeline.name, name), attempts) for name in table_names(case)}
     return {name: _numbered(rows.to_pylist()) for name, rows in read.items()}
 
 
