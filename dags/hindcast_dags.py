@@ -4,8 +4,10 @@ Thin on purpose: this module says what runs when and in which pool; what a task 
 imported when a task runs. A file that is no pipeline becomes two DAGs that show its error; all others load.
 """
 
+import hashlib
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,10 +19,11 @@ from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, PokeReturn
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from jobs.jars import delta_jars
-from jobs.pipeline import BrokenPipeline, load_all
+from jobs.pipeline import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline_models import Pipeline
+from jobs.plain_text import escaped, escaped_lines, shortened
 from jobs.slices import slice_at, slice_grid
-from windowlib.errors import HindcastError, LedgerError
+from windowlib.errors import HindcastError, LedgerError, SpecError
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,10 @@ DEFAULTS = {
 }
 
 Kind = Literal["replay", "backfill"]
+KINDS: tuple[Kind, ...] = ("replay", "backfill")
+MAX_KEY = 100
+MAX_ERROR = 5_000
+_NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def replay_dag(pipeline: Pipeline) -> DAG:
@@ -78,12 +85,15 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
 
 def broken_dag(broken: BrokenPipeline, kind: Kind) -> DAG:
     """Stands where the DAG of a broken pipeline file would be, and shows what is wrong with the file."""
+    name, path = escaped(broken.name), escaped(broken.path)
+    error = shortened(escaped(broken.error), MAX_ERROR)
+    fenced = error.replace("```", "'''")
     with DAG(
-        dag_id=f"{kind}_{broken.name}",
-        dag_display_name=f"{kind}_{broken.name} (broken pipeline file)",
-        description=f"{broken.path.name} is no valid pipeline file",
+        dag_id=f"{kind}_{_key(broken.name)}",
+        dag_display_name=f"{kind}_{name} (broken pipeline file)",
+        description=f"{path} is no valid pipeline file",
         doc_md=(
-            f"## {broken.path} is no valid pipeline file\n\n```\n{broken.error}\n```\n\n"
+            f"## {path} is no valid pipeline file\n\n```\n{fenced}\n```\n\n"
             "Mend the file; this DAG then turns into the real one."
         ),
         schedule=None,
@@ -92,13 +102,21 @@ def broken_dag(broken: BrokenPipeline, kind: Kind) -> DAG:
         tags=["hindcast", "broken"],
     ) as dag:
 
-        @task(doc_md=broken.error)
+        @task(doc_md=fenced)
         def show_error() -> None:
             """Fail with what is wrong in the file."""
-            raise AirflowFailException(broken.error)
+            raise AirflowFailException(error)
 
         show_error()
     return dag
+
+
+def _key(name: str) -> str:
+    """A name as part of a DAG's id: the name of a file may hold anything and be 255 bytes long, an id may not."""
+    plain = _NOT_IN_AN_ID.sub("_", name)
+    if plain == name and len(name) <= MAX_KEY:
+        return name
+    return f"{plain[:MAX_KEY]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
@@ -113,11 +131,11 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
 
         with _our_errors():
             decision = dag_tasks.plan(kind, source, _run_facts())
-        log.info("%s: %s", decision["action"], decision["why"])
+        log.info("%s: %s", decision["action"], escaped(decision["why"]))
         for warning in decision["warnings"]:
-            log.warning("%s", warning)
+            log.warning("%s", escaped(warning))
         if decision["action"] == "skip":
-            raise AirflowSkipException(decision["why"])
+            raise AirflowSkipException(escaped(decision["why"]))
         return PokeReturnValue(is_done=decision["action"] == "replay", xcom_value=decision)
 
     replay = SparkSubmitOperator(
@@ -147,7 +165,7 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
         with _our_errors():
             publication = dag_tasks.publish(decision)
         if not publication["changed"]:
-            raise AirflowSkipException(publication["why"])
+            raise AirflowSkipException(escaped(publication["why"]))
         event = get_current_context()["outlet_events"][asset]
         event.extra = publication
         event.add_partitions(publication["partitions"])
@@ -162,10 +180,10 @@ def _our_errors() -> Iterator[None]:
     """Trying again helps against a lost race for the ledger only; every other error of ours needs a person."""
     try:
         yield
-    except LedgerError:
-        raise
+    except LedgerError as error:
+        raise LedgerError(escaped(error)) from error
     except HindcastError as error:
-        raise AirflowFailException(str(error)) from error
+        raise AirflowFailException(escaped(error)) from error
 
 
 def _run_facts() -> dict[str, Any]:
@@ -229,27 +247,40 @@ def _range_params(pipeline: Pipeline) -> Mapping[str, Param]:
 
 
 def _about(pipeline: Pipeline, purpose: str) -> str:
+    one = pipeline.log.slice
     quality = "no checks" if pipeline.quality is None else f"checks of `{pipeline.quality.suite}`"
     lines = [
         f"## {pipeline.name}",
-        pipeline.description or "",
+        escaped_lines(pipeline.description or ""),
         purpose,
-        f"- log: `{pipeline.log.table}`, cut every {pipeline.log.slice.timezone} slice by `{pipeline.log.slice.by}`",
+        f"- log: `{escaped(pipeline.log.table)}`, cut every {one.timezone} slice by `{escaped(one.by)}`",
         f"- {quality}",
-        f"- file: `{pipeline.source}`",
+        f"- file: `{escaped(pipeline.source)}`",
         f"- command line: `hindcast status {pipeline.name}`, `hindcast report {pipeline.name}`",
     ]
     return "\n\n".join(lines[:3]) + "\n\n" + "\n".join(lines[3:])
 
 
 def _all_dags() -> Iterator[DAG]:
-    files = load_all(PIPELINES)
-    for pipeline in files.good:
-        yield replay_dag(pipeline)
-        yield backfill_dag(pipeline)
+    """Every DAG; those of broken files first, so that a good one would win where two had the same id."""
+    try:
+        files = load_all(PIPELINES)
+    except SpecError as error:
+        files = PipelineFiles(good=(), broken=(BrokenPipeline(name="all", path=PIPELINES, error=str(error)),))
     for broken in files.broken:
-        yield broken_dag(broken, "replay")
-        yield broken_dag(broken, "backfill")
+        yield from (broken_dag(broken, kind) for kind in KINDS)
+    for pipeline in files.good:
+        yield from _dags_of(pipeline)
+
+
+def _dags_of(pipeline: Pipeline) -> list[DAG]:
+    """The two DAGs of a good file. What fails here fails for this file only (law L10)."""
+    try:
+        return [replay_dag(pipeline), backfill_dag(pipeline)]
+    except Exception as error:  # noqa: BLE001
+        said = f"{pipeline.source}: its DAGs cannot be made: {type(error).__name__}: {error}"
+        broken = BrokenPipeline(name=pipeline.name, path=Path(pipeline.source), error=said)
+        return [broken_dag(broken, kind) for kind in KINDS]
 
 
 # Airflow finds DAGs among a module's global names.

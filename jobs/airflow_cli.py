@@ -5,13 +5,10 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from jobs import airflow_service
 from jobs.airflow_env import ROOT, Home
-from windowlib.errors import HindcastError
-
-console = Console(highlight=False)
+from jobs.console import log_to_stderr, out, run_command, say
 
 
 def default_home() -> Home:
@@ -38,12 +35,13 @@ def up() -> None:
         login = airflow_service.login(service)
         lake = service.lake
     else:
-        login = airflow_service.start(home, lambda phase: console.print(f"[dim]{phase} …[/dim]"))
+        login = airflow_service.start(home, lambda phase: say(f"{phase} …", style="dim"))
         lake = home.lake
+    console = out()
     console.print(f"Airflow   [bold]{login.url}[/bold]   (only from this machine)")
     console.print(f"user      [bold]{login.user}[/bold]")
     console.print(f"password  [bold]{login.password}[/bold]")
-    console.print(f"lake      {lake}\nlogs      {home.logs}\n`make down` stops it.", style="dim")
+    say(f"lake      {lake}", f"logs      {home.logs}", "`make down` stops it.", style="dim")
 
 
 @main.command()
@@ -54,23 +52,13 @@ def down(*, remove: bool) -> None:
     stopped = airflow_service.stop(home)
     if remove:
         airflow_service.remove(home)
-    console.print("Airflow and its database are stopped." if stopped else "Airflow was not running.")
+    say("Airflow and its database are stopped." if stopped else "Airflow was not running.")
 
 
 def run() -> int:
     """The command line, with our own errors as one paragraph."""
-    try:
-        main(standalone_mode=False)
-    except (click.Abort, KeyboardInterrupt):
-        console.print("stopped; nothing is left running")
-        return 130
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except HindcastError as error:
-        Console(stderr=True, highlight=False).print(f"[red]error[/red] {error}", soft_wrap=True)
-        return 1
-    return 0
+    log_to_stderr()
+    return run_command(main, None, name="airflow", interrupted="stopped; nothing is left running")
 
 
 if __name__ == "__main__":

@@ -22,14 +22,15 @@ import httpx
 
 from jobs import embedded_postgres
 from jobs.airflow_env import Home, Ports, airflow_environment, free_ports, prepare_home, write_private
+from jobs.plain_text import EscapingFormatter
 from jobs.processes import end_session, process
 from windowlib.errors import HindcastError
 
 log = logging.getLogger(__name__)
 
-HEALTH_TIMEOUT_S = 300
+HEALTH_TIMEOUT_S = 1200
 STOP_TIMEOUT_S = 20
-COMMAND_TIMEOUT_S = 300
+COMMAND_TIMEOUT_S = 1200
 _POLL_S = 0.5
 _HEALTH = "/api/v2/monitor/health"
 _COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
@@ -204,9 +205,9 @@ def main() -> int:
     """Run until told to stop. Exit status 0, or 1 with the error in the service file and the log."""
     home = Home.from_json(sys.argv[1])
     prepare_home(home)
-    logging.basicConfig(
-        filename=home.logs / "supervisor.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    handler = logging.FileHandler(home.logs / "supervisor.log")
+    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop_on_signal)

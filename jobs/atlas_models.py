@@ -61,6 +61,9 @@ class AtlasGrammar(GrammarModel):
 
     @property
     def needs_clock(self) -> bool:
-        """Whether something waits for the replay's clock."""
+        """Whether something waits for the replay's clock, or reads it."""
+        from windowlib.atlas.clock_use import reads_clock
+
         windows = self.windows()
-        return not windows.is_event_time or windows.idle_timeout_ms is not None or "partitionIdleTimeout" in self.source
+        waits = windows.idle_timeout_ms is not None or "partitionIdleTimeout" in self.source
+        return not windows.is_event_time or waits or reads_clock(self.stage)

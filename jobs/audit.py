@@ -17,8 +17,10 @@ from windowlib import tables
 from windowlib.errors import AuditError
 from windowlib.open_windows import NO_EDGES
 from windowlib.row_ids import IdSum
+from windowlib.spark.row_identity import RowIdentity
 from windowlib.storm.acker import STRICT, Acker
 from windowlib.storm.acker_messages import Ack, Init, Message, NoticeKind, RootId
+from windowlib.tables import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +38,12 @@ EQUATIONS = ("fates", "edges", "rows")
 READ = "read"
 ASSIGNED = "assigned"
 FATES = {tables.LATE_RECORDS: "late", tables.UNASSIGNED_RECORDS: "unassigned", tables.INVALID_RECORDS: "invalid"}
+AUDITED_ROWS = 5_000
+"""Of at most so many rows of a table, the audit computes the ids from what was committed."""
+VOID = (
+    "Nothing of this attempt will be published. A run replays it once by itself; if it happens again, the store or "
+    "Hindcast is at fault"
+)
 NAMED_AT_MOST = 5
 """Further open equations that an error names; a lost file leaves hundreds open."""
 
@@ -50,6 +58,8 @@ class Audit:
     """What is audited: the attempt's slices in order, where its tables stand, and the state that it started from.
 
     `row_tables` are those whose rows must be what the tasks emitted; a table that the tasks tallied is always one.
+    `contents`: of these tables, rows must give their ids again when they are read back, where they are at most
+    `content_rows`.
     """
 
     table_uri: Callable[[str], str]
@@ -57,6 +67,8 @@ class Audit:
     attempt_id: str
     before: CheckpointRef | None
     row_tables: tuple[str, ...] = ROW_TABLES
+    contents: Mapping[str, Table] = field(default_factory=dict)
+    content_rows: int = AUDITED_ROWS
 
     def close(self) -> tuple[CheckResult, ...]:
         """Check every equation of every slice.
@@ -75,6 +87,7 @@ class Audit:
             self._fates(forest, tallied, committed)
             self._edges(forest, tallied, committed)
         self._require_closed(forest)
+        self._require_contents()
         return tuple(_passed(slice_id, equation) for slice_id in self.slice_ids for equation in EQUATIONS)
 
     def _tallies(self) -> Tallies:
@@ -141,6 +154,20 @@ class Audit:
             acked = {"state after": before, **closed}
             forest.grow(_Tree(slice_id=slice_id, equation="edges", anchored=anchored, acked=acked))
 
+    def _require_contents(self) -> None:
+        """Every row, read back, is the one that its id was made of."""
+        for name, table in self.contents.items():
+            uri = self.table_uri(name)
+            if not 0 < read_attempts(uri, self._attempts(), ("slice_id",)).num_rows <= self.content_rows:
+                continue
+            rows = read_attempts(uri, self._attempts())
+            columns = {column: rows[column] for column in rows.column_names}
+            for damage in RowIdentity(table).damage(columns):
+                raise AuditError(
+                    f"slice {rows['slice_id'][damage.row or 0]}, attempt {self.attempt_id}: a row of {name} is not "
+                    f"what was emitted: {damage.what}. {VOID}"
+                )
+
     def _require_closed(self, forest: "_Forest") -> None:
         open_trees = forest.open_trees()
         if not open_trees:
@@ -149,8 +176,7 @@ class Audit:
         raise AuditError(
             f"slice {first.slice_id}, attempt {self.attempt_id}: the equation of the {first.equation} does not close: "
             f"{_spell(first.anchored)} = {_spell(first.acked)}.{_name(others)} What was emitted is not what was "
-            "committed; nothing of this attempt will be published. A run replays it once by itself; if it happens "
-            "again, the store or Hindcast is at fault"
+            f"committed. {VOID}"
         )
 
 
@@ -172,11 +198,11 @@ class _Committed:
         return self._sums(sql, read_attempts(self.table_uri(table), attempts, columns))
 
     def edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
-        """Sum up the edges that open windows carry."""
-        columns = ("slice_id", "edge_count", "edge_xor", "edge_sum")
+        """Sum up the edges that open windows carry; those of lost contents (F1) are closed, with that reason."""
+        columns = ("slice_id", "edge_count", "edge_xor", "edge_sum", "is_orphan")
         sql = (
             "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
-            "GROUP BY slice_id"
+            "WHERE is_orphan IS NOT TRUE GROUP BY slice_id"
         )
         return self._sums(sql, read_attempts(self.table_uri(tables.WINDOW_STATE), attempts, columns))
 

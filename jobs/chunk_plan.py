@@ -36,10 +36,7 @@ class ChunkTables:
         """Return the tables of the tagged result; Spark gives late and unassigned records back what they are later."""
         slim = {tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS}
         chosen = [table for table in self.stored if table.name not in (tables.INVALID_RECORDS, tables.WATERMARKS)]
-        return tuple(
-            Table(name=table.name, content=table.content, coordinates={"rank": "long"}) if table.name in slim else table
-            for table in chosen
-        )
+        return tuple(table.slim() if table.name in slim else table for table in chosen)
 
     def digested(self) -> tuple[str, ...]:
         """Return the names of the tables that a run's digests cover."""

@@ -4,7 +4,6 @@ What the driver makes (watermarks, tallies, quality results) and tables with few
 milliseconds; the others by Spark. Either way there is at most one file per table and slice.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql import types as T  # noqa: N812
 
+from jobs.fingerprints import state_of
 from jobs.runs import Slice
 from jobs.store import append_rows
 from windowlib import tables
 from windowlib.plain_json import from_json, to_json
 from windowlib.row_ids import IdSum, row_id
-from windowlib.snapshots import STATE_VERSION
 from windowlib.spark.arrow import arrow_type
+from windowlib.spark.columns import record_check
 from windowlib.tables import Table
 from windowlib.timeline import SourceRow
 
@@ -76,8 +77,7 @@ def source_rows(rows: "pa.Table") -> list[SourceRow]:
 
 def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
     """Return the fingerprint of a checkpoint: of the content of its tables, whatever the order of their rows."""
-    text = ";".join(f"{name}={parts[name].digest()}" for name in tables.CHECKPOINT_TABLES)
-    return hashlib.sha256(f"state:{STATE_VERSION};{text}".encode("ascii")).hexdigest()
+    return state_of({name: ids.digest() for name, ids in parts.items()})
 
 
 def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":
@@ -87,13 +87,21 @@ def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFra
 
         detail = F.lit(None).cast("string").alias("detail")
         plain = ("slice_no", "record", "record_id", "record_hash", "rank")
-        return ordered.where("problem is not null").select(
-            *plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id")
+        invalid = ordered.where("problem is not null")
+        return _checked(
+            invalid.select(*plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id"))
         )
     rows = tagged.where(F.col("tag") == name).select("slice_no", f"{name}.*")
     if name in (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS):
-        return rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"])
+        return _checked(rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"]))
     return rows
+
+
+def _checked(rows: "DataFrame") -> "DataFrame":
+    """Add the check of rows that hold a record."""
+    record = rows.schema["record"].dataType
+    assert isinstance(record, T.StructType), "a record is a struct"
+    return rows.withColumn(tables.ROW_CHECK, record_check(record))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

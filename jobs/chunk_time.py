@@ -23,6 +23,7 @@ from windowlib.errors import CheckpointError
 from windowlib.spark.arrow import column_values
 from windowlib.spark.feed import feed_value
 from windowlib.spark.log_order import Rises, find_rises
+from windowlib.spark.row_identity import RowIdentity
 from windowlib.spark.steps import Beginning, Int64s, Steps, columns_of
 from windowlib.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
 from windowlib.windows import MIN_TIME_MS
@@ -55,12 +56,19 @@ def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) ->
     """Return what a checkpoint keeps of clock and watermark; nothing at the beginning of a chain.
 
     Raises:
-        CheckpointError: the checkpoint has no row for all sources together.
+        CheckpointError: a row is not what was written, or there is none for all sources together.
     """
     if before is None:
         return []
     uri = lake.table(pipeline.name, tables.WATERMARKS)
-    found = source_rows(read_attempts(uri, [(before.slice_id, before.attempt_id)], tuple(tables.watermarks().content)))
+    rows = read_attempts(uri, [(before.slice_id, before.attempt_id)])
+    columns = {name: rows[name] for name in rows.column_names}
+    for damage in RowIdentity(tables.watermarks()).damage(columns) if rows.num_rows else ():
+        raise CheckpointError(
+            f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: a row of table "
+            f"watermarks is not what was written: {damage.what}; run that slice again, or start with --fresh"
+        )
+    found = source_rows(rows) if rows.num_rows else []
     if [row.source for row in found].count(ALL_SOURCES) != 1:
         raise CheckpointError(
             f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has in table watermarks rows of "

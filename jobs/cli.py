@@ -5,9 +5,12 @@ import sys
 import click
 
 from jobs import cli_common as common
-from jobs.cli_decide import publish_command, rollback_command, waive_command
+from jobs.child_env import clean_environment
+from jobs.cli_decide import publish_command, resume_command, rollback_command, waive_command
 from jobs.cli_look import explain_command, report_command, show_command, status_command
 from jobs.cli_run import load_flights_command, plan_command, run_command
+from jobs.cli_verify import verify_command
+from jobs.console import log_to_stderr
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only what passed.
 
@@ -20,6 +23,7 @@ A day's work:
   hindcast waive flights 2013-02-08 --reason "a blizzard"    let a failed slice pass
   hindcast publish flights                                   show what was staged
   hindcast explain flights RECORD_ID                         one record's fate
+  hindcast verify flights                                    whether all that is stored is what was written
 
 Ranges are half-open everywhere: [from, to) holds `from` and ends before `to`. PIPELINE is a name from the pipelines
 directory or the path of a file. Exit status: 0 done, 1 a check failed or the request was refused, 2 usage or pipeline
@@ -40,8 +44,10 @@ for _command in (
     publish_command,
     waive_command,
     rollback_command,
+    resume_command,
     explain_command,
     report_command,
+    verify_command,
     load_flights_command,
 ):
     hindcast.add_command(_command)
@@ -49,6 +55,8 @@ for _command in (
 
 def main() -> None:
     """Entry point of the `hindcast` script."""
+    clean_environment()
+    log_to_stderr()
     sys.exit(common.run_cli(hindcast))
 
 

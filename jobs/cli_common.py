@@ -1,32 +1,32 @@
-"""What every command shares: lake and pipelines, the clock, errors as one paragraph, output for people and programs."""
+"""What every command shares: lake and pipelines, the clock, who asks; what is printed goes through `jobs.console`."""
 
 import functools
 import getpass
-import json
 import os
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
 from jobs.lake import Lake
 from jobs.pipeline import load_pipeline
 from jobs.pipeline_models import Pipeline
 from jobs.runs import Verdict
-from jobs.slices import RangeError
 from jobs.wall_clock import now_ms
 from jobs.workspace import Workspace, open_workspace
-from windowlib.errors import HindcastError, SpecError
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_LAKE = ROOT / ".hindcast" / "lake"
-OK, REFUSED, USAGE = 0, 1, 2
+
+__all__ = [
+    "OK", "REFUSED", "USAGE", "VERDICT_STYLES", "Places", "complain", "err", "existing_place_options", "json_option",
+    "master_option", "out", "place_options", "print_json", "print_table", "range_options", "run_cli", "say",
+    "verdict_text", "who",
+]  # fmt: skip
 
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.ERROR: "bold red"}
 
@@ -51,7 +51,16 @@ class Places:
 
 
 def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
-    """Add --lake and --pipelines to a command, and give it `places`."""
+    """Add --lake and --pipelines to a command that may make the lake, and give it `places`."""
+    return _place_options(command, must_exist=False)
+
+
+def existing_place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add --lake and --pipelines to a command about what is there; a lake that is not there is refused."""
+    return _place_options(command, must_exist=True)
+
+
+def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool) -> Callable[..., _Result]:
 
     @click.option(
         "--lake",
@@ -72,7 +81,9 @@ def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Res
     def with_places(*args: Any, lake: str, pipelines: Path | None, **kwargs: Any) -> _Result:  # noqa: ANN401
         beside = Path("pipelines")
         directory = pipelines or (beside if beside.is_dir() else ROOT / "pipelines")
-        return command(*args, places=Places(lake=Lake(root=lake), pipelines=directory), **kwargs)  # type: ignore[arg-type]
+        places = Places(lake=Lake(root=lake), pipelines=directory)
+        places.lake.check(must_exist=must_exist)
+        return command(*args, places=places, **kwargs)  # type: ignore[arg-type]
 
     return with_places
 
@@ -112,42 +123,6 @@ def who() -> str:
         return f"uid {os.getuid()}"
 
 
-def out() -> Console:
-    """The console for results."""
-    return Console(highlight=False)
-
-
-def err() -> Console:
-    """The console for progress and errors; never mixed into what a program reads."""
-    return Console(stderr=True, highlight=False)
-
-
-def print_json(value: object) -> None:
-    """One JSON value on one line of standard output."""
-    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
-
-
-def print_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    right: Sequence[str] = (),
-    whole: Sequence[str] = (),
-) -> None:
-    """Print a title and a table for people; values are text, never markup. Columns in `whole` are never broken."""
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in whole
-        )
-    for row in rows:
-        table.add_row(*(value if isinstance(value, Text) else Text(str(value)) for value in row))
-    console = out()
-    console.print(title, style="bold", markup=False, soft_wrap=True)
-    console.print(table)
-
-
 def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> Text:
     """A verdict in its colour."""
     return Text(
@@ -156,28 +131,10 @@ def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> Text:
 
 
 def run_cli(command: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; errors that we raise on purpose are one paragraph on standard error.
+    """Run the command line.
 
     Returns:
         0: done. 1: a check failed, or the request was refused. 2: usage, or a pipeline file.
     """
-    try:
-        result = command.main(
-            args=None if arguments is None else list(arguments), prog_name="hindcast", standalone_mode=False
-        )
-    except click.exceptions.Abort:
-        err().print("interrupted; run the same command again and it goes on where it stopped", markup=False)
-        return 130
-    except click.ClickException as error:
-        error.show()
-        return USAGE
-    except (SpecError, RangeError) as error:
-        return _report(error, USAGE)
-    except HindcastError as error:
-        return _report(error, REFUSED)
-    return result if isinstance(result, int) else OK
-
-
-def _report(error: HindcastError, status: int) -> int:
-    err().print(f"error: {error}", markup=False, soft_wrap=not sys.stderr.isatty())
-    return status
+    interrupted = "interrupted; run the same command again and it goes on where it stopped"
+    return run_command(command.main, arguments, name="hindcast", interrupted=interrupted)

@@ -11,34 +11,46 @@ from jobs.explain import Locator, explain, plain
 from jobs.ledger_view import LedgerView, Request
 from jobs.pipeline import load_all
 from jobs.pipeline_models import Pipeline
+from jobs.plain_text import escaped_json
+from jobs.publication_rules import describe_hold, judge_publication
 from jobs.published import read_published
-from jobs.publishing import judge_publication
 from jobs.runs import CheckpointRef, Slice
-from jobs.slices import show_instant, show_ms, slice_grid
+from jobs.slices import show_instant, show_ms, slice_grid, slice_of_id
+from jobs.user_errors import explained
 from jobs.workspace import Workspace, is_live, on_published_spec
+from windowlib.errors import HindcastError
 
 
 @click.command("status", epilog="Examples: hindcast status; hindcast status flights --json")
 @click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
     """Say where pipelines stand: what readers see, which requests are open, and what holds them.
 
-    Without PIPELINE, all of the pipelines directory; a file that is broken is shown with its error.
+    Without PIPELINE, all of the pipelines directory; a file that is broken is shown with its error, and so is a ledger
+    that cannot be read (exit status 1).
     """
     files = load_all(places.pipelines) if pipeline_name is None else None
     pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
-    states = [_state(places.workspace(pipeline)) for pipeline in pipelines]
     broken = [{"pipeline": one.name, "error": one.error} for one in (files.broken if files else ())]
+    states, status = [], common.OK
+    for pipeline in pipelines:
+        try:
+            states.append(_state(places.workspace(pipeline)))
+        except HindcastError as error:
+            if files is None:
+                raise
+            broken.append({"pipeline": pipeline.name, "error": str(error)})  # the other pipelines are shown (law L10)
+            status = common.REFUSED
     if as_json:
         common.print_json({"pipelines": states, "broken": broken})
-        return common.OK
+        return status
     for state in states:
         _show_state(state)
     for one in broken:
-        common.out().print(f"{one['pipeline']}: broken: {one['error']}", markup=False, soft_wrap=True)
-    return common.OK
+        common.say(f"{one['pipeline']}: broken: {one['error']}")
+    return status
 
 
 @click.command(
@@ -68,7 +80,7 @@ def status_command(*, pipeline_name: str | None, as_json: bool, places: common.P
     help="At most so many rows.  [default: 20 on a screen, all with --json]",
 )
 @common.json_option
-@common.place_options
+@common.existing_place_options
 def show_command(
     *, pipeline_name: str, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
     as_json: bool, places: common.Places,
@@ -76,17 +88,16 @@ def show_command(
     """Show the published windows of a pipeline, by window and key. With --json, one object per line and window row."""
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
-    rows = read_published(places.lake, pipeline.name, view, keys=pipeline.log.key_columns, all_panes=all_panes)
-    chosen = [row for row in rows.to_pylist() if not slice_ids or row["slice_id"] in slice_ids] if rows.num_rows else []
+    wanted = {slice_of_id(pipeline, slice_id).slice_id for slice_id in slice_ids}
+    rows = read_published(places.lake, pipeline.name, view, all_panes=all_panes)
+    chosen = [row for row in rows.to_pylist() if not wanted or row["slice_id"] in wanted] if rows.num_rows else []
     if as_json:
         for row in chosen[:limit]:
             common.print_json(plain(row))
         return common.OK
     shown = chosen[: 20 if limit is None else limit]
     if not shown:
-        common.out().print(
-            f"readers see no window of {pipeline.name}; `hindcast status {pipeline.name}` says why", markup=False
-        )
+        common.say(f"readers see no window of {pipeline.name}; `hindcast status {pipeline.name}` says why")
         return common.OK
     keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
     firing = ("kind", "pane_index", "timing") if all_panes else ()
@@ -101,7 +112,10 @@ def show_command(
         for row in shown
     )
     names = [*keys, "window", *outputs, *firing, "slice"]
-    common.print_table(title, names, cells, right=[*outputs, "pane_index"], whole=["window", "slice"])
+    documents = [name for name in outputs if any(isinstance(row[name], list | dict) for row in shown)]
+    numbers = [name for name in (*outputs, "pane_index") if name not in documents]
+    title += "; --json has long values whole" if documents else ""
+    common.print_table(title, names, cells, right=numbers, whole=["window", "slice"], cut=documents)
     return common.OK
 
 
@@ -116,7 +130,7 @@ def show_command(
 )
 @common.json_option
 @common.master_option
-@common.place_options
+@common.existing_place_options
 def explain_command(
     *, pipeline_name: str, record_id: str, with_position: bool, as_json: bool, master: str | None, places: common.Places
 ) -> int:
@@ -130,7 +144,7 @@ def explain_command(
     if as_json:
         common.print_json(explanation.to_json())
     else:
-        common.out().print(explanation.sentence, markup=False, soft_wrap=True)
+        common.say(explanation.sentence)
     return common.OK
 
 
@@ -142,14 +156,14 @@ def explain_command(
     default=None,
     help="The file to write.  [default: reports/PIPELINE.html in the lake]",
 )
-@common.place_options
+@common.existing_place_options
 def report_command(*, pipeline_name: str, output: Path | None, places: common.Places) -> int:
     """Write one self-contained HTML page: calendar of slices, checks with their history, counts, how to reproduce."""
     from jobs.report import write_report
 
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
     path = write_report(places.lake, work.pipeline, output)
-    common.out().print(f"report: {path.resolve()}", markup=False, soft_wrap=True)
+    common.say(f"report: {path.resolve()}")
     return common.OK
 
 
@@ -159,7 +173,8 @@ def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -
         from jobs.session import spark_session
 
         wanted = Wanted(one=one, record_id=record_id, before=before)
-        found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
+        with explained(pipeline):
+            found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
         return found.rank, found.watermark_ms
 
     return find
@@ -176,7 +191,22 @@ def _state(work: Workspace) -> dict[str, Any]:
             "first": published[0] if published else None,
             "last": published[-1] if published else None,
         },
+        "newest_publication": _newest_publication(view),
+        "held": None if view.hold is None else describe_hold(view.hold),
         "requests": [_request(work, view, request) for request in view.open_requests()],
+    }
+
+
+def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
+    """The publication that a rollback would take back."""
+    if not view.standing:
+        return None
+    newest = view.standing[-1]
+    return {
+        "publication": newest.seq,
+        "who": newest.who,
+        "at": show_instant(newest.at_ms),
+        "slices": len(newest.changes),
     }
 
 
@@ -198,22 +228,28 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
 
 
 def _show_state(state: dict[str, Any]) -> None:
-    console, published = common.out(), state["published"]
+    published = state["published"]
     seen = (
         f"{published['slices']} slices, {published['first']} … {published['last']}"
         if published["slices"]
         else "nothing"
     )
-    console.print(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})", markup=False)
+    common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
+    newest = state["newest_publication"]
+    if newest is not None:
+        common.say(
+            f"  newest publication: {newest['publication']}, {newest['slices']} slices, by {newest['who']} at "
+            f"{newest['at']}"
+        )
+    if state["held"]:
+        common.say(f"  {state['held']}")
     for request in state["requests"]:
         span = f" [{request['from']}, {request['to']})" if request["from"] else ""
         work = "being worked on" if request["working"] else request["failure"] or request["publication"]
-        console.print(
+        common.say(
             f"  request {request['request_id'][:12]}{span} {request['kind']} by {request['who']} at "
-            f"{request['opened']}: "
-            f"{request['staged']} slices staged; {work}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+            f"{request['opened']}: {request['staged']} slices staged; {work}"
+        )
 
 
 def _window(row: Mapping[str, Any]) -> str:
@@ -230,4 +266,6 @@ def _cell(value: object) -> str:
         return ""
     if hasattr(value, "strftime"):
         return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
+    if isinstance(value, list | dict | bytes):
+        return escaped_json(plain(value))
     return f"{value:,.2f}" if isinstance(value, float) else str(value)

@@ -90,7 +90,7 @@ def run_command(  # noqa: PLR0913  (its options)
     else:
         _show_outcome(outcome)
     if outcome.publication is not None and not outcome.is_published:
-        common.err().print(f"not published: {outcome.publication.why}", markup=False, soft_wrap=True)
+        common.complain(f"not published: {outcome.publication.why}")
     return common.OK if _is_good(outcome) else common.REFUSED
 
 
@@ -126,11 +126,10 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
 
         summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
     skipped = f", {len(summary.skipped)} were there already" if summary.skipped else ""
-    common.out().print(
+    common.say(
         f"{summary.records:,} flights of {len(summary.loaded)} days in [{_iso(first)}, {_iso(last)}) loaded into "
-        f"{summary.table}{skipped}",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+        f"{summary.table}{skipped}"
+    )
     return common.OK
 
 
@@ -206,11 +205,12 @@ class _Reporter:
             self._task, completed=progress.done, total=progress.total, description=f"replaying {self.name} {what}"
         )
         for result in progress.results:
-            style = common.VERDICT_STYLES[result.verdict]
-            self.bar.console.print(
-                f"{result.slice.slice_id} [{style}]{result.verdict.value}[/] read {result.counts.read:,}, late "
-                f"{result.counts.late:,}, "
-                f"invalid {result.counts.invalid:,}, panes {result.counts.panes:,}, {result.seconds:.1f} s"
+            common.say(
+                f"{result.slice.slice_id} {result.verdict.value} read {result.counts.read:,}, late "
+                f"{result.counts.late:,}, invalid {result.counts.invalid:,}, panes {result.counts.panes:,}, "
+                f"{result.seconds:.1f} s",
+                style=common.VERDICT_STYLES[result.verdict],
+                console=self.bar.console,
             )
 
 
@@ -229,14 +229,13 @@ def _show_plan(planned: Plan) -> None:
     columns = ("slice", "replay", "because", "records", "bytes", "about")
     share = f"{len(planned.stale)} of {len(planned.steps)} slices to replay"
     title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
-    console = common.out()
     common.print_table(title, columns, rows, right=("records", "bytes", "about"))
     seconds = [step.expected_seconds for step in planned.stale if step.expected_seconds is not None]
     total = f", about {human_duration(sum(seconds) * 1_000)} by past runs" if seconds else ""
     records = sum(step.records for step in planned.stale)
-    console.print(f"{planned.chain_note}. To read: {records:,} records{total}.", markup=False, soft_wrap=True)
+    common.say(f"{planned.chain_note}. To read: {records:,} records{total}.")
     for warning in planned.warnings:
-        console.print(f"warning: {warning}", markup=False, soft_wrap=True)
+        common.say(f"warning: {warning}")
 
 
 def _show_outcome(outcome: Outcome) -> None:
@@ -250,13 +249,10 @@ def _show_outcome(outcome: Outcome) -> None:
         for run in outcome.runs
     ]
     numbers = ("read", "assigned", "late", "unassigned", "invalid", "panes")
-    console = common.out()
     common.print_table(outcome.pipeline, ("slice", "verdict", "run", *numbers), rows, right=numbers)
     failed = sum(run.verdict in {Verdict.FAIL, Verdict.ERROR} for run in outcome.runs)
     state = "published" if outcome.is_published else "staged, not published"
-    console.print(
-        f"{outcome.replayed} slices replayed, {len(outcome.runs)} in the range, {failed} failed; {state}.", markup=False
-    )
+    common.say(f"{outcome.replayed} slices replayed, {len(outcome.runs)} in the range, {failed} failed; {state}.")
 
 
 def _counts(result: RunResult) -> tuple[int, ...]:

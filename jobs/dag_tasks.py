@@ -4,10 +4,11 @@ The order that `plan` gives, and that goes to the Spark job as its one argument,
 
     {"action": "replay" | "wait" | "skip", "why": text, "warnings": [text…],
      "pipeline": path of the pipeline file, "lake": root of the lake,
-     "request_id": hex, "slices": [slice_id…],          contiguous, oldest first; current ones included
+     "request_id": hex, "lease_id": hex,
+     "slices": [slice_id…],                             contiguous, oldest first; current ones included
      "who": text, "publish": true | false}
 
-The last three lines are what a replay needs; `wait` and `skip` may have no request_id.
+The last lines are what a replay needs; `wait` and `skip` may have no request_id and no lease_id.
 """
 
 import json
@@ -25,7 +26,7 @@ from jobs.pipeline_models import Pipeline
 from jobs.requests import Staging
 from jobs.slices import parse_bound
 from jobs.wall_clock import now_ms
-from jobs.workspace import Asked
+from jobs.workspace import Asked, Opened
 from windowlib.errors import HindcastError, RequestError
 
 Kind = Literal["replay", "backfill"]
@@ -60,7 +61,13 @@ def plan(kind: Kind, pipeline_file: str, run: Mapping[str, Any]) -> Order:
     elif run["run_type"] == "backfill":
         start_ms, end_ms = _ms(run["interval_start"]), _ms(run["interval_end"])
         decision = scheduling.plan_backfill_interval(
-            pipeline, lake, start_ms=start_ms, end_ms=end_ms, now_ms=now_ms(), who=who
+            pipeline,
+            lake,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            now_ms=now_ms(),
+            who=who,
+            lease_id=request_id(run),
         )
     else:
         # A run by hand has an interval of no width, or none: it looks as far as there is anything.
@@ -86,7 +93,7 @@ def replay(order: Order) -> dict[str, Any]:
         return scheduling.replay(
             load_file(Path(order["pipeline"])),
             Lake(root=order["lake"]),
-            request_id=order["request_id"],
+            opened=_opened(order),
             slices=order["slices"],
             replayer=replayer,
             now_ms=now_ms,
@@ -101,7 +108,7 @@ def gate(order: Order) -> str:
         CheckFailed: a check failed or broke; what readers see has not changed.
     """
     pipeline = load_file(Path(order["pipeline"]))
-    found = scheduling.gate(pipeline, Lake(root=order["lake"]), request_id=order["request_id"], now_ms=now_ms())
+    found = scheduling.gate(pipeline, Lake(root=order["lake"]), opened=_opened(order), now_ms=now_ms())
     if found["passed"]:
         return str(found["why"])
     held = ", ".join(found["stopped_by"])
@@ -122,11 +129,12 @@ def publish(order: Order) -> dict[str, Any]:
     Raises:
         RequestError: publication was refused for a reason that waiting does not mend.
     """
-    if not order["publish"]:
-        return {"published": False, "why": "staged, not published, as asked for", "changed": [], "partitions": []}
     pipeline = load_file(Path(order["pipeline"]))
+    if not order["publish"]:
+        scheduling.leave_staged(pipeline, Lake(root=order["lake"]), opened=_opened(order), now_ms=now_ms())
+        return {"published": False, "why": "staged, not published, as asked for", "changed": [], "partitions": []}
     found = scheduling.publish_task(
-        pipeline, Lake(root=order["lake"]), request_id=order["request_id"], who=order["who"], now_ms=now_ms()
+        pipeline, Lake(root=order["lake"]), opened=_opened(order), who=order["who"], now_ms=now_ms()
     )
     if not found["published"] and not found["waits_for"]:
         raise RequestError(
@@ -158,12 +166,16 @@ def read_order(text: str) -> Order:
         raise RequestError(
             f"the order is not JSON: {error}; the replay task passes what the plan task returned"
         ) from error
-    missing = {"pipeline", "lake", "request_id", "slices"} - set(order if isinstance(order, dict) else ())
+    missing = {"pipeline", "lake", "request_id", "lease_id", "slices"} - set(order if isinstance(order, dict) else ())
     if missing:
         raise RequestError(
             f"the order lacks {', '.join(sorted(missing))}: {text[:200]}; it must be what the plan task returned"
         )
     return dict(order)
+
+
+def _opened(order: Order) -> Opened:
+    return Opened(request_id=order["request_id"], lease_id=order["lease_id"])
 
 
 def _asked(pipeline: Pipeline, run: Mapping[str, Any], who: str) -> Asked:
@@ -184,7 +196,9 @@ def _lake() -> Lake:
         raise RequestError(
             "HINDCAST_LAKE is not set for Airflow's tasks; set it to the root of the lake and start Airflow again"
         )
-    return Lake(root=root)
+    lake = Lake(root=root)
+    lake.check(must_exist=False)
+    return lake
 
 
 def _ms(iso: str | None) -> int:

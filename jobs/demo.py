@@ -12,18 +12,18 @@ from pathlib import Path
 from types import FrameType
 
 import click
-from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
 from jobs import airflow_service, embedded_postgres
 from jobs.airflow_api import AirflowApi
 from jobs.airflow_env import ROOT
+from jobs.console import run_command
 from jobs.demo_airflow import Follower
 from jobs.demo_stage import Stage, StoryBroken, new_stage
 from jobs.published import read_published_table
 from jobs.runs import Verdict
-from windowlib.errors import HindcastError
 from windowlib.tables import LATE_RECORDS
 
 PIPELINE = "flights"
@@ -88,7 +88,7 @@ def year() -> None:
 
 def _opening(stage: Stage) -> None:
     stage.say("Below, `hindcast` is .venv/bin/hindcast, and every command works on the lake of this demonstration:")
-    stage.console.print(f"[bold]$ export HINDCAST_LAKE={_shown(Path(stage.lake.root))}[/]")
+    stage.console.print(f"[bold]$ export HINDCAST_LAKE={escape(_shown(Path(stage.lake.root)))}[/]")
 
 
 def _load(stage: Stage, first: date, end: date) -> None:
@@ -263,27 +263,20 @@ def _shown(path: Path) -> str:
 
 
 def _end_by_signal(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def run(command: Callable[..., object] = main) -> int:
     """The command line: errors of ours as one paragraph, and a clean end on ctrl-C and SIGTERM."""
     signal.signal(signal.SIGTERM, _end_by_signal)
     signal.signal(signal.SIGHUP, _end_by_signal)
-    console = Console(stderr=True, highlight=False)
-    try:
-        command(standalone_mode=False)
-    except (click.Abort, KeyboardInterrupt):
-        console.print("\nstopped; nothing is left running")
-        return 130
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except HindcastError as error:
-        console.print("\n[red]the demonstration ended early:[/]", end=" ")
-        console.print(str(error), markup=False, soft_wrap=True)
-        return 1
-    return 0
+    return run_command(
+        command,
+        None,
+        name="demo",
+        interrupted="stopped; nothing is left running",
+        failed="the demonstration ended early",
+    )
 
 
 if __name__ == "__main__":

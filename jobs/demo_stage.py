@@ -117,7 +117,7 @@ class Stage:
         if found.returncode != expect:
             raise StoryBroken(
                 f"`hindcast {_typed(arguments)}` ended with status {found.returncode} instead of {expect}; "
-                "its last messages:\n" + "\n".join(found.stderr.strip().splitlines()[-5:])
+                f"its last messages: {' | '.join(found.stderr.strip().splitlines()[-5:])}"
             )
         return found.stdout
 

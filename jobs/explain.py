@@ -8,18 +8,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs.durations import format_duration, human_duration
 from jobs.event_log import open_log
 from jobs.lake import Lake
 from jobs.ledger_view import LedgerView, StagedRun
 from jobs.pipeline_models import Pipeline, TimeColumn, Unit
+from jobs.published import HIDDEN
 from jobs.runs import CheckpointRef, Slice
 from jobs.slices import parse_bound, show_instant, slice_at, slice_grid
-from jobs.store import dataset_of, read_attempts
+from jobs.store import dataset_of
+from jobs.stored_rows import StoredRuns
 from windowlib.errors import RequestError
 from windowlib.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS, WINDOW_OUTPUTS, WINDOW_STATE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_WINDOWS = 4
 _BOUNDS = ("window_start", "window_end")
@@ -69,11 +74,12 @@ def explain(
     Raises:
         RequestError: the log has no such record.
         LogError: the log cannot be read.
+        StoreError: what is stored of a run cannot be read, or is not what was written.
     """
     runs = _runs(view)
-    pairs = [(run.result.slice.slice_id, run.result.attempt_id) for run in runs.values()]
+    stored = StoredRuns(lake, pipeline.name, view)
     for table, tell in ((LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid)):
-        for row in _side_rows(lake, pipeline, table, pairs=pairs, record_id=record_id):
+        for row in _side_rows(stored.read(table, runs.values()), pipeline, record_id):
             explanation: Explanation = tell(pipeline, record_id, row, is_published=_is_published(view, row))
             return explanation
     return _from_log(lake, pipeline, record_id, view=view, locate=locate)
@@ -90,12 +96,9 @@ def _is_published(view: LedgerView, row: Mapping[str, Any]) -> bool:
     return run is not None and run.result.attempt_id == row["attempt_id"]
 
 
-def _side_rows(
-    lake: Lake, pipeline: Pipeline, table: str, *, pairs: Sequence[tuple[str, str]], record_id: str
-) -> list[dict[str, Any]]:
+def _side_rows(rows: "pa.Table", pipeline: Pipeline, record_id: str) -> list[dict[str, Any]]:
     import pyarrow.compute as pc
 
-    rows = read_attempts(lake.table(pipeline.name, table), pairs)
     if not rows.num_rows:
         return []
     column = "record_id" if pipeline.log.record_id else "record_hash"
@@ -170,7 +173,7 @@ def _explanation(
         sentence=sentence,
         slice_id=row["slice_id"],
         is_published=is_published,
-        details={name: value for name, value in row.items() if name != "row_id"},
+        details={name: value for name, value in row.items() if name not in HIDDEN},
     )
 
 
@@ -241,14 +244,9 @@ def _untold(pipeline: Pipeline) -> str:
 
 def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
     """The checkpoint that the run's predecessor left; None where the chain begins."""
-    before = [one.result for one in view.runs.values() if one.result.state_after == run.result.state_before]
-    earlier = [one for one in before if one.slice.end_ms == run.result.slice.start_ms]
-    if not earlier:
-        return None
-    last = earlier[-1]
-    return CheckpointRef(
-        slice_id=last.slice.slice_id, run_id=last.run_id, attempt_id=last.attempt_id, fingerprint=last.state_after
-    )
+    before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
+    earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
+    return earlier[-1].checkpoint if earlier else None
 
 
 def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
@@ -287,8 +285,7 @@ def _windows_of(
     """
     import pyarrow.compute as pc
 
-    runs = _runs(view)
-    pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
+    runs, stored = list(_runs(view).values()), StoredRuns(lake, pipeline.name, view)
     keys = pipeline.log.key_columns
     at, is_right_closed = _windowed_at(pipeline, record), pipeline.front_end == "storm"
 
@@ -298,12 +295,12 @@ def _windows_of(
             return set()
         return {(start, end)} if (start < at <= end if is_right_closed else start <= at < end) else set()
 
-    panes = read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, [*keys, *_BOUNDS, "kind"])
+    panes = stored.read(WINDOW_OUTPUTS, runs, [*keys, *_BOUNDS, "kind"])
     if panes.num_rows:  # the bounds of most are elsewhere, and Arrow sees that faster than we
         panes = panes.filter((pc.field("window_start") <= at) & (pc.field("window_end") >= at))
     results = [row for row in panes.to_pylist() if row["kind"] == "result"]
     fired = set[_Interval]().union(*(around(row, row["window_start"], row["window_end"]) for row in results))
-    state = read_attempts(lake.table(pipeline.name, WINDOW_STATE), pairs[-1:]).to_pylist()
+    state = stored.read(WINDOW_STATE, runs[-1:]).to_pylist()
     still_open = set[_Interval]().union(
         *(
             around(row, _instant_or_none(row["window_start_ms"]), _instant_or_none(row["window_end_ms"]))

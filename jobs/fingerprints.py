@@ -12,7 +12,9 @@ from jobs.pipeline import pipeline_document
 from jobs.pipeline_models import Pipeline
 from jobs.runs import Slice
 from jobs.user_functions import Functions
+from windowlib.row_ids import IdSum
 from windowlib.snapshots import STATE_VERSION
+from windowlib.tables import CHECKPOINT_TABLES
 
 # Raised whenever windowlib answers a spec differently than before; every run is then a new one.
 SEMANTICS_VERSION = 1
@@ -77,3 +79,9 @@ def run_id(*, pipeline: str, one: Slice, spec: str, input: str, state_before: st
         state_before: the fingerprint of the checkpoint before, or `EMPTY_STATE`.
     """
     return fingerprint([pipeline, one.slice_id, one.start_ms, one.end_ms, spec, input, state_before])[:RUN_ID_DIGITS]
+
+
+def state_of(digests: Mapping[str, str]) -> str:
+    """The fingerprint of a checkpoint, of the digests of its tables; a table without a digest has no rows."""
+    text = ";".join(f"{name}={digests.get(name, IdSum().digest())}" for name in CHECKPOINT_TABLES)
+    return hashlib.sha256(f"state:{STATE_VERSION};{text}".encode("ascii")).hexdigest()

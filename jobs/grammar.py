@@ -20,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from jobs.plain_text import shortened
+
 
 class GrammarModel(BaseModel):
     """A part of a pipeline file: unknown keys refused, nothing converted silently, no change after reading."""
@@ -30,7 +32,13 @@ class GrammarModel(BaseModel):
 def refuse_control_characters(value: str) -> str:
     """The text itself, when it has no control character such as a line break."""
     if any(unicodedata.category(character) == "Cc" for character in value):
-        raise ValueError(f"must not hold control characters, found {value!r}")
+        raise ValueError(f"must not hold control characters, found {shortened(value)!r}")
+    return value
+
+
+def refuse_controls_but_lines(value: str) -> str:
+    """The text itself, when it has no control character but line breaks and tabs."""
+    refuse_control_characters(value.translate({ord("\n"): " ", ord("\t"): " "}))
     return value
 
 

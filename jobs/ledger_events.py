@@ -14,15 +14,19 @@ class EventKind(Enum):
     """What an event says. DESIGN.md, section 3, has the life of a run."""
 
     REQUESTED = "requested"  # a range, who, why, the spec; opens a request
-    STARTED = "started"  # an attempt at some slices, under a lease
+    LEASED = "leased"  # a holder works on a request: taken, renewed, or handed on to the next task
+    RELEASED = "released"  # a holder does not work on a request any more
+    STARTED = "started"  # an attempt at some slices
     STAGED = "staged"  # an attempt's rows are committed and audited
     ADOPTED = "adopted"  # the request takes a run that was staged before
+    COMPLETED = "completed"  # each slice of the request's range has a run in it, or is current for readers
     CHECKED = "checked"  # the verdict on a run
     WAIVED = "waived"  # a person lets a failed run pass, and says why
     PUBLISHED = "published"  # readers see this run for this slice from here on
-    ROLLED_BACK = "rolled_back"  # readers see this earlier run again; none where run_id is null
+    ROLLED_BACK = "rolled_back"  # readers see this earlier run again; none where run_id is null; the chain is held
+    RESUMED = "resumed"  # a person lets the chain go on after a rollback
     CONDEMNED = "condemned"  # this attempt does not count any more
-    FAILED = "failed"  # an attempt broke; its lease ends
+    FAILED = "failed"  # an attempt broke
     CLOSED = "closed"  # the request is over without publication
     NOTE = "note"
 

@@ -4,11 +4,12 @@ from datetime import date, datetime
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from jobs.column_names import check_key_columns
 from jobs.durations import UNIT_MS, Duration, PositiveDuration, format_duration
 from jobs.grammar import ColumnName, Columns, GrammarModel, UnitName, not_yet, one_of, refuse_control_characters
+from jobs.plain_text import shortened
 
 
 class TimeColumn(GrammarModel):
@@ -23,11 +24,8 @@ class TimeColumn(GrammarModel):
         return {"column": value} if isinstance(value, str) else value
 
 
-def _iso_text(value: object) -> object:
-    """YAML reads a bare 2013-01-01 as a date; inside it is a text, cut to the slice's period later."""
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat(timespec="minutes")
-    return value.isoformat() if isinstance(value, date) else value
+FIRST_DAY, LAST_DAY = date(1, 1, 4), date(9999, 12, 28)
+"""The days of which slices can be made: Python's, less three at either end for neighbours and offsets of time zones."""
 
 
 def _check_iso(value: str) -> str:
@@ -39,10 +37,15 @@ def _check_iso(value: str) -> str:
         ) from None
     if parsed.tzinfo is not None:
         raise ValueError(f"{value!r} carries a UTC offset; write the time in the slice's own `timezone`")
+    if not FIRST_DAY <= parsed.date() <= LAST_DAY:
+        raise ValueError(
+            f"{value!r} is outside of {FIRST_DAY} to {LAST_DAY}, the days of which slices can be made; leave it out if "
+            "the log has no such bound"
+        )
     return value
 
 
-IsoText = Annotated[str, BeforeValidator(_iso_text), AfterValidator(_check_iso)]
+IsoText = Annotated[str, AfterValidator(_check_iso)]
 
 
 def _check_zone(value: str) -> str:
@@ -50,7 +53,7 @@ def _check_zone(value: str) -> str:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(
-            f"unknown time zone {value!r}; write a name of the IANA list such as UTC or Europe/Berlin"
+            f"unknown time zone {shortened(value)!r}; write a name of the IANA list such as UTC or Europe/Berlin"
         ) from None
     return value
 

@@ -9,6 +9,7 @@ Example:
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 
 from jobs.pipeline_errors import describe
 from jobs.pipeline_models import Pipeline
+from jobs.plain_text import shortened
 from jobs.strict_yaml import parse_yaml, read_yaml
 from jobs.suggestions import did_you_mean
 from windowlib.errors import SpecError
@@ -54,12 +56,14 @@ def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
     """
     if "/" in name_or_path or name_or_path.endswith(SUFFIXES):
         return load_file(Path(name_or_path))
-    path = pipelines_dir / f"{name_or_path}.yaml"
-    if not path.is_file():
-        names = sorted(file.stem for file in _files(pipelines_dir))
+    files = _files(pipelines_dir)
+    path = next((file for file in files if file.stem == name_or_path), None)
+    if path is None:
+        names = sorted({file.stem for file in files})
         there = f"there are: {', '.join(names)}" if names else "there are none"
         raise SpecError(
-            f"no pipeline {name_or_path!r}: {path} does not exist; {there}{did_you_mean(name_or_path, names)}"
+            f"no pipeline {shortened(name_or_path)!r}: {pipelines_dir} has no such file; "
+            f"{there}{did_you_mean(name_or_path, names)}"
         )
     return _named_like_its_file(load_file(path), path)
 
@@ -70,6 +74,7 @@ def load_file(path: Path) -> Pipeline:
     Raises:
         SpecError: as for `load_pipeline`.
     """
+    _refuse_twin(path)
     return build_pipeline(read_yaml(path), source=str(path), functions_dir=path.resolve().parent)
 
 
@@ -102,14 +107,23 @@ def build_pipeline(document: object, *, source: str, functions_dir: Path | None 
 
 
 def load_all(pipelines_dir: Path) -> PipelineFiles:
-    """Read every pipeline file of a directory; what is broken is returned, never raised."""
+    """Read every pipeline file of a directory; what is broken is returned, never raised.
+
+    Raises:
+        SpecError: the directory is missing, or cannot be read.
+    """
     good: list[Pipeline] = []
     broken: list[BrokenPipeline] = []
-    for path in sorted(_files(pipelines_dir)):
+    for path in _files(pipelines_dir):
         try:
             good.append(_named_like_its_file(load_file(path), path))
         except SpecError as error:
             broken.append(BrokenPipeline(name=path.stem, path=path, error=str(error)))
+        except Exception as error:  # noqa: BLE001  (law L10: a file stops only itself, also where the bug is ours)
+            said = (
+                f"{path}: reading it failed with {type(error).__name__}: {error}; this is a bug in Hindcast, report it"
+            )
+            broken.append(BrokenPipeline(name=path.stem, path=path, error=said))
     return PipelineFiles(good=tuple(good), broken=tuple(broken))
 
 
@@ -139,11 +153,24 @@ def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = N
 
 
 def _files(directory: Path) -> list[Path]:
-    return (
-        [path for path in directory.glob("*") if path.suffix in SUFFIXES and path.is_file()]
-        if directory.is_dir()
-        else []
-    )
+    """Every pipeline file of a directory, by name. `glob` would give nothing for a directory that cannot be read."""
+    try:
+        return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
+    except (OSError, ValueError) as error:
+        raise SpecError(
+            f"the directory of pipeline files {directory} cannot be read: {getattr(error, 'strerror', None) or error}; "
+            "name another one with --pipelines or HINDCAST_PIPELINES"
+        ) from error
+
+
+def _refuse_twin(path: Path) -> None:
+    """Refuse `x.yml` beside `x.yaml`: both would be pipeline x."""
+    if path.suffix in SUFFIXES:
+        twin = path.with_suffix(next(suffix for suffix in SUFFIXES if suffix != path.suffix))
+        if os.path.lexists(twin):
+            raise SpecError(
+                f"{path}: {twin.name} is beside it, and both are pipeline {path.stem!r}; remove one of them"
+            )
 
 
 def _named_like_its_file(pipeline: Pipeline, path: Path) -> Pipeline:

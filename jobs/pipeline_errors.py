@@ -8,10 +8,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from jobs.pipeline_models import Pipeline
+from jobs.plain_text import shortened
 from jobs.suggestions import did_you_mean
 
 MAX_SHOWN = 5
 MAX_TEXT = 80
+MAX_SAID = 600
 
 _NOT_YET: Mapping[type[BaseModel], Mapping[str, str]] = {
     Pipeline: dict.fromkeys(("retention", "publish"), "leave it out"),
@@ -40,7 +42,7 @@ def describe(error: ValidationError, model: type[BaseModel]) -> str:
 def _messages(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for details in error.errors(include_url=False):
         path, owner = _walk(details["loc"], model)
-        yield f"{path or 'the file'}: {_message(details, owner, path.rpartition('.')[2])}"
+        yield f"{shortened(path) or 'the file'}: {_message(details, owner, path.rpartition('.')[2])}"
 
 
 def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
@@ -51,7 +53,7 @@ def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
         case "missing":
             said = f"is missing; {_names(owner)}"
         case "value_error":
-            said = str(context["error"])
+            said = shortened(str(context["error"]), MAX_SAID)
         case "literal_error":
             hint = did_you_mean(str(found), _literals(context["expected"]))
             said = f"found {_shown(found)}; allowed: {context['expected']}{hint}"
@@ -69,7 +71,7 @@ def _unknown_key(key: str, owner: type[BaseModel]) -> str:
     later = _NOT_YET.get(owner, {})
     if key in later:
         return f"{key} is part of the grammar but not built yet; {later[key]}"
-    return f"unknown key {key!r}; {_names(owner)}{did_you_mean(key, _keys(owner))}"
+    return f"unknown key {shortened(key, MAX_TEXT)!r}; {_names(owner)}{did_you_mean(key, _keys(owner))}"
 
 
 def _names(owner: type[BaseModel]) -> str:
@@ -85,8 +87,7 @@ def _literals(expected: str) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
+    return shortened(repr(value), MAX_TEXT)
 
 
 def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, type[BaseModel]]:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, StringConstraints, fiel
 
 from jobs.column_names import check_apart, check_output_names
 from jobs.cron import check_cron
-from jobs.grammar import FunctionGrammar, GrammarModel, Unit, refuse_control_characters
+from jobs.grammar import FunctionGrammar, GrammarModel, Unit, refuse_control_characters, refuse_controls_but_lines
 from jobs.log_models import LogGrammar, ReadyGrammar, SliceGrammar, TimeColumn
 from jobs.process_models import AGGREGATE_KINDS, AggregateGrammar, ProcessGrammar
 from jobs.watermark_models import WatermarkGrammar
@@ -70,8 +70,10 @@ class Pipeline(GrammarModel):
     quality: QualityGrammar | None = None
     schedule: Annotated[str, AfterValidator(check_cron)] | None = None
     semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
-    owner: str | None = None
-    description: str | None = None
+    owner: Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_control_characters)] | None = None
+    description: (
+        Annotated[str, StringConstraints(max_length=5_000), AfterValidator(refuse_controls_but_lines)] | None
+    ) = None
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 128
 
     _source: str = PrivateAttr(default="")
@@ -118,8 +120,8 @@ class Pipeline(GrammarModel):
     def _clock_where_needed(self) -> Self:
         if self.needs_clock and self.log.arrival_time is None:
             raise ValueError(
-                "log.arrival_time is missing: something here waits for the clock, and the clock of a replay is the "
-                "time at which records arrived; name the column that holds it"
+                "log.arrival_time is missing: something here waits for the clock or reads it ($$NOW), and the clock of "
+                "a replay is the time at which records arrived; name the column that holds it"
             )
         return self
 

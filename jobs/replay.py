@@ -4,12 +4,13 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.audit import Audit
+from jobs.checkpoint_check import CheckpointCheck
 from jobs.checks import (
     PANDAS_ROWS,
     CheckedTable,
@@ -36,12 +37,15 @@ from jobs.chunk_tables import (
 )
 from jobs.chunk_time import chunk_time, time_before
 from jobs.fingerprints import checks_fingerprint, run_id, spec_fingerprint
-from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult
+from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, warnings_of
 from jobs.session import spark_session
 from jobs.store import ensure_table, read_attempts
+from jobs.stored_rows import CONTENT_ROWS, TALLIES_DIGEST, quality_id
+from jobs.user_errors import explained
 from windowlib import tables
 from windowlib.row_ids import IdSum, row_id
 from windowlib.spark.feed import CheckpointRows, replay_windows
+from windowlib.spark.restored import BEFORE
 from windowlib.tables import Table
 
 if TYPE_CHECKING:
@@ -73,8 +77,9 @@ def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
     """
-    chunk = ChunkReplay(spark, order)
-    chunk.compute()
+    with explained(order.pipeline):
+        chunk = ChunkReplay(spark, order)
+        chunk.compute()
     chunk.write()
     audited = chunk.audit()
     return chunk.results(audited)
@@ -83,8 +88,12 @@ def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]
 class ChunkReplay:
     """One attempt at one chunk, as steps that a test can take apart: compute, write, audit, results."""
 
-    def __init__(self, spark: "SparkSession", order: "ReplayOrder") -> None:
-        """Pin the input; nothing is read or written yet."""
+    def __init__(self, spark: "SparkSession", order: "ReplayOrder", *, content_rows: int = CONTENT_ROWS) -> None:
+        """Pin the input and check the checkpoint before; nothing is written.
+
+        `content_rows`: of at most so many rows of a checkpoint table, the driver checks the content.
+        """
+        self._content_rows = content_rows
         self._spark = spark
         self._order = order
         self._started = time.monotonic()
@@ -95,6 +104,8 @@ class ChunkReplay:
         # Importing Great Expectations takes this process 5 s, in which Spark's JVM can read and order the log.
         self._prepared = ThreadPoolExecutor(max_workers=1).submit(prepare_checks, self._suites)
         self._checks_fingerprint = checks_fingerprint(order.pipeline, self._suites.document if self._suites else None)
+        self._checkpoint = self._checkpoint_check()
+        self._stored_state = self._checkpoint.check() if self._checkpoint else {}
         self._time_before = time_before(order.lake, order.pipeline, order.before)
 
     def compute(self) -> None:
@@ -110,9 +121,16 @@ class ChunkReplay:
         plan = plan_buckets(order.pipeline, self._tables, self._input, time=self._time)
         valid = self._input.ordered.where("problem is null")
         # Not persist(): appending to a checkpoint table that the plan has read would make Spark compute it all again.
-        self._tagged: DataFrame = replay_windows(valid, self._checkpoint_rows(), plan).localCheckpoint()
+        with self._checkpoint.restoring() if self._checkpoint else nullcontext():
+            self._tagged: DataFrame = replay_windows(valid, self._checkpoint_rows(), plan).localCheckpoint()
+        tallied = collect_tallies(self._tagged)
+        if self._checkpoint:
+            self._checkpoint.check_restored(tallied, self._stored_state)
         self._scan = scan_log(self._spark, self._input)
-        self._tallies: Tallies = self._complete(collect_tallies(self._tagged))
+        self._tallies: Tallies = self._complete({key: ids for key, ids in tallied.items() if key[0] != BEFORE})
+        self._tally_rows = [
+            (number, _tally_row(equation, term, ids)) for (number, equation, term), ids in self._tallies.items()
+        ]
         self._written = self._number_runs()
         self._prepared.result()  # a suite that cannot be built is refused before anything is written
 
@@ -123,8 +141,7 @@ class ChunkReplay:
         write_tables(self._rows(), self._written)
         marks = [(number, row) for number, rows in enumerate(self._watermark_rows) for row in rows]
         self._append(tables.watermarks(), marks)
-        tallied = [(number, _tally_row(equation, term, ids)) for (number, equation, term), ids in self._tallies.items()]
-        self._append(tables.tallies(), tallied)
+        self._append(tables.tallies(), self._tally_rows)
 
     def _rows(self) -> Iterator[Rows]:
         """The rows that the tasks emitted, and those of the ordered log that are invalid, table by table."""
@@ -147,6 +164,7 @@ class ChunkReplay:
             attempt_id=order.attempt_id,
             before=order.before,
             row_tables=self._tables.digested(),
+            contents={table.name: table for table in self._tables.stored},
         )
         return audit.close()
 
@@ -160,6 +178,10 @@ class ChunkReplay:
         ensure_table(self._uri(tables.QUALITY_RESULTS), tables.quality_results())
         append_driver_rows(self._uri(tables.QUALITY_RESULTS), tables.quality_results(), rows)
         return [self._result(one, checks, seconds) for one, checks in zip(self._written, checked, strict=True)]
+
+    def _checkpoint_check(self) -> CheckpointCheck | None:
+        before = self._order.before
+        return None if before is None else CheckpointCheck(before, self._uri, self._tables.stored, self._content_rows)
 
     def _checkpoint_rows(self) -> CheckpointRows | None:
         before = self._order.before
@@ -249,7 +271,9 @@ class ChunkReplay:
     def _result(self, one: Written, checks: tuple[CheckResult, ...], seconds: float) -> RunResult:
         quality = self._order.pipeline.quality
         digests = {table: self._emitted(one.slice_no, table).digest() for table in self._tables.digested()}
-        counts = self._counts(one.slice_no)
+        counts, clamped = self._counts(one.slice_no), self._time.clamped[one.slice_no]
+        arrival = self._order.pipeline.log.arrival_time
+        clock = arrival.column if arrival else None
         log.info(
             "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d",
             one.slice.slice_id, one.run_id, counts.read, counts.panes, counts.late, counts.unassigned, counts.invalid,
@@ -269,18 +293,20 @@ class ChunkReplay:
             seconds=seconds,
             verdict=verdict(checks, quality.fail_on if quality else "critical"),
             checks=checks,
-            extras={"checks_fingerprint": self._checks_fingerprint},
+            warnings=warnings_of(one.slice, clamped=clamped, clock=clock),
+            clamped=clamped,
+            extras={"checks_fingerprint": self._checks_fingerprint, TALLIES_DIGEST: self._tallies_digest(one.slice_no)},
         )
 
+    def _tallies_digest(self, number: int) -> str:
+        return IdSum.of(int(str(row[tables.ROW_ID])) for of, row in self._tally_rows if of == number).digest()
+
     def _quality_rows(self, one: Written, checks: Sequence[CheckResult]) -> list[dict[str, object]]:
-        table = tables.quality_results()
         rows = quality_rows(
             checks, attempt_id=one.attempt_id, run_id=one.run_id, checks_fingerprint=self._checks_fingerprint
         )
-        return [
-            row | {tables.ROW_ID: row_id(table.name, tuple(table.content), [row[name] for name in table.content])}
-            for row in rows
-        ]
+        ids = [quality_id(check, self._checks_fingerprint) for check in checks]
+        return [row | {tables.ROW_ID: identity} for row, identity in zip(rows, ids, strict=True)]
 
     def _append(self, table: Table, rows: Sequence[tuple[int, Mapping[str, object]]]) -> None:
         placed = [{**row, **self._written[number].columns()} for number, row in rows]

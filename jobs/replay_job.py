@@ -4,7 +4,9 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from jobs.child_env import clean_environment
 from jobs.dag_tasks import read_order, replay
+from jobs.plain_text import EscapingFormatter
 from windowlib.errors import HindcastError
 
 log = logging.getLogger("hindcast")
@@ -12,7 +14,10 @@ log = logging.getLogger("hindcast")
 
 def main(arguments: Sequence[str]) -> int:
     """Replay; 0 when every slice is staged, whatever its checks say, 1 with one paragraph when it could not be."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
+    clean_environment()
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     for noisy in ("py4j", "great_expectations"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     if len(arguments) != 1:

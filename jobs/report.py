@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import os
+import secrets
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -18,7 +20,7 @@ from jobs.report_model import DASH, MAX_REQUESTS, ReportModel, Status, build_mod
 from jobs.report_rows import ReportRows, RequestRow
 from jobs.report_svg import FATES, overview, share_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Counts, Verdict
-from windowlib.errors import SpecError
+from windowlib.errors import RequestError, SpecError
 
 if TYPE_CHECKING:
     from jobs.lake import Lake
@@ -41,6 +43,7 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
 
     Raises:
         SpecError: the lake is not a directory of this machine, and no path is given.
+        RequestError: the page cannot be written there.
     """
     from jobs.report_collect import collect
 
@@ -50,11 +53,28 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         )
     target = path or Path(lake.root) / "reports" / f"{pipeline.name}.html"
     page = render(build_model(collect(lake, pipeline)))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    half = target.with_name(f".{target.name}.half")
-    half.write_text(page, encoding="utf-8", errors="replace")
-    half.replace(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, page.encode("utf-8", errors="replace"))
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
+        raise RequestError(
+            f"the report cannot be written to {target.parent}: {getattr(error, 'strerror', None) or error}; "
+            "name a file elsewhere with --output"
+        ) from error
     return target
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Write the file in one step. The half is a new file of a random name: nobody can have put a link there before."""
+    half = target.with_name(f".hindcast-{secrets.token_hex(8)}.half")
+    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        half.replace(target)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
 
 
 def render(model: ReportModel) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from jobs.ledger import Ledger
 from jobs.report_rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
 from jobs.slices import RangeError, slices_between
-from jobs.store import plain_rows, query, read_attempts
+from jobs.store import plain_rows, query
+from jobs.stored_rows import StoredRuns
 from windowlib import tables
 
 if TYPE_CHECKING:
@@ -17,16 +18,21 @@ if TYPE_CHECKING:
     from jobs.runs import Slice
 
 
+SHORT = 8
+"""Digits of a fingerprint on the page."""
+
+
 def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
     """What a report says about a pipeline now. A pipeline that nobody has run yet gives rows without slices.
 
     Raises:
         LedgerError: the ledger cannot be read.
+        StoreError: the late records cannot be read, or are not those that were written.
     """
     # A page is about what is written down; it never asks what time it is.
     view = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
     newest = _newest_runs(view)
-    late = _late_rows(lake, pipeline, newest.values())
+    late = _late_rows(StoredRuns(lake, pipeline.name, view), newest.values())
     return ReportRows(
         pipeline=pipeline.name,
         lake=lake.root,
@@ -95,7 +101,26 @@ def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunR
         warnings=result.warnings,
         clamped=result.clamped,
         late=late,
+        origin=_origin(run),
     )
+
+
+def _origin(run: "StagedRun") -> Mapping[str, str]:
+    """What a run was made of and what it left behind, in short: texts for a person who looks for a difference."""
+    result, log = run.result, run.result.log
+    commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
+    return {
+        "spec": result.spec_fingerprint[:SHORT],
+        "input": result.input_fingerprint[:SHORT],
+        "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
+        "log": f"version {log.version}, commits {commits}, {log.files} files of table {log.table_id[:SHORT]}",
+        "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
+        "seconds": f"{result.seconds:.1f}",
+        "staged": f"in ledger version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
+        "checks": f"{(run.checks_fingerprint or 'none')[:SHORT]} of attempt {run.checks_attempt_id[:SHORT]}",
+        "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
+        **{name: text[:SHORT] for name, text in sorted(result.extras.items())},
+    }
 
 
 def _waiver_row(waiver: "Waiver") -> WaiverRow:
@@ -108,7 +133,7 @@ def _request_row(request: "Request") -> RequestRow:
         kind=request.kind,
         who=request.who,
         reason=request.reason,
-        state=request.state,
+        state=request.state.value,
         opened_at_ms=request.opened_at_ms,
         from_ms=request.from_ms,
         to_ms=request.to_ms,
@@ -126,11 +151,11 @@ def _as_of_ms(view: "LedgerView") -> int | None:
     return max(moments, default=None)
 
 
-def _late_rows(lake: "Lake", pipeline: "Pipeline", runs: "Iterable[StagedRun]") -> Mapping[str, LateRow]:
+def _late_rows(stored: StoredRuns, runs: "Iterable[StagedRun]") -> Mapping[str, LateRow]:
     """How late the late records of each run were, by slice; only records that missed all their windows are late."""
-    pairs = [(run.result.slice.slice_id, run.result.attempt_id) for run in runs if run.result.counts.late]
-    columns = ("slice_id", "late_by_ms", "missed_all")
-    rows = read_attempts(lake.table(pipeline.name, tables.LATE_RECORDS), pairs, columns)
+    rows = stored.read(
+        tables.LATE_RECORDS, [run for run in runs if run.result.counts.late], ("slice_id", "late_by_ms", "missed_all")
+    )
     if not rows.num_rows:
         return {}
     edges = (-(2**62), *LATE_EDGES_MS, 2**62)

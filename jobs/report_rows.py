@@ -33,7 +33,7 @@ LATE_EDGES_MS = (HOUR_MS // 4, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 12 * HOUR_MS, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """The newest run of a slice, and what is known about it."""
+    """The newest run of a slice, and what is known about it; `origin` are fingerprints, digests and coordinates."""
 
     slice: Slice
     run_id: str
@@ -52,6 +52,12 @@ class RunRow:
     warnings: tuple[str, ...] = ()
     clamped: int = 0
     late: LateRow | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def about(self) -> str:
+        """What the page tells of a run when one points at it: what it was made of, and what it left behind."""
+        return "; ".join(f"{name} {value}" for name, value in {"run": self.run_id, **self.origin}.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

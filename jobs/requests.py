@@ -7,21 +7,22 @@ The Spark part is a `Replayer`, passed in; nothing here knows how windows are co
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, assert_never
 
 from jobs.lake import Lake
+from jobs.lease_keeping import leased
 from jobs.ledger_events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
-from jobs.ledger_view import LedgerView, Request, StagedRun
+from jobs.ledger_view import LedgerView, Request, RequestState, StagedRun
 from jobs.pipeline_models import Pipeline
-from jobs.plan import Ask, Plan, Reason, Step, plan
-from jobs.publishing import Publication, publish_request
+from jobs.plan import Ask, Plan, Reason, Step
+from jobs.publication_rules import Publication
+from jobs.publishing import publish_staged
 from jobs.runs import EMPTY_STATE, CheckpointRef, RunResult, Slice
 from jobs.slices import slices_between
 from jobs.workspace import SCHEDULED, Asked, Workspace, find_resumable, open_request, request_workspace
 from windowlib.errors import AuditError, HindcastError, InvariantBroken, RequestError
 
 log = logging.getLogger(__name__)
-LEASE_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,6 @@ class Staging:
 
     chunk: int | None = None
     stop_on_fail: bool = False
-    lease_ms: int = LEASE_MS
     on_progress: Callable[[Progress], None] = field(default=lambda _progress: None)
 
 
@@ -85,7 +85,7 @@ class Outcome:
 
 
 def run_to_json(run: StagedRun) -> dict[str, Any]:
-    """One run as plain data."""
+    """The content of one run as plain data: equal for equal records, wherever and however they were replayed."""
     result = run.result
     return {
         "slice_id": result.slice.slice_id,
@@ -102,6 +102,21 @@ def run_to_json(run: StagedRun) -> dict[str, Any]:
             "panes": result.counts.panes,
         },
         "watermark_ms": result.watermark_ms,
+        "spec_fingerprint": result.spec_fingerprint,
+        "input_fingerprint": result.input_fingerprint,
+        "state_before": result.state_before,
+        "checks": [
+            {
+                "table": check.table,
+                "check": check.check,
+                "column": check.column,
+                "severity": check.severity,
+                "verdict": check.verdict.value,
+            }
+            for check in result.checks
+        ],
+        "clamped": result.clamped,
+        "warnings": list(result.warnings),
     }
 
 
@@ -121,14 +136,15 @@ def run_request(
     view = work.ledger.view()
     resumed = find_resumable(work, view, asked)
     ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed, checks=work.checks)
-    planned = plan(work.pipeline, work.lake, view, ask=ask)
+    planned = work.plan(view, ask)
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
         return _nothing_to_do(work, view, planned)
-    request_id = open_request(work, replace(asked, request_id=asked.request_id or resumed))
-    outcome = stage(work, request_id, slices, replayer=replayer, staging=staging or Staging())
-    if not publish:
-        return outcome
-    return replace(outcome, publication=publish_request(work, request_id, who=asked.who))
+    opened = open_request(work, asked)
+    with leased(work, opened):
+        outcome = stage(work, opened.request_id, slices, replayer=replayer, staging=staging or Staging())
+        if not publish:
+            return outcome
+        return replace(outcome, publication=publish_staged(work, opened, who=asked.who))
 
 
 def _nothing_to_do(work: Workspace, view: LedgerView, planned: Plan) -> Outcome:
@@ -144,10 +160,11 @@ def stage(
 ) -> Outcome:
     """Replay what is missing or stale of contiguous slices, chunk by chunk, and record it; readers see nothing of it.
 
-    May be called again after a crash, from another process: what the ledger has is not made again.
+    May be called again after a crash, from another process: what the ledger has is not made again. Where another
+    process has published the request in the meantime, its result is returned.
 
     Raises:
-        RequestError: the request is unknown or over, or the slice before has no run.
+        RequestError: the request is unknown or was closed, or the slice before has no run.
         HindcastError: what the replayer raises.
     """
     work, request = request_workspace(work, request_id)
@@ -157,17 +174,20 @@ def stage(
     growing = 1
     while True:
         view = work.ledger.view()
-        _refuse_closed(view.requests[request_id])
-        current = plan(work.pipeline, work.lake, view, ask=replace(ask, trusted=frozenset(replayed)))
+        if not _may_stage(view.requests[request_id]):
+            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+        current = work.plan(view, replace(ask, trusted=frozenset(replayed)))
         _adopt(work, request_id, current)
         chunk = next_chunk(current, limit=staging.chunk, growing=growing, skip=frozenset(replayed))
         if not chunk or (stops_on_fail and _has_unpublishable(current)):
+            if not chunk:
+                _complete(work, request_id)
             return _outcome(work, request_id, ask.slices, replayed=len(replayed))
         growing = 1 if chunk[0].is_certain else growing * 2
         total = len(replayed) + sum(1 for step in current.stale if step.slice.slice_id not in replayed)
         staging.on_progress(Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk)))
         order = _order(work, request_id, _Next(plan=current, chunk=chunk))
-        results = _replay_until_closed(work, order, replayer=replayer, lease_ms=staging.lease_ms)
+        results = _replay_until_closed(work, order, replayer=replayer)
         replayed.update(step.slice.slice_id for step in chunk)
         staging.on_progress(
             Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk), results=tuple(results))
@@ -198,11 +218,25 @@ def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozense
     return tuple(chunk)
 
 
-def _refuse_closed(request: Request) -> None:
-    if not request.is_open:
-        raise RequestError(
-            f"request {request.request_id} is {request.state}; nothing more can be staged in it, make a new one"
-        )
+def _may_stage(request: Request) -> bool:
+    """Whether the request takes more runs; False where it is published, so nothing is left to do.
+
+    Raises:
+        RequestError: it was closed or rolled back.
+    """
+    match request.state:
+        case RequestState.OPEN:
+            return True
+        case RequestState.PUBLISHED:
+            return False
+        case RequestState.CLOSED | RequestState.ROLLED_BACK:
+            why = f" ({request.failure})" if request.failure else ""
+            raise RequestError(
+                f"request {request.request_id} is {request.state.value}{why}; nothing more can be staged in it, make a "
+                "new one"
+            )
+        case _:
+            assert_never(request.state)
 
 
 def _has_unpublishable(current: Plan) -> bool:
@@ -215,7 +249,10 @@ def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
     """Take runs that hold, but that neither this request nor readers have, into the request."""
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        runs = view.requests[request_id].runs
+        request = view.requests[request_id]
+        runs = request.runs
+        if not request.is_open:
+            return []
         return [
             LedgerEvent(
                 kind=EventKind.ADOPTED,
@@ -233,6 +270,17 @@ def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
 
     if any(step.reason is Reason.CURRENT for step in current.steps):
         work.ledger.write(decide)
+
+
+def _complete(work: Workspace, request_id: str) -> None:
+    """Write that nothing of the request's range is left to replay."""
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        request = view.requests[request_id]
+        is_due = request.is_open and request.from_ms is not None and not request.is_complete
+        return [LedgerEvent(kind=EventKind.COMPLETED, request_id=request_id)] if is_due else []
+
+    work.ledger.write(decide)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,33 +316,30 @@ def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
     )
 
 
-def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer, lease_ms: int) -> list[RunResult]:
+def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
     """Replay a chunk, and once more where its audit does not close (law L3): each is an attempt of its own.
 
     A spout, too, sends a failed tuple again (docs/ACKER.md). What does not close twice is no accident: a person has to
     look, and the request stays open for the same call.
     """
     try:
-        return _replay(work, order, replayer=replayer, lease_ms=lease_ms)
+        return _replay(work, order, replayer=replayer)
     except AuditError as error:
         again = replace(order, attempt_id=work.new_id())
         log.warning("replaying once more, as attempt %s: %s", again.attempt_id, error)
-    return _replay(work, again, replayer=replayer, lease_ms=lease_ms)
+    return _replay(work, again, replayer=replayer)
 
 
-def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer, lease_ms: int) -> list[RunResult]:
+def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
     """One chunk: started, replayed, staged and checked."""
     started = LedgerEvent(
         kind=EventKind.STARTED,
         request_id=order.request_id,
         attempt_id=order.attempt_id,
-        who=work.holder,
-        details={
-            "slices": [one.slice_id for one in order.slices],
-            "lease_until_ms": work.ledger.now_ms() + lease_ms,
-        },
+        who=str(work.holder),
+        details={"slices": [one.slice_id for one in order.slices]},
     )
-    work.ledger.write(lambda _view: [started])
+    work.ledger.write(lambda view: [started] if _may_stage(view.requests[order.request_id]) else [])
     try:
         results = replayer(order)
         _check_results(order, results)
@@ -309,7 +354,8 @@ def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer, lease_ms
 
 
 def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
-    _refuse_closed(view.requests[order.request_id])
+    if not _may_stage(view.requests[order.request_id]):
+        return []  # another process has published the same request; this attempt is garbage
     events = []
     for index, result in enumerate(results):
         is_start = index == 0 and order.before is None

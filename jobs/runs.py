@@ -52,12 +52,13 @@ class LogCoordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRef:
-    """Which attempt's rows are the state after a slice, and the fingerprint of their content."""
+    """Which attempt's rows are the state after a slice, the fingerprint of their content, and its digest by table."""
 
     slice_id: str
     run_id: str
     attempt_id: str
     fingerprint: str
+    digests: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,19 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     clamped: int = 0
     extras: Mapping[str, str] = field(default_factory=dict)
+
+
+def warnings_of(one: Slice, *, clamped: int, clock: str | None) -> tuple[str, ...]:
+    """What a person should know of a run that no check is about: `clamped` arrivals lie outside the slice.
+
+    `clock` is the column of the arrival time.
+    """
+    if not clamped:
+        return ()
+    return (
+        f"{clamped:,} records of slice {one.slice_id} arrived outside of it, according to column {clock!r}; for the "
+        "replay's clock they arrived in its first or last millisecond",
+    )
 
 
 EMPTY_STATE = "empty"

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.durations import human_duration
-from jobs.fingerprints import spec_fingerprint
 from jobs.lake import Lake
-from jobs.ledger_view import LedgerView, Request
+from jobs.lease_keeping import leased, release
+from jobs.ledger_view import LedgerView
 from jobs.pipeline_models import Pipeline
-from jobs.plan import Ask, LogState, Plan, Reason, make_plan, read_log_state
-from jobs.publishing import describe_stop, publish_request
+from jobs.plan import Ask, LogState, Plan, Reason, make_plan
+from jobs.publication_rules import describe_hold, describe_stop
+from jobs.publishing import publish_staged
 from jobs.requests import Replayer, Staging, stage
 from jobs.runs import Slice, Verdict
 from jobs.slices import check_range, next_slice, previous_slice, show_instant, slice_grid, slice_of_id, slices_ending_in
@@ -25,12 +26,14 @@ from jobs.workspace import (
     RANGE,
     SCHEDULED,
     Asked,
+    Opened,
     Workspace,
-    find_resumable,
+    covers,
     is_live,
     on_published_spec,
     open_request,
     open_workspace,
+    shared_request,
 )
 from windowlib.errors import RequestError
 
@@ -39,11 +42,15 @@ REPLAY, WAIT, SKIP = "replay", "wait", "skip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a DAG run is to do. `slices` are contiguous, oldest first; `request_id` is passed to every later task."""
+    """What a DAG run is to do. `slices` are contiguous, oldest first.
+
+    `request_id` and `lease_id` are passed to every later task: the tasks of a DAG run hand one lease on.
+    """
 
     action: str
     why: str
     request_id: str | None = None
+    lease_id: str | None = None
     slices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     plan: Plan | None = field(default=None, compare=False)
@@ -54,6 +61,7 @@ class Decision:
             "action": self.action,
             "why": self.why,
             "request_id": self.request_id,
+            "lease_id": self.lease_id,
             "slices": list(self.slices),
             "warnings": list(self.warnings),
         }
@@ -73,7 +81,7 @@ def plan_scheduled(
         request_id: this DAG run's own, if it made one before a retry; its lease is no reason to wait.
 
     Returns:
-        `{"action": "replay" | "wait" | "skip", "why", "request_id", "slices", "warnings"}`.
+        `{"action": "replay" | "wait" | "skip", "why", "request_id", "lease_id", "slices", "warnings"}`.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit.
@@ -86,16 +94,18 @@ def plan_scheduled(
         asked = Asked(
             from_ms=first.start_ms, to_ms=last.end_ms, who=who, reason="schedule", kind=SCHEDULED, request_id=request_id
         )
-        decision = replace(decision, request_id=_open_or_resume(work, asked))
+        opened = _open(work, asked)
+        decision = replace(decision, request_id=opened.request_id, lease_id=opened.lease_id)
     return replace(decision, warnings=warnings).to_json()
 
 
 def plan_backfill_interval(
-    pipeline: Pipeline, lake: Lake, *, start_ms: int, end_ms: int, now_ms: int, who: str
+    pipeline: Pipeline, lake: Lake, *, start_ms: int, end_ms: int, now_ms: int, who: str, lease_id: str | None = None
 ) -> dict[str, Any]:
     """Decide what one DAG run of Airflow's own backfill replays: the slices whose ends lie in `(start_ms, end_ms]`.
 
-    All DAG runs share one open request of the pipeline. Returns and raises as `plan_scheduled`.
+    All DAG runs share one open request of the pipeline; `lease_id` is the same for every retry of one of them. Returns
+    and raises as `plan_scheduled`.
     """
     work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
     slices = tuple(one for one in slices_ending_in(work.pipeline, start_ms, end_ms) if one.end_ms <= now_ms)
@@ -104,21 +114,27 @@ def plan_backfill_interval(
         why = f"no slice of pipeline {pipeline.name} that is over ends in {interval}"
         return Decision(action=SKIP, why=why, warnings=warnings).to_json()
     view = work.ledger.view()
+    if view.hold is not None:
+        return Decision(action=SKIP, why=describe_hold(view.hold), warnings=warnings).to_json()
     busy = _busy(work, view, slices, own=None, kinds=(SCHEDULED, RANGE))
     if busy is not None:
         return Decision(action=WAIT, why=busy, warnings=warnings).to_json()
-    shared = _shared_request(work, view)
-    log = read_log_state(work.pipeline, lake, slices)
-    planned = make_plan(
-        work.pipeline, view, log, ask=Ask(slices=slices, request_id=shared.request_id if shared else None)
-    )
+    shared = shared_request(work, view)
+    planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         why = "every slice of the interval is current and published"
         return Decision(action=SKIP, why=why, slices=_ids(slices), warnings=warnings).to_json()
-    asked = Asked(from_ms=None, to_ms=None, who=who, reason="Airflow backfill", kind=AIRFLOW_BACKFILL)
-    request_id = open_request(work, asked)
+    asked = Asked(
+        from_ms=None, to_ms=None, who=who, reason="Airflow backfill", kind=AIRFLOW_BACKFILL, lease_id=lease_id
+    )
+    opened = _open(work, asked)
     return Decision(
-        action=REPLAY, why=planned.chain_note, request_id=request_id, slices=_ids(slices), warnings=warnings
+        action=REPLAY,
+        why=planned.chain_note,
+        request_id=opened.request_id,
+        lease_id=opened.lease_id,
+        slices=_ids(slices),
+        warnings=warnings,
     ).to_json()
 
 
@@ -136,26 +152,30 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         raise RequestError("a backfill needs a range, from and to")
     slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
     view = work.ledger.view()
-    log = read_log_state(pipeline, lake, slices)
-    ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=asked.request_id)
-    planned = make_plan(pipeline, view, log, ask=ask)
+    planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=asked.request_id))
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Decision(action=SKIP, why="every slice is current and published", slices=_ids(slices)).to_json()
-    request_id = _open_or_resume(work, replace(asked, kind=RANGE))
-    return Decision(action=REPLAY, why=planned.chain_note, request_id=request_id, slices=_ids(slices)).to_json()
+    opened = _open(work, replace(asked, kind=RANGE))
+    return Decision(
+        action=REPLAY,
+        why=planned.chain_note,
+        request_id=opened.request_id,
+        lease_id=opened.lease_id,
+        slices=_ids(slices),
+    ).to_json()
 
 
 def replay(
     pipeline: Pipeline,
     lake: Lake,
     *,
-    request_id: str,
+    opened: Opened,
     slices: Sequence[str],
     replayer: Replayer,
     now_ms: Callable[[], int],
     staging: Staging | None = None,
 ) -> dict[str, Any]:
-    """Stage the slices of a decision, in the Spark task; the spec is the request's own.
+    """Stage the slices of a decision, in the Spark task, under the lease of the DAG run; the spec is the request's own.
 
     Returns:
         The runs, as `hindcast run --json` has them; `published` is false.
@@ -165,31 +185,34 @@ def replay(
     """
     work = open_workspace(pipeline, lake, now_ms=now_ms)
     chosen = [slice_of_id(pipeline, slice_id) for slice_id in slices]
-    return stage(work, request_id, chosen, replayer=replayer, staging=staging or Staging()).to_json() | {
-        "request_id": request_id
-    }
+    with leased(work, opened, hands_on=True):
+        outcome = stage(work, opened.request_id, chosen, replayer=replayer, staging=staging or Staging())
+    return outcome.to_json() | {"request_id": opened.request_id}
 
 
 def gate(
-    pipeline: Pipeline, lake: Lake, *, request_id: str, now_ms: int, slices: Sequence[str] | None = None
+    pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """Say whether the checks let a request pass: `{"passed", "why", "stopped_by", "verdicts": {slice: verdict}}`.
 
-    With `slices`, only these are judged: a DAG run that shares its request answers for its own.
+    With `slices`, only these are judged: a DAG run that shares its request answers for its own. Where they do not pass,
+    the request waits for a person, and the lease of the DAG run ends.
 
     Raises:
         RequestError: there is no such request.
     """
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
     view = work.ledger.view()
-    request = view.requests.get(request_id)
+    request = view.requests.get(opened.request_id)
     if request is None:
         raise RequestError(
-            f"pipeline {pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
+            f"pipeline {pipeline.name} has no request {opened.request_id}; `hindcast status` lists the open ones"
         )
     judged = [run_id for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices]
     runs = [view.run(run_id) for run_id in judged]
     stopping = [run for run in runs if not run.is_publishable]
+    if stopping:
+        release(work, opened)
     return {
         "passed": not stopping,
         "why": "; ".join(describe_stop(run) for run in stopping) or f"{len(runs)} slices passed",
@@ -199,7 +222,7 @@ def gate(
 
 
 def publish_task(
-    pipeline: Pipeline, lake: Lake, *, request_id: str, who: str, now_ms: int, slices: Sequence[str] | None = None
+    pipeline: Pipeline, lake: Lake, *, opened: Opened, who: str, now_ms: int, slices: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """Publish a request as a whole if it may be: `{"published", "why", "waits_for", "stopped_by", "changed", …}`.
 
@@ -209,16 +232,26 @@ def publish_task(
         RequestError: there is no such request, or it was closed.
     """
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
-    found = publish_request(work, request_id, who=who)
-    is_shared = slices is not None and work.ledger.view().requests[request_id].kind == AIRFLOW_BACKFILL
+    try:
+        found = publish_staged(work, opened, who=who)
+    finally:
+        release(work, opened)
+    is_shared = slices is not None and work.ledger.view().requests[opened.request_id].kind == AIRFLOW_BACKFILL
     if is_shared and found.stopped_by and not set(found.stopped_by) & set(slices or ()):
         first = found.stopped_by[0]
         found = replace(found, waits_for=first, why=f"staged, waits for {first}: {found.why}")
     return found.to_json()
 
 
+def leave_staged(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int) -> None:
+    """End the DAG run's lease of a request that is not to be published by itself: it waits for a person."""
+    release(open_workspace(pipeline, lake, now_ms=lambda: now_ms), opened)
+
+
 def _scheduled(work: Workspace, interval_end_ms: int, now_ms: int, *, own_request: str | None) -> Decision:
     view = work.ledger.view()
+    if view.hold is not None:
+        return Decision(action=SKIP, why=describe_hold(view.hold))
     candidates = _after_head(work, view, min(interval_end_ms, now_ms))
     if not candidates:
         head = view.head
@@ -227,7 +260,7 @@ def _scheduled(work: Workspace, interval_end_ms: int, now_ms: int, *, own_reques
     busy = _busy(work, view, candidates, own=own_request, kinds=(SCHEDULED, RANGE, AIRFLOW_BACKFILL))
     if busy is not None:
         return Decision(action=WAIT, why=busy)
-    log = read_log_state(work.pipeline, work.lake, candidates)
+    log = work.read_log(work.pipeline, work.lake, candidates)
     ready, why_not = _ready_prefix(work, candidates, log)
     if not ready:
         return Decision(action=WAIT, why=why_not)
@@ -244,7 +277,7 @@ def _after_head(work: Workspace, view: LedgerView, until_ms: int) -> tuple[Slice
     first = (
         next_slice(grid, view.head.result.slice)
         if view.head
-        else read_log_state(work.pipeline, work.lake, ()).first_data
+        else work.read_log(work.pipeline, work.lake, ()).first_data
     )
     found: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
@@ -258,22 +291,17 @@ def _busy(
 ) -> str | None:
     """Who is making one of the slices, or the one before them, at this moment."""
     before = previous_slice(slice_grid(work.pipeline), slices[0])
-    wanted = {one.slice_id for one in slices} | ({before.slice_id} if before else set())
+    wanted = [*((before,) if before else ()), *slices]
     for request in view.open_requests():
         if request.request_id == own or request.kind not in kinds or not is_live(work, request):
             continue
-        making = wanted & {slice_id for attempt in request.attempts for slice_id in attempt.slice_ids}
-        if making:
+        making = next((one for one in wanted if covers(request, one)), None)
+        if making is not None:
             return (
-                f"slice {min(making)} is being made by request {request.request_id} ({request.who}: {request.reason})"
+                f"slice {making.slice_id} is being made by request {request.request_id} ({request.who}: "
+                f"{request.reason})"
             )
     return None
-
-
-def _shared_request(work: Workspace, view: LedgerView) -> Request | None:
-    spec = spec_fingerprint(work.pipeline)
-    fitting = [request for request in view.open_requests(AIRFLOW_BACKFILL) if request.spec_fingerprint == spec]
-    return fitting[-1] if fitting else None
 
 
 def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
@@ -339,9 +367,9 @@ def _refuse_overdue(work: Workspace, one: Slice, why: str) -> None:
         )
 
 
-def _open_or_resume(work: Workspace, asked: Asked) -> str:
-    view = work.ledger.view()
-    return open_request(work, replace(asked, request_id=asked.request_id or find_resumable(work, view, asked)))
+def _open(work: Workspace, asked: Asked) -> Opened:
+    """Open or resume a request for the tasks that follow; the lease has no process until one of them works."""
+    return open_request(replace(work, holder=None), asked)
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:

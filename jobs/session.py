@@ -2,12 +2,11 @@
 
 import os
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.jars import delta_jars
+from jobs.private_dir import private_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +52,9 @@ def spark_session(app_name: str, master: str | None = None) -> "SparkSession":
         for name, value in (_CONF | (_LOCAL_CONF if chosen.startswith("local") else {})).items():
             builder = builder.config(name, value)
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in delta_jars()))
+        private = private_directory()
+        builder = builder.config("spark.local.dir", str(private))
         # Nothing is stored there, but Spark would make the directory wherever it was started.
-        builder = builder.config("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "hindcast-warehouse"))
+        builder = builder.config("spark.sql.warehouse.dir", str(private / "warehouse"))
         builder = builder.config("spark.driver.memory", os.environ.get("HINDCAST_DRIVER_MEMORY", "3g"))
         return builder.getOrCreate()

@@ -8,11 +8,20 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from jobs.durations import UNIT_MS
+from jobs.durations import UNIT_MS, format_duration
+from jobs.log_models import FIRST_DAY, LAST_DAY
 from jobs.pipeline_models import Pipeline, SliceGrammar
+from jobs.plain_text import shortened
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_BEGIN_MS, _END_MS = (
+    (datetime(day.year, day.month, day.day, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+    for day in (FIRST_DAY - _DAY, LAST_DAY + 2 * _DAY)
+)
+MAX_SLICES = 200_000
 HALF_OPEN = "ranges are half-open: [from, to) holds `from` and ends before `to`"
 
 
@@ -48,7 +57,16 @@ def slice_grid(pipeline: Pipeline) -> SliceGrid:
 
 
 def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
-    """The slice that holds an instant, whether or not it lies in first..last."""
+    """The slice that holds an instant, whether or not it lies in first..last.
+
+    Raises:
+        RangeError: the instant is outside of the days of which slices can be made.
+    """
+    if not _BEGIN_MS <= at_ms < _END_MS:
+        raise RangeError(
+            f"{_show_any(at_ms)} is outside of {FIRST_DAY} to {LAST_DAY}, the days of which slices can be made; "
+            "choose a time between them"
+        )
     if not grid.is_daily:
         return _short_slice(grid, at_ms - at_ms % grid.every_ms)
     day = datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(grid.zone).date()
@@ -62,12 +80,14 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
 
 def next_slice(grid: SliceGrid, one: Slice) -> Slice | None:
     """The slice after this one; None after the last."""
-    return None if grid.last_ms is not None and one.start_ms >= grid.last_ms else slice_at(grid, one.end_ms)
+    is_last = one.end_ms >= _END_MS or (grid.last_ms is not None and one.start_ms >= grid.last_ms)
+    return None if is_last else slice_at(grid, one.end_ms)
 
 
 def previous_slice(grid: SliceGrid, one: Slice) -> Slice | None:
     """The slice before this one; None before the first."""
-    return None if grid.first_ms is not None and one.start_ms <= grid.first_ms else slice_at(grid, one.start_ms - 1)
+    is_first = one.start_ms <= _BEGIN_MS or (grid.first_ms is not None and one.start_ms <= grid.first_ms)
+    return None if is_first else slice_at(grid, one.start_ms - 1)
 
 
 def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
@@ -81,6 +101,17 @@ def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice,
     return _walk(slice_grid(pipeline), from_ms, to_ms)
 
 
+def _check_count(pipeline: Pipeline, from_ms: int, to_ms: int, *, most: int) -> None:
+    every_ms = pipeline.log.slice.every_ms
+    count = (to_ms - from_ms) // every_ms
+    if count > most:
+        grid = slice_grid(pipeline)
+        raise RangeError(
+            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) has {count:,} slices of "
+            f"{format_duration(every_ms)}; one request may have at most {most:,}; ask for a shorter range"
+        )
+
+
 def slices_ending_in(pipeline: Pipeline, after_ms: int, until_ms: int) -> tuple[Slice, ...]:
     """The slices whose ends lie in `(after_ms, until_ms]`, clipped to first..last; what one Airflow interval covers."""
     grid = slice_grid(pipeline)
@@ -90,11 +121,20 @@ def slices_ending_in(pipeline: Pipeline, after_ms: int, until_ms: int) -> tuple[
     return tuple(one for one in _walk(grid, start, until_ms) if after_ms < one.end_ms <= until_ms)
 
 
-def check_range(pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int) -> tuple[Slice, ...]:
+def check_range(
+    pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int, most: int = MAX_SLICES
+) -> tuple[Slice, ...]:
     """The slices of a range that somebody asked for.
 
+    Args:
+        pipeline: whose slices.
+        from_ms: start of the range.
+        to_ms: its end, not included.
+        now_ms: the time; a slice that is not over is refused.
+        most: how many slices one request may have.
+
     Raises:
-        RangeError: as for `slices_between`.
+        RangeError: as for `slices_between`; or the range has more than `most` slices.
         RequestError: slices outside first..last, or not over at `now_ms`.
     """
     _check_bounds(pipeline, from_ms, to_ms)
@@ -117,6 +157,7 @@ def check_range(pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int) ->
             f"{show_instant(to_ms)}; ask for a range that ends at {show_ms(grid, over.start_ms)} at the latest "
             f"({HALF_OPEN})"
         )
+    _check_count(pipeline, from_ms, to_ms, most=most)
     return _walk(grid, from_ms, to_ms)
 
 
@@ -152,9 +193,16 @@ def show_ms(grid: SliceGrid, at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(grid.zone).isoformat(timespec="seconds")
 
 
+def _show_any(at_ms: int) -> str:
+    try:
+        return show_instant(at_ms)
+    except OverflowError:
+        return f"{at_ms} ms since 1970"
+
+
 def show_instant(at_ms: int) -> str:
     """An instant in UTC, for people: `2013-02-08 05:15:00 UTC`; milliseconds where there are some."""
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    at = _EPOCH + timedelta(milliseconds=at_ms)
     text = at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")  # strftime cuts years before 1000 short
     return f"{text}.{at_ms % 1000:03d} UTC" if at_ms % 1000 else f"{text} UTC"
 
@@ -189,23 +237,26 @@ def _instant_ms(grid: SliceGrid, text: str) -> int:
     try:
         at = datetime.fromisoformat(text.strip())
         aware = at if at.tzinfo else at.replace(tzinfo=grid.zone)
-        return round((aware.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+        return _ms(aware)
     except (ValueError, OverflowError) as error:
         raise RangeError(
-            f"{text!r} is no date or time; write 2013-02-08 or 2013-02-08T05:15 ({grid.zone}; {HALF_OPEN})"
+            f"{shortened(text)!r} is no date or time; write 2013-02-08 or 2013-02-08T05:15 ({grid.zone}; {HALF_OPEN})"
         ) from error
 
 
+def _ms(at: datetime) -> int:
+    return round((at.astimezone(UTC) - _EPOCH) / timedelta(milliseconds=1))
+
+
 def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=start_ms)
+    at = _EPOCH + timedelta(milliseconds=start_ms)
     text = at.replace(tzinfo=None).isoformat(timespec="hours" if grid.every_ms % UNIT_MS["h"] == 0 else "minutes")
     return Slice(slice_id=text, start_ms=start_ms, end_ms=start_ms + grid.every_ms)
 
 
 def _midnight_ms(zone: ZoneInfo, day: date) -> int:
     """The first instant of a date; where clocks jump over midnight, the jump (fold 0 reads the earlier offset)."""
-    midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
-    return round((midnight.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+    return _ms(datetime(day.year, day.month, day.day, tzinfo=zone))
 
 
 def _day(grid: SliceGrid, day: date) -> Slice:

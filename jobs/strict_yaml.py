@@ -1,10 +1,14 @@
-"""YAML as data: one document, no tags, no duplicate keys, nothing that grows when it is read.
+"""YAML as data: one document of mappings, lists, texts, numbers, true, false and null; nothing grows when it is read.
 
 A pipeline file is input like any other. Anchors and aliases are allowed, but what they expand to is counted first, so
-a file of a few hundred bytes cannot become gigabytes, and a file cannot contain itself.
+a file of a few hundred bytes cannot become gigabytes, and a file cannot contain itself. Every other tag is refused: a
+set, for example, has no order, so the fingerprint of its pipeline would differ from process to process. A bare date
+is a text.
 """
 
-from collections.abc import Hashable
+import re
+import stat
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import yaml
@@ -15,6 +19,17 @@ from windowlib.errors import SpecError
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_NODES = 20_000
+
+_TAG = "tag:yaml.org,2002:"
+_CHECKED = frozenset(_TAG + name for name in ("int", "float", "bool", "null"))
+_PLAIN = _CHECKED | {_TAG + "str"}
+_COLLECTIONS: Mapping[type[yaml.Node], frozenset[str]] = {
+    yaml.MappingNode: frozenset({_TAG + "map"}),
+    yaml.SequenceNode: frozenset({_TAG + "seq"}),
+}
+_MERGE = _TAG + "merge"
+_NOT_RESOLVED = {_TAG + "timestamp", _TAG + "value"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
@@ -33,7 +48,27 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=mark)
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]  # index is Any in PyYAML
         self._depth -= 1
+        if node is not None:
+            self._check_plain(node)
         return node
+
+    def _check_plain(self, node: yaml.Node) -> None:
+        """Refuse every tag but those of JSON's values, and a text that is no Unicode text."""
+        expected = _COLLECTIONS.get(type(node), _PLAIN)
+        is_merge = node.tag == _MERGE and node.value == "<<"
+        if node.tag not in expected and not is_merge:
+            raise _refused(node, f"the tag {_short(node.tag)} is not allowed here; {_ALLOWED}")
+        if not isinstance(node, yaml.ScalarNode):
+            return
+        untagged = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
+        if node.tag in _CHECKED and untagged != node.tag:
+            raise _refused(node, f"{node.value!r} is not of the type of its tag {_short(node.tag)}; {_ALLOWED}")
+        if _SURROGATE.search(node.value):
+            raise _refused(
+                node,
+                f"the text {node.value!r} holds a surrogate, which is half of a character; write the whole character, "
+                "such as \\U0001F600",
+            )
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
@@ -49,6 +84,21 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NOT_RESOLVED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_ALLOWED = "allowed are mappings, lists, texts, numbers, true, false and null, without a tag"
+
+
+def _short(tag: str) -> str:
+    return f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
+
+
+def _refused(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
 def read_yaml(path: Path) -> object:
     """The document in a file of at most 1 MB.
 
@@ -57,11 +107,14 @@ def read_yaml(path: Path) -> object:
         and column.
     """
     try:
-        content = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if content is None:
-        raise SpecError(f"{path}: is {path.stat().st_size:,} bytes long; a pipeline file has at most {MAX_BYTES:,}")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise SpecError(f"{path}: is not a regular file; write the pipeline into one")
+        if found.st_size > MAX_BYTES:
+            raise SpecError(f"{path}: is {found.st_size:,} bytes long; a pipeline file has at most {MAX_BYTES:,}")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
+        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         return parse_yaml(content.decode("utf-8"), source=str(path))
     except UnicodeDecodeError as error:
@@ -92,7 +145,7 @@ def parse_yaml(text: str, *, source: str) -> object:
         ValueError,
         TypeError,
         OverflowError,
-    ) as error:  # a date such as 2013-02-30, a number of 5,000 digits
+    ) as error:  # a number of 5,000 digits
         raise SpecError(f"{source}: a value cannot be read: {str(error).splitlines()[0]}") from error
 
 

@@ -9,7 +9,7 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -53,7 +53,7 @@ class Functions:
         found = self._find(module_name, path)
         module = self._modules.get(module_name) or _import(found, self._where(path))
         self._modules[module_name] = module
-        self._used |= dict(self._texts(found, path, seen=set())).keys()
+        self._used |= {name for name, _, _ in self._texts(found, path, seen=set())}
         if not hasattr(module, name):
             public = [one for one in vars(module) if not one.startswith("_")]
             raise SpecError(
@@ -72,9 +72,19 @@ class Functions:
         """
         if grammar.version is not None:
             return f"version {grammar.version}"
-        texts = dict(self._texts(self._find(grammar.module, path), path, seen=set()))
+        texts = {name: text for name, _, text in self._texts(self._find(grammar.module, path), path, seen=set())}
         joined = "\0".join(f"{name}\0{texts[name]}" for name in sorted(texts))
         return hashlib.sha256(joined.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+    def files(self, grammars: Iterable[FunctionGrammar]) -> frozenset[Path]:
+        """Return the files of the functions' modules, and of those beside the pipeline file that they import.
+
+        Raises:
+            SpecError: as for `source_of`.
+        """
+        found = ((self._find(one.module, one.name), one.name) for one in grammars)
+        read = (self._texts(module, path, seen=set()) for module, path in found)
+        return frozenset(file.resolve() for texts in read for _, file, _ in texts)
 
     def ship(self) -> None:
         """Let Spark's workers have the modules that `load` imported, by value: they need not be installed there.
@@ -117,15 +127,15 @@ class Functions:
             "for a .py file of that name"
         )
 
-    def _texts(self, found: _Found, path: str, *, seen: set[str]) -> Iterator[tuple[str, str]]:
-        """Yield (module, text) of a module and, if it lies beside the pipeline file, of those it imports from there."""
+    def _texts(self, found: _Found, path: str, *, seen: set[str]) -> Iterator[tuple[str, Path, str]]:
+        """Yield (module, file, text) of a module and, if it is beside the pipeline file, of those it imports there."""
         seen.add(found.name)
         try:
             text = found.path.read_text("utf-8")
             tree = ast.parse(text) if found.is_beside else None
         except (OSError, SyntaxError, ValueError) as error:
             raise SpecError(f"{self._where(path)}: {found.path} cannot be read as Python: {error}") from error
-        yield found.name, text
+        yield found.name, found.path, text
         for name in _imported(tree, found) if tree is not None else ():
             is_new = name not in seen and name.partition(".")[0] not in _OURS
             used = _file_in(self.directory, name) if self.directory is not None and is_new else None

@@ -119,7 +119,7 @@ def _engine(build: Build) -> Engine:
     aggregates = pipeline_aggregates(pipeline, build.columns)
     function = _function(build, aggregates)
     if windows is not None and windows.storm is not None:
-        return _finished(storm_engine(windows.storm, build, function), build, aggregates, keeps_records=True)
+        return _finished(storm_engine(windows.storm, build, function), build, aggregates)
     if windows is None:
         assert isinstance(function, KeyedProcessFunction), "the grammar demands a process"
         operator: KeyedProcessSpec | WindowSpec = KeyedProcessSpec(function)
@@ -131,15 +131,17 @@ def _engine(build: Build) -> Engine:
         operator=operator, time=time_spec(pipeline.watermark, build), layout=build.layout.built(), outputs={},
         accumulators={},
     )  # fmt: skip
-    return _finished(run, build, aggregates, keeps_records=windows is None or windows.evictor is not None)
+    return _finished(run, build, aggregates)
 
 
-def _finished(run: Engine, build: Build, aggregates: Mapping[str, Aggregate], *, keeps_records: bool) -> Engine:
+def _finished(run: Engine, build: Build, aggregates: Mapping[str, Aggregate]) -> Engine:
     """Say what the tables of a pipeline hold."""
     process, windows = build.pipeline.process, build.pipeline.windows
     outputs = {name: one.output_type for name, one in aggregates.items()}
     running = {name: one.state_columns for name, one in aggregates.items()} or _running_state(run, process)
-    accumulators = {} if keeps_records else {name: dict(columns) for name, columns in running.items()}
+    # Count windows that slide have an evictor that no file names, so the operator's spec is asked.
+    is_running = isinstance(run.operator, WindowSpec) and not run.operator.keeps_records
+    accumulators = {name: dict(columns) for name, columns in running.items()} if is_running else {}
     run = replace(
         run,
         outputs=outputs,

@@ -1,33 +1,48 @@
 """What every step of a request works on, and how requests come into the ledger: opened, shared, resumed."""
 
-import os
-import socket
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.fingerprints import spec_fingerprint
 from jobs.lake import Lake
+from jobs.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger import Ledger
 from jobs.ledger_events import EventKind, LedgerEvent
 from jobs.ledger_view import LedgerView, Request
 from jobs.pipeline import pipeline_from_json, pipeline_to_json
 from jobs.pipeline_models import Pipeline
+from jobs.plan import Ask, LogState, Plan, make_plan, read_log_state
+from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 RANGE, SCHEDULED, AIRFLOW_BACKFILL = "range", "scheduled", "airflow-backfill"
 
+ReadLog = Callable[[Pipeline, Lake, Sequence[Slice]], LogState]
+"""Reads what the Delta log says of a range of slices."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A pipeline, its lake and its ledger: what a request works on. `checks` is the suite's fingerprint."""
+    """A pipeline, its lake and its ledger: what a request works on.
+
+    `checks` is the suite's fingerprint. `holder` is the process that works; None for a step of a DAG run that ends
+    before the work does. `lease_ms` is the length of a lease. Tests replace `is_alive`, `new_id` and `read_log`.
+    """
 
     pipeline: Pipeline
     lake: Lake
     ledger: Ledger
     checks: str | None = None
     new_id: Callable[[], str] = field(default=lambda: uuid.uuid4().hex)
-    holder: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
+    holder: Holder | None = field(default_factory=this_process)
+    is_alive: IsAlive = is_alive
+    lease_ms: int = LEASE_MS
+    read_log: ReadLog = read_log_state
+
+    def plan(self, view: LedgerView, ask: Ask) -> Plan:
+        """Compare what should be with what the ledger has; raises as `jobs.plan.plan` does."""
+        return make_plan(self.pipeline, view, self.read_log(self.pipeline, self.lake, ask.slices), ask=ask)
 
 
 def open_workspace(
@@ -41,7 +56,10 @@ def open_workspace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody asked for: a half-open range, who, why. An existing `request_id` is gone on with."""
+    """What somebody asked for: a half-open range, who, why. An existing `request_id` is gone on with.
+
+    The tasks of a DAG run, and their retries, share one `lease_id`; by default it is the request's id, or a new one.
+    """
 
     from_ms: int | None
     to_ms: int | None
@@ -50,6 +68,15 @@ class Asked:
     kind: str = RANGE
     is_fresh: bool = False
     request_id: str | None = None
+    lease_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A request that the caller works on now, and the lease that says so."""
+
+    request_id: str
+    lease_id: str
 
 
 def find_resumable(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
@@ -65,55 +92,72 @@ def find_resumable(work: Workspace, view: LedgerView, asked: Asked) -> str | Non
 
 
 def is_live(work: Workspace, request: Request) -> bool:
-    """Whether somebody works on a request: its lease holds, and its process is not known to be gone."""
-    return request.is_live(work.ledger.now_ms()) and not _is_gone(request.holder)
+    """Whether anybody works on a request at this moment."""
+    return bool(holders(work, request))
 
 
-def _is_gone(holder: str | None) -> bool:
-    """Whether the holder was a process of this host that has ended; kill -9 leaves a lease behind."""
-    host, _, pid = (holder or "").rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+def holders(work: Workspace, request: Request) -> tuple[Lease, ...]:
+    """Who works on a request at this moment."""
+    return request.holders(now_ms=work.ledger.now_ms(), is_alive=work.is_alive)
 
 
-def open_request(work: Workspace, asked: Asked) -> str:
-    """Write the request into the ledger, with its spec; return its id.
+def covers(request: Request, one: Slice) -> bool:
+    """Whether a request asks for a slice: by its range, or, where it has none, by what was begun for it."""
+    if request.from_ms is None or request.to_ms is None:
+        return one.slice_id in request.slice_ids
+    return request.from_ms <= one.start_ms < request.to_ms
 
-    A request of kind `airflow-backfill` is shared: an open one of the same spec is returned instead of a second.
+
+def open_request(work: Workspace, asked: Asked) -> Opened:
+    """Write the request into the ledger with its spec, or go on with one that fits; take a lease of it.
+
+    An open request for exactly the same that nobody works on is resumed. A request of kind `airflow-backfill` is
+    shared: an open one of the same spec is taken even while others work on it.
 
     Raises:
         RequestError: the request with the given id is over.
     """
     request_id = asked.request_id or work.new_id()
+    lease_id = asked.lease_id or asked.request_id or work.new_id()
     spec = spec_fingerprint(work.pipeline)
     chosen = request_id
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal chosen
-        chosen = request_id
         known = view.requests.get(request_id)
         if known is not None and not known.is_open:
             raise RequestError(
-                f"request {request_id} of pipeline {work.pipeline.name} is {known.state}; make a new one"
+                f"request {request_id} of pipeline {work.pipeline.name} is {known.state.value}; make a new one"
             )
-        shared = (
-            view.open_requests(AIRFLOW_BACKFILL) if asked.kind == AIRFLOW_BACKFILL and asked.request_id is None else ()
-        )
-        fitting = [request for request in shared if request.spec_fingerprint == spec]
-        if known is not None or fitting:
-            chosen = fitting[-1].request_id if fitting else request_id
-            return []
-        return [_requested(work, asked, request_id=request_id, spec=spec)]
+        fitting = request_id if known is not None else _fitting(work, view, asked)
+        chosen = fitting or request_id
+        events = [] if fitting else [_requested(work, asked, request_id=request_id, spec=spec)]
+        return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id))]
 
     work.ledger.write(decide)
-    return chosen
+    return Opened(request_id=chosen, lease_id=lease_id)
+
+
+def _fitting(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
+    if asked.request_id is not None:
+        return None
+    if asked.kind != AIRFLOW_BACKFILL:
+        return find_resumable(work, view, asked)
+    shared = shared_request(work, view)
+    return None if shared is None else shared.request_id
+
+
+def shared_request(work: Workspace, view: LedgerView) -> Request | None:
+    """The open request that the DAG runs of Airflow's backfill share, if there is one of the same spec."""
+    spec = spec_fingerprint(work.pipeline)
+    fitting = [request for request in view.open_requests(AIRFLOW_BACKFILL) if request.spec_fingerprint == spec]
+    return fitting[-1] if fitting else None
+
+
+def leased_event(work: Workspace, opened: Opened) -> LedgerEvent:
+    """The event that the workspace's holder takes, renews or is handed a lease."""
+    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=work.lease_ms)
+    return LedgerEvent(kind=EventKind.LEASED, request_id=opened.request_id, details=lease.to_details())
 
 
 def _requested(work: Workspace, asked: Asked, *, request_id: str, spec: str) -> LedgerEvent:

@@ -149,6 +149,7 @@ class SumDouble:
 
     is_mean: bool
     output_type: str = "double"
+    parts_max: int = PARTS_MAX
 
     @property
     def state_columns(self) -> Columns:
@@ -170,12 +171,13 @@ class SumDouble:
         """Add the value unless it is null."""
         if value is not None:
             accumulator.append(value)
-            if len(accumulator) > PARTS_MAX:
+            if len(accumulator) > self.parts_max:
                 accumulator.compress()
         return accumulator
 
     def merge(self, left: ExactSum, right: ExactSum) -> ExactSum:
         """Add both sums."""
+        left.parts_max = self.parts_max
         left.extend_by(right)
         return left
 

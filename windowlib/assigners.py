@@ -147,8 +147,8 @@ def _windows(starts: range, size_ms: int) -> Sequence[TimeWindow]:
     return tuple([TimeWindow(start_ms, start_ms + size_ms) for start_ms in starts])
 
 
-_SHARED_MAX: Final = 256
-"""So many windows of one record may be remembered for the next; more would take too much memory."""
+SHARED_MAX: Final = 256
+"""The default number of windows of one record that may be remembered for the next; more would take much memory."""
 _shared_windows = lru_cache(maxsize=1 << 10)(_windows)
 
 
@@ -166,6 +166,7 @@ class Sliding(Assigner):
     slide_ms: int
     offset_ms: int = 0
     is_event_time: bool = True
+    shared_max: int = SHARED_MAX
 
     def __post_init__(self) -> None:
         """Check size, slide and offset."""
@@ -190,7 +191,7 @@ class Sliding(Assigner):
             return self._assign_wrapped(instant_ms)
         newest_ms = instant_ms - (instant_ms - self.offset_ms) % slide_ms
         starts = range(newest_ms, instant_ms - size_ms, -slide_ms)
-        return _shared_windows(starts, size_ms) if len(starts) <= _SHARED_MAX else _windows(starts, size_ms)
+        return _shared_windows(starts, size_ms) if len(starts) <= self.shared_max else _windows(starts, size_ms)
 
     def _assign_wrapped(self, instant_ms: int) -> Sequence[TimeWindow]:
         start_ms = _wrapped_start(instant_ms, self.offset_ms, self.slide_ms)

@@ -46,10 +46,10 @@ class WindowScope:
         return self._open.runtime.user_state.view(self._open.key, self._open.window)
 
     def output(self, tag: str, value: Value) -> None:
-        """Send a value to a side output."""
-        self._open.runtime.outputs.append(
-            SideOutput(tag, value, self._open.key, self._open.window.last_ms, self._open.watermark_ms, self._position)
-        )
+        """Send a value to a side output; its time is the window's last instant, None for a window without end."""
+        one = self._open
+        at_ms = None if one.window.end_ms is None else one.window.last_ms
+        one.runtime.outputs.append(SideOutput(tag, value, one.key, at_ms, one.watermark_ms, self._position))
 
 
 class Contents(Protocol):

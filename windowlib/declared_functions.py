@@ -17,7 +17,7 @@ from windowlib.plain_json import from_json, to_json
 from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
 from windowlib.records import Record
 from windowlib.state import StateSpec
-from windowlib.timers import KeyGroupRange
+from windowlib.timers import STALE_MAX, KeyGroupRange
 
 
 def _check_declared(function: object, kept: Iterable[StateSpec], declared: Iterable[StateSpec]) -> None:
@@ -136,7 +136,8 @@ class KeyedProcessSpec:
     """Builds the operator of a keyed process function: a windowlib.operator_protocol.OperatorSpec."""
 
     function: KeyedProcessFunction
+    stale_max: int = STALE_MAX
 
     def build(self, groups: KeyGroupRange | None = None) -> KeyedProcessOperator:
         """Return a fresh operator that owns `groups`, by default all of them."""
-        return KeyedProcessOperator(self.function, groups)
+        return KeyedProcessOperator(self.function, groups, stale_max=self.stale_max)

@@ -24,6 +24,10 @@ class CheckpointError(HindcastError):
     """The operator has to act: a checkpoint does not fit the spec, is damaged, or has another version."""
 
 
+class StoreError(HindcastError):
+    """The operator has to act: a stored file is damaged or lost, or somebody else changed it."""
+
+
 class LedgerError(HindcastError):
     """The operator has to act: the ledger cannot be read, or somebody else decided first and keeps doing so."""
 

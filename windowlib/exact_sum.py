@@ -48,6 +48,8 @@ class ExactSum(list[float]):
 
     is_plain: bool = True
     """Whether the list holds it all: none of the following is set."""
+    parts_max: int = PARTS_MAX
+    """How long the list may grow before it is compressed; no sum depends on it."""
     scaled: int = 0
     """What no list of doubles can hold, in units of 2**-1074; zero unless sums left the range of doubles."""
     hidden_count: int = 0
@@ -70,7 +72,7 @@ class ExactSum(list[float]):
         self.positive_infinity_count += other.positive_infinity_count
         self.negative_infinity_count += other.negative_infinity_count
         self.is_plain = self.is_plain and other.is_plain
-        if len(self) > PARTS_MAX:
+        if len(self) > self.parts_max:
             self.compress()
 
     def _replace(self, parts: list[float]) -> None:

@@ -10,9 +10,9 @@ from windowlib.contents import Contents, WindowScope, place_of
 from windowlib.functions import Whole, process_function
 from windowlib.open_windows import NO_EDGES, Edges, OpenWindow, Runtime
 from windowlib.output_times import take_hold
-from windowlib.records import EARLY, LATE_FIRING, ON_TIME, Pane, Position, Stored, Timing
+from windowlib.records import EARLY, LATE_FIRING, ON_TIME, Mode, Pane, Position, Stored, Timing
 from windowlib.tallies import EVICTED, FIRED, LEFT_OVER, NEVER_FIRED, PURGED, Tallies, difference
-from windowlib.trigger_protocol import TriggerResult
+from windowlib.trigger_protocol import FINISHED, TriggerResult
 from windowlib.trigger_wrappers import Purging
 from windowlib.triggers import EventTime
 from windowlib.window_store import WindowStore
@@ -46,6 +46,7 @@ class Firing:
         self._profile = windowing.profile
         self._fires_leftovers = windowing.leftovers == "fire"
         self._mode = windowing.mode
+        self._accumulates = windowing.mode == "accumulating"
         self._retracts = windowing.retracts
         self._is_whole = isinstance(windowing.function, Whole)
         self._holds = windowing.timestamp_combiner != "end_of_window"
@@ -159,8 +160,10 @@ class Firing:
         if self._holds:
             is_kept = timing == EARLY and self._trigger.has_on_time_pane
             timestamp_ms = take_hold(open_window.state, timestamp_ms, is_kept=is_kept)
+        mode: Mode = "discarding" if open_window.starts_anew else self._mode
         for values in results:
             open_window.pane_index = index + 1
+            open_window.starts_anew = False
             if nonspeculative_index >= 0:
                 open_window.nonspeculative_count = nonspeculative_index + 1
             pane = (
@@ -171,7 +174,7 @@ class Firing:
                 timing,
                 index == 0,
                 is_last,
-                self._mode,
+                mode,
                 "result",
                 open_window.edge_count,
                 timers.watermark_ms,
@@ -210,7 +213,7 @@ class Firing:
         )
 
     def supersede(self, open_window: OpenWindow, position: Position) -> None:
-        """Withdraw the panes of bounds that are no more: take back what the last one said, or all of them by name."""
+        """Withdraw the last pane of bounds that are no more: take back what it said, or name it."""
         if self._retracts:
             self.take_back(open_window, position, is_last=True)
             return
@@ -249,6 +252,13 @@ class Firing:
             self.close(open_window, PURGED)
             open_window.contents = self._contents.create()
             open_window.edges = open_window.fired = NO_EDGES
+        self.start_anew(open_window)
+
+    def start_anew(self, open_window: OpenWindow) -> None:
+        """Take note that what the last pane held is gone, so that no later pane replaces it or takes it back."""
+        if self._accumulates and open_window.pane_index and FINISHED not in open_window.state:
+            open_window.starts_anew = True
+            open_window.last_values = None
 
     def close(self, open_window: OpenWindow, reason: str) -> None:
         """Count the edges of a window whose contents go: as fired what a pane has shown, the rest with a reason."""

@@ -10,19 +10,20 @@ from windowlib.watermark_driver import first_tick, or_lowest, or_none, take_comb
 from windowlib.windows import MIN_TIME_MS
 
 EXACT_TICKS: Final = 1_000
-"""How many ticks of a silence happen one by one; later ones are spaced by a thousandth of the silence."""
+"""The default number of ticks of a silence that happen one by one; later, one tick is this part of the silence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestionSpec:
     """Event time is the clock: at every multiple of `every_ms` the watermark is that instant.
 
-    It begins with the log's first record. In a silence the ticks thin out, beyond the first EXACT_TICKS of them, to a
-    thousandth of the silence: a window may then fire by so much later, never anything else.
+    It begins with the log's first record. In a silence the ticks thin out, beyond the first `exact_ticks` of them, to
+    1/`exact_ticks` of the silence: a window may then fire by so much later, never anything else.
     Source: Flink 1.20, StreamSourceContexts.AutomaticWatermarkContext.
     """
 
     every_ms: int
+    exact_ticks: int = EXACT_TICKS
 
     def __post_init__(self) -> None:
         """Check the interval."""
@@ -40,6 +41,7 @@ class IngestionDriver:
     def __init__(self, spec: IngestionSpec) -> None:
         """Start before the log's first record."""
         self._every_ms = spec.every_ms
+        self._exact_ticks = spec.exact_ticks
         self._last_activity_ms: int | None = None
         self._max_event_time_ms: int | None = None
         self._due_ms: int | None = None
@@ -65,7 +67,7 @@ class IngestionDriver:
         """Let event time be the clock's."""
         self.watermark_ms = at_ms
         silence_ms = at_ms - (at_ms if self._last_activity_ms is None else self._last_activity_ms)
-        self._due_ms = at_ms + self._every_ms * max(1, silence_ms // (EXACT_TICKS * self._every_ms))
+        self._due_ms = at_ms + self._every_ms * max(1, silence_ms // (self._exact_ticks * self._every_ms))
 
     def snapshot(self) -> list[SourceRow]:
         """Return the combined row; there is no other."""

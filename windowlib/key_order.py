@@ -10,7 +10,7 @@ from windowlib.key_groups import DEFAULT_MAX_PARALLELISM, key_group, microsecond
 
 _TERMINATOR: Final = b"\x00\x00"
 _ESCAPE: Final = (b"\x00", b"\x00\xff")
-_REMEMBERED_MAX: Final = 1 << 17
+REMEMBERED_MAX: Final = 1 << 17
 _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -75,27 +75,30 @@ def sortable(key: Hashable) -> bytes:
 class _Orders(dict[Hashable, str]):
     """The place of each key that was asked for, up to so many; a dict, because an lru_cache takes twice as long."""
 
-    __slots__ = ("_max_parallelism",)
+    __slots__ = ("_max_parallelism", "_remembered_max")
 
-    def __init__(self, max_parallelism: int) -> None:
+    def __init__(self, max_parallelism: int, remembered_max: int) -> None:
         self._max_parallelism = max_parallelism
+        self._remembered_max = remembered_max
 
     def __missing__(self, key: Hashable) -> str:
-        if len(self) >= _REMEMBERED_MAX:
+        if len(self) >= self._remembered_max:
             self.clear()
         group = key_group(key, self._max_parallelism)
         order = self[key] = (group.to_bytes(2, "big") + sortable(key)).decode("latin-1")
         return order
 
 
-def key_orderer(max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> Callable[[Hashable], str]:
+def key_orderer(
+    max_parallelism: int = DEFAULT_MAX_PARALLELISM, *, remembered_max: int = REMEMBERED_MAX
+) -> Callable[[Hashable], str]:
     """Return a function from a key to a string that sorts by (key group, key).
 
     A string of bytes (latin-1), because Python sorts strings faster than bytes. It remembers, because a key's place is
     needed at every timer. Each owner gets its own, because keys of different pipelines may be equal in Python and of
     different types: (1,) and (True,).
     """
-    return _Orders(max_parallelism).__getitem__
+    return _Orders(max_parallelism, remembered_max).__getitem__
 
 
 def group_of_order(order: str) -> int:

@@ -74,6 +74,7 @@ class OpenWindow:
         "order",
         "pane_index",
         "runtime",
+        "starts_anew",
         "state_window",
         "window",
     )
@@ -100,6 +101,8 @@ class OpenWindow:
         self.last_count = 0
         self.is_complete = False
         """Whether a pane was emitted at or after the window's end."""
+        self.starts_anew = False
+        """Whether all that the last pane held has gone since, though panes accumulate: the next one repeats nothing."""
         self.cleanup_deleted = False
         """Whether the trigger took back a timer at the cleanup instant, and is not to be called then."""
 

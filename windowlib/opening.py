@@ -106,7 +106,7 @@ class MergingOpening:
         for other in merged:
             target.edges = together(target.edges, other.edges)
             # No pane has shown these bounds yet, so nothing counts as fired, whatever the merged ones have shown.
-            if other.pane_index and self._supersedes and not is_finished:
+            if other.pane_index and self._supersedes and not (is_finished or other.starts_anew):
                 self._firing.supersede(other, position)
         self._trigger.on_merge(meeting.cover, merged, target)
         for other in merged:
@@ -133,6 +133,7 @@ class MergingOpening:
         if open_window.state_window != open_window.window:
             self._orphan(open_window, LOST_IDENTICAL)
             self._adopt(open_window)
+            self._firing.start_anew(open_window)
 
     def _orphan(self, open_window: OpenWindow, reason: str) -> None:
         """Leave the contents behind under the name of their state window."""

@@ -12,7 +12,7 @@ from windowlib.records import ASSIGNED, START, Emitted, Fate, Output, Position, 
 from windowlib.snapshots import Snapshot
 from windowlib.state import KeyedState, StateSpec, StateView
 from windowlib.tallies import NEW, Tallies
-from windowlib.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimerService
+from windowlib.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService
 from windowlib.windows import GLOBAL_WINDOW
 
 PROCESSED: Final = "closed:processed"
@@ -87,10 +87,12 @@ class KeyedProcessFunction:
 class KeyedProcessOperator:
     """Runs a keyed process function over many keys, driven from outside; it reads no clock and does no I/O."""
 
-    def __init__(self, function: KeyedProcessFunction, groups: KeyGroupRange | None = None) -> None:
-        """Start without state."""
+    def __init__(
+        self, function: KeyedProcessFunction, groups: KeyGroupRange | None = None, *, stale_max: int = STALE_MAX
+    ) -> None:
+        """Start without state; `stale_max` is that of windowlib.timers."""
         self._function = function
-        self._timers = TimerService("user-timers", groups)
+        self._timers = TimerService("user-timers", groups, stale_max=stale_max)
         self._state = KeyedState(function.state, self._timers.order)
         self._outputs: list[Output] = []
         self._tallies = Tallies()

@@ -18,6 +18,7 @@ ON_TIME: Final = "ON_TIME"
 LATE_FIRING: Final = "LATE"
 
 Mode = Literal["accumulating", "discarding"]
+"""Whether a pane repeats the one before it, and so replaces it, or holds nothing of it, so that both stay valid."""
 PaneKind = Literal["result", "superseded", "retraction"]
 
 START: Final[Position] = (-(1 << 63), -1)
@@ -67,7 +68,11 @@ class Pane(NamedTuple):
     ones have -1. `timestamp_ms` is the window's last instant (Flink), or what the spec's timestamp combiner says.
     `is_last` is True when no later pane of this window can follow. `watermark_ms` and `position` say when it fired.
 
-    `kind` 'superseded' withdraws the earlier panes of bounds that were merged away: it has no values and a
+    `mode` is true for this pane: 'accumulating' if it repeats what the pane before it held, 'discarding' if it holds
+    nothing of that. Where panes accumulate, the first pane after a purge is 'discarding'; the first of all says what
+    the spec asks for.
+
+    `kind` 'superseded' withdraws the last pane of bounds that were merged away: it has no values and a
     `record_count` of 0, its index is the next one of those bounds, and it comes before any pane of the merged window.
 
     `kind` 'retraction' takes one result back: its values, `record_count`, `pane_index` and `nonspeculative_index` are
@@ -115,7 +120,10 @@ class Unassigned(NamedTuple):
 
 
 class SideOutput(NamedTuple):
-    """What a user's function sent to the output named `tag`. `timestamp_ms` is None outside event time."""
+    """What a user's function sent to the output named `tag`.
+
+    `timestamp_ms` is None outside event time, and in a window without end.
+    """
 
     tag: str
     value: Value

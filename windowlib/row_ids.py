@@ -21,6 +21,12 @@ def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
+def row_check(values: tuple[object, ...]) -> int:
+    """Return the signed 64-bit check of a row: BLAKE2b of the ASCII spelling of its id and coordinates."""
+    digest = hashlib.blake2b(ascii(values).encode("ascii"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
 @dataclass(slots=True)
 class IdSum:
     """Count, XOR and wrapping sum of 64-bit ids: independent of order, and of how they were grouped."""
@@ -28,6 +34,14 @@ class IdSum:
     count: int = 0
     xor: int = 0
     total: int = 0
+
+    @classmethod
+    def of(cls, ids: Iterable[int]) -> "IdSum":
+        """Return the sum of these ids."""
+        found = cls()
+        for identity in ids:
+            found.add(identity)
+        return found
 
     def add(self, identity: int) -> None:
         """Take one id in."""

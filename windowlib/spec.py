@@ -19,7 +19,7 @@ from windowlib.functions import (
 )
 from windowlib.output_times import COMBINERS, Holding, TimestampCombiner
 from windowlib.profiles import STRICT, Profile
-from windowlib.timers import KeyGroupRange
+from windowlib.timers import STALE_MAX, KeyGroupRange
 from windowlib.trigger_protocol import Trigger
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
@@ -57,6 +57,9 @@ class WindowSpec:
             'fire' emits a last pane; 'refuse' (not in flink) allows no trigger that can leave any. A trigger that can
             finish and drop what comes later is allowed by 'report' only.
         profile: whose answers to give.
+        stands_alone: every firing is a window of its own, valid whatever fires later: count windows that slide. Its
+            panes are marked as discarding, and the trigger does not purge for it.
+        stale_max: how many instants without timers may stay in memory; no answer depends on it.
 
     Raises:
         SpecError: the parts do not go together.
@@ -71,6 +74,8 @@ class WindowSpec:
     timestamp_combiner: TimestampCombiner = "end_of_window"
     leftovers: Leftovers = "refuse"
     profile: Profile = STRICT
+    stands_alone: bool = False
+    stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -186,6 +191,11 @@ class WindowSpec:
         return trigger
 
     @property
+    def keeps_records(self) -> bool:
+        """Whether open windows hold their records, for an evictor or a function, and no running aggregates."""
+        return self.evictor is not None or isinstance(self.effective_function(), ProcessFunction)
+
+    @property
     def _discards(self) -> bool:
         return self.accumulation == "discarding" or isinstance(self.trigger, Purging)
 
@@ -202,11 +212,12 @@ class WindowSpec:
                 function=self.effective_function(),
                 evictor=self.evictor,
                 allowed_lateness_ms=self.allowed_lateness_ms,
-                mode="discarding" if self._discards else "accumulating",
+                mode="discarding" if self._discards or self.stands_alone else "accumulating",
                 retracts=self.accumulation == "retracting",
                 timestamp_combiner=self.timestamp_combiner,
                 leftovers=self.leftovers,
                 profile=self.profile,
+                stale_max=self.stale_max,
             ),
             groups,
         )
@@ -239,6 +250,7 @@ def count_windows(
         trigger=CountReached(slide),
         evictor=KeepCount(count=size),
         profile=profile,
+        stands_alone=True,
     )
 
 

@@ -5,13 +5,15 @@ Content columns make up a row's id and every digest. Coordinates (where a row st
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windowlib.column_types import Node, parse_type, spell_type, struct_type
 
 SLICE_COLUMNS: Mapping[str, Node] = {"slice_id": "string", "attempt_id": "string", "run_id": "string"}
 PARTITION_COLUMNS = ("slice_id", "attempt_id")
 ROW_ID = "row_id"
+ROW_CHECK = "row_check"
+"""Guards what the id of a row does not see: its coordinates, and the record that it holds (docs/CHECKPOINTS.md)."""
 WINDOW: Node = struct_type({"window_start": "timestamp", "window_end": "timestamp"})
 
 WINDOW_OUTPUTS = "window_outputs"
@@ -26,24 +28,42 @@ TALLIES = "tallies"
 QUALITY_RESULTS = "quality_results"
 LEDGER = "ledger"
 CHECKPOINT_TABLES = (WINDOW_STATE, USER_STATE, TIMERS, WATERMARKS)
+RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS)
+"""Tables whose rows hold a whole record of the log; Spark attaches the record and computes `row_check`."""
 SIDE_OUTPUTS = "side_outputs_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table: `content` makes a row's id, `coordinates` do not; both map a column's name to its type."""
+    """One table: `content` makes a row's id, `coordinates` do not; both map a column's name to its type.
+
+    `keys` are the columns of the content that hold the key. `is_checked`: rows with coordinates carry a `row_check`.
+    """
 
     name: str
     content: Mapping[str, Node]
     coordinates: Mapping[str, Node]
+    keys: tuple[str, ...] = ()
+    is_checked: bool = True
 
     def columns(self) -> dict[str, Node]:
         """Return what a row consists of, content first, without the slice columns and the row id."""
         return {**self.content, **self.coordinates}
 
+    def emitted_columns(self) -> dict[str, Node]:
+        """Return the columns of a row as a task emits it: with its id, and with its check where it has one."""
+        return {**self.columns(), **dict.fromkeys(self._words(), "long")}
+
     def stored_columns(self) -> dict[str, Node]:
         """Return the columns as they stand in the Delta table."""
-        return {**self.columns(), ROW_ID: "long", **SLICE_COLUMNS}
+        return {**self.emitted_columns(), **SLICE_COLUMNS}
+
+    def slim(self) -> "Table":
+        """Return the table as the tasks emit it where Spark attaches the record later: with the rank alone."""
+        return replace(self, coordinates={"rank": "long"}, is_checked=False)
+
+    def _words(self) -> tuple[str, ...]:
+        return (ROW_ID, ROW_CHECK) if self.coordinates and self.is_checked else (ROW_ID,)
 
 
 def window_outputs(keys: Mapping[str, str], outputs: Mapping[str, str]) -> Table:
@@ -70,6 +90,7 @@ def window_outputs(keys: Mapping[str, str], outputs: Mapping[str, str]) -> Table
             "watermark_ms": "long",
         },
         coordinates={"fired_rank": "long"},
+        keys=tuple(keys),
     )
 
 
@@ -84,6 +105,7 @@ def side_outputs(tag: str, keys: Mapping[str, str], columns: Mapping[str, str]) 
         name=side_outputs_name(tag),
         content={**_nodes(keys), **_nodes(columns), "event_time_ms": "long", "watermark_ms": "long"},
         coordinates={"fired_rank": "long"},
+        keys=tuple(keys),
     )
 
 
@@ -154,6 +176,7 @@ def window_state(
             **dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), "boolean"),
         },
         coordinates={"key_group": "integer"},
+        keys=tuple(keys),
     )
 
 
@@ -174,6 +197,7 @@ def user_state(keys: Mapping[str, str]) -> Table:
             "content": "string",
         },
         coordinates={"key_group": "integer"},
+        keys=tuple(keys),
     )
 
 
@@ -189,6 +213,7 @@ def timers(keys: Mapping[str, str]) -> Table:
             "at_ms": "long",
         },
         coordinates={"key_group": "integer"},
+        keys=tuple(keys),
     )
 
 

@@ -8,6 +8,7 @@ all keys, so registering and deleting are mostly one step in a dict and never mo
 exists for as long as something else does, that can `share` one entry with its like and costs nothing by itself.
 """
 
+from bisect import insort
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -26,8 +27,8 @@ PROCESSING: Final = "processing"
 Namespace = Any
 """What a timer belongs to: a window, or () where there is only the key. Plain, hashable, comparable with its like."""
 
-_STALE_MAX: Final = 1024
-"""So many instants without timers may stay in the heap beyond as many as have some."""
+STALE_MAX: Final = 1024
+"""The default number of instants without timers that may stay in the heap beyond as many as have some."""
 
 _Place = tuple[str, Namespace, Hashable]
 """One timer of an instant. It sorts in firing order, because the string stands for (key group, key); and it is a plain
@@ -77,28 +78,52 @@ class Timer(NamedTuple):
 _DELETED: Final = Timer((), ())
 """Stands for no timer."""
 
+_NO_BUCKET: Final[dict[_Place, DueTimer | None]] = {}
+"""Stands for the bucket of an instant that lost all its timers; nothing is ever put into it."""
+
 
 _new_timer = tuple.__new__  # half the cost of Timer(...), for every timer
 
 
 class TimerQueue:
-    """The timers of one domain."""
+    """The timers of one domain.
 
-    __slots__ = ("_buckets", "_instants", "_order", "_shared")
+    Law: `due` yields, each time, the first of the timers that exist then. So it does not matter what its caller
+    registers, deletes or asks meanwhile. Every instant that has timers is in the heap at least once.
+    """
 
-    def __init__(self, order: Callable[[Hashable], str]) -> None:
-        """Start empty; `order` is a key_order.key_orderer."""
+    __slots__ = (
+        "_agenda",
+        "_agenda_ms",
+        "_agenda_next",
+        "_buckets",
+        "_instants",
+        "_order",
+        "_rest",
+        "_shared",
+        "_stale_max",
+    )
+
+    def __init__(self, order: Callable[[Hashable], str], *, stale_max: int = STALE_MAX) -> None:
+        """Start empty; `order` is a key_order.key_orderer, and `stale_max` decides when memory is given back."""
         self._order = order
+        self._stale_max = stale_max
         self._buckets: dict[int, dict[_Place, DueTimer | None]] = {}
         """The timers by instant; the owner, where one was shared."""
         self._shared: dict[int, dict[Namespace, Mapping[Hashable, Owner]]] = {}
         """The shared timers by instant and namespace."""
+        self._rest: dict[int, list[Owner]] = {}
+        """The shared timers of an instant that has come and were not yielded yet, the first of them last."""
         self._instants: list[int] = []
-        """A heap of the instants in both; those whose timers went are dropped when they come up."""
+        """A heap of the instants in all three; those whose timers went are dropped when they come up."""
+        self._agenda_ms: int | None = None
+        """The instant whose bucket is being walked: its places in order, and which of them is the next."""
+        self._agenda: list[_Place] = []
+        self._agenda_next = 0
 
     def __len__(self) -> int:
         """Return the number of timers."""
-        return sum(len(self._places(at_ms)) for at_ms in {*self._buckets, *self._shared})
+        return sum(len(self._places(at_ms)) for at_ms in self._with_timers())
 
     def register(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
         """Add a timer; one that is there already stays one."""
@@ -106,7 +131,10 @@ class TimerQueue:
         if bucket is None:
             bucket = self._buckets[at_ms] = {}
             heappush(self._instants, at_ms)
-        bucket.setdefault((self._order(key), namespace, key))
+        place = (self._order(key), namespace, key)
+        if at_ms == self._agenda_ms and place not in bucket:
+            insort(self._agenda, place, lo=self._agenda_next)
+        bucket.setdefault(place)
 
     def share(self, at_ms: int, namespace: Namespace, owners: Mapping[Hashable, Owner]) -> None:
         """Add a timer for each owner, by key, that `owners` holds when the instant comes; there is none to delete."""
@@ -127,17 +155,19 @@ class TimerQueue:
             bucket.pop((self._order(key), namespace, key), None)
             if not bucket:
                 del self._buckets[at_ms]
-                if len(self._instants) > 2 * (len(self._buckets) + len(self._shared)) + _STALE_MAX:
-                    self._instants = sorted({*self._buckets, *self._shared})
+                live = len(self._buckets) + len(self._shared) + len(self._rest)
+                if len(self._instants) > 2 * live + self._stale_max:
+                    self._instants = sorted(self._with_timers())
 
     def next_ms(self) -> int | None:
         """Return the instant of the first timer, None without timers."""
         while self._instants:
             at_ms = self._instants[0]
-            if self._buckets.get(at_ms) or any(self._shared.get(at_ms, {}).values()):
+            if self._buckets.get(at_ms) or self._rest.get(at_ms) or any(self._shared.get(at_ms, {}).values()):
                 return at_ms
             heappop(self._instants)
             self._buckets.pop(at_ms, None)
+            self._rest.pop(at_ms, None)
             self._shared.pop(at_ms, None)
         return None
 
@@ -145,15 +175,15 @@ class TimerQueue:
         """Take out and yield each timer up to and including `until_ms`, in firing order; for a shared one, its owner.
 
         Timers that the caller registers or deletes meanwhile count: what is then due is yielded in the same walk, at
-        the earliest after the timer that did it.
+        the earliest after the timer that did it. Timers that are shared at the instant of the walk come behind the
+        other timers of that instant.
         """
         while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
-            shared = self._shared.pop(at_ms, {})
-            if at_ms in self._buckets:
-                self._write_out(at_ms, [owner for owners in shared.values() for owner in owners.values()])
-                yield from self._due_alone(at_ms)
+            if at_ms not in self._buckets and (at_ms in self._rest) != (at_ms in self._shared):
+                yield from self._due_shared(at_ms)
             else:
-                yield from self._due_shared(at_ms, shared)
+                self._write_out(at_ms)
+                yield from self._due_alone(at_ms)
 
     def due_together(self, until_ms: int) -> tuple[int, Collection[Namespace], list[Owner]] | None:
         """Take out all timers of the next instant up to `until_ms`, if all of them are shared.
@@ -162,44 +192,57 @@ class TimerQueue:
         timer meanwhile. None if there is no timer, or one that is not shared.
         """
         at_ms = self.next_ms()
-        if at_ms is None or at_ms > until_ms or at_ms in self._buckets:
+        if at_ms is None or at_ms > until_ms or at_ms in self._buckets or at_ms in self._rest:
             return None
         shared = self._shared.pop(at_ms)
         return at_ms, shared, _in_order(shared)
 
     def _due_alone(self, at_ms: int) -> Iterator[tuple[int, DueTimer]]:
         """Walk over a bucket until an earlier timer is registered."""
-        bucket = self._buckets[at_ms]
-        for place in sorted(bucket):
-            owner = bucket.pop(place, _DELETED)
+        places = sorted(self._buckets[at_ms])
+        self._agenda_ms, self._agenda = at_ms, places
+        for number, place in enumerate(places, 1):  # `register` inserts behind the place that is being yielded
+            self._agenda_next = number
+            owner = self._buckets.get(at_ms, _NO_BUCKET).pop(place, _DELETED)
             if owner is not _DELETED:  # by a timer that fired before it
                 yield at_ms, owner or _new_timer(Timer, (place[2], place[1]))
                 if self._instants and self._instants[0] < at_ms:
-                    return
+                    break
+        self._agenda_ms, self._agenda = None, []
 
-    def _due_shared(self, at_ms: int, shared: dict[Namespace, Mapping[Hashable, Owner]]) -> Iterator[tuple[int, Owner]]:
-        """Walk over shared timers; write those that are left into a bucket when any timer joins them or comes first."""
-        owners = _in_order(shared)
-        for number, owner in enumerate(owners, 1):
-            yield at_ms, owner
-            if at_ms in self._buckets or self._instants[0] < at_ms:
-                self._write_out(at_ms, owners[number:])
+    def _due_shared(self, at_ms: int) -> Iterator[tuple[int, Owner]]:
+        """Walk over shared timers until any other timer joins those that are left, or comes first."""
+        rest = self._rest.get(at_ms)
+        if rest is None:
+            rest = self._rest[at_ms] = _in_order(self._shared.pop(at_ms))[::-1]
+        while rest:
+            yield at_ms, rest.pop()
+            if at_ms in self._buckets or at_ms in self._shared or (self._instants and self._instants[0] < at_ms):
                 return
+        self._rest.pop(at_ms, None)
 
-    def _write_out(self, at_ms: int, owners: Iterable[Owner]) -> None:
+    def _write_out(self, at_ms: int) -> None:
+        """Bring the shared timers of an instant into its bucket."""
+        owners = self._rest.pop(at_ms, [])
+        owners += [owner for owners in self._shared.pop(at_ms, {}).values() for owner in owners.values()]
         bucket = self._buckets.setdefault(at_ms, {})
         bucket.update({(owner.order, owner.namespace, owner.key): owner for owner in owners})
+
+    def _with_timers(self) -> set[int]:
+        """Return the instants that have timers, and perhaps some that had."""
+        return {*self._buckets, *self._shared, *self._rest}
 
     def _places(self, at_ms: int) -> set[_Place]:
         """Return all timers of an instant, whichever way they came."""
         places = set(self._buckets.get(at_ms, ()))
+        places.update((owner.order, owner.namespace, owner.key) for owner in self._rest.get(at_ms, ()))
         for namespace, owners in self._shared.get(at_ms, {}).items():
             places.update((owner.order, namespace, key) for key, owner in owners.items())
         return places
 
     def rows(self, domain: Domain) -> Iterator[TimerRow]:
         """Yield all timers in firing order; they stay."""
-        for at_ms in sorted({*self._buckets, *self._shared}):
+        for at_ms in sorted(self._with_timers()):
             for order, namespace, key in sorted(self._places(at_ms)):
                 yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
 
@@ -239,13 +282,15 @@ class TimerService:
 
     __slots__ = ("event_timers", "groups", "name", "order", "processing_time_ms", "processing_timers", "watermark_ms")
 
-    def __init__(self, name: str = "window-timers", groups: KeyGroupRange | None = None) -> None:
-        """Start without timers, at the lowest watermark and processing time 0."""
+    def __init__(
+        self, name: str = "window-timers", groups: KeyGroupRange | None = None, *, stale_max: int = STALE_MAX
+    ) -> None:
+        """Start without timers, at the lowest watermark and processing time 0; `stale_max` is for both queues."""
         self.name = name
         self.groups = groups or KeyGroupRange()
         self.order = key_orderer(self.groups.max_parallelism)
-        self.event_timers = TimerQueue(self.order)
-        self.processing_timers = TimerQueue(self.order)
+        self.event_timers = TimerQueue(self.order, stale_max=stale_max)
+        self.processing_timers = TimerQueue(self.order, stale_max=stale_max)
         self.watermark_ms = MIN_TIME_MS
         self.processing_time_ms = 0
 

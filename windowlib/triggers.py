@@ -180,14 +180,15 @@ class ContinuousProcessingTime(Trigger):
         return CONTINUE
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire at the interval's end and wait for the next."""
+        """Fire at the window's end, whatever the state; fire at the interval's end and wait for the next."""
+        if at_ms == window.last_ms:
+            return FIRE
         next_ms = ctx.state.get(_NEXT)
         if next_ms is None and not ctx.profile.survives_missing_state:
             raise EngineFault("NullPointerException", "a continuous processing time trigger was called without state")
         if next_ms != at_ms:
             return CONTINUE
-        if at_ms < window.last_ms:
-            self._register_next(at_ms, window, ctx)
+        self._register_next(at_ms, window, ctx)
         return FIRE
 
     def _register_next(self, start_ms: int, window: Window, ctx: TriggerContext) -> None:

@@ -57,7 +57,7 @@ class WindowOperator:
         self._profile = windowing.profile
         self._is_event_time = windowing.assigner.is_event_time
         self._waits_for_end = windowing.trigger.waits_for_end and windowing.profile.refuses_regression
-        self._timers = TimerService("window-timers", groups)
+        self._timers = TimerService("window-timers", groups, stale_max=windowing.stale_max)
         then = process_function(windowing.function)
         declared = (*then.state, *then.window_state) if then else ()
         self._user_state = KeyedState(declared, self._timers.order)

@@ -1,7 +1,7 @@
 """The open windows of one operator, and their rows in a snapshot."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from windowlib.contents import Contents
 from windowlib.errors import CheckpointError
@@ -14,6 +14,8 @@ from windowlib.windows import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
 
 NEVER_LATE = MAX_TIME_MS + 1
 """A watermark that never comes."""
+_STARTS_ANEW: Final = "$starts_anew"
+"""Where a snapshot keeps OpenWindow.starts_anew, beside what the trigger remembers; only where it is True."""
 
 
 class Orphan(NamedTuple):
@@ -188,7 +190,7 @@ class WindowStore:
             state_window_end_ms=open_window.state_window.end_ms,
             accumulators=self._contents.to_states(open_window.contents),
             contents=list(open_window.contents) if self._contents.keeps_records else [],
-            trigger_state=dict(open_window.state),
+            trigger_state=dict(open_window.state) | ({_STARTS_ANEW: True} if open_window.starts_anew else {}),
             record_count=edge_count,
             edge_count=edge_count,
             edge_xor=edge_xor,
@@ -252,6 +254,7 @@ class WindowStore:
             open_window.state_window = _window(row.state_window_start_ms, row.state_window_end_ms)
             open_window.contents = contents
             open_window.state.update(row.trigger_state)
+            open_window.starts_anew = open_window.state.pop(_STARTS_ANEW, False)
             open_window.edges = edges
             open_window.fired = (row.fired_count, row.fired_xor, row.fired_sum)
             open_window.pane_index = row.pane_index

@@ -9,6 +9,7 @@ from windowlib.functions import WindowFunction
 from windowlib.output_times import TimestampCombiner
 from windowlib.profiles import STRICT, Profile
 from windowlib.records import Mode
+from windowlib.timers import STALE_MAX
 from windowlib.trigger_protocol import Trigger
 
 Leftovers = Literal["refuse", "report", "fire"]
@@ -29,3 +30,4 @@ class Windowing:
     retracts: bool = False
     timestamp_combiner: TimestampCombiner = "end_of_window"
     profile: Profile = STRICT
+    stale_max: int = STALE_MAX

@@ -233,3 +233,13 @@ def test_the_check_for_open_work_finds_it(source: str, found: int) -> None:
 )
 def test_the_check_for_traces_of_a_machine_finds_them(text: str, found: int) -> None:
     assert len(machine_traces(text)) == found
+
+
+def test_commands_print_through_the_console_module_only() -> None:
+    """There what comes from outside is escaped; `print`, `click.echo` and a console of one's own are not."""
+    for file in sorted((ROOT / "jobs").glob("cli*.py")):
+        calls = [
+            node.func for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+        ]
+        names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
+        assert not names & {"print", "echo", "secho", "Console", "write"}, file.name

@@ -1,59 +1,13 @@
 """The commands as a user types them, over a real ledger and log; Spark is replaced where a run would start it."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from jobs.cli import hindcast
 from jobs.cli_common import run_cli
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day
-
-
-class Shell:
-    """Runs commands in one lake, and remembers what was printed."""
-
-    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.root, self.capsys = root, capsys
-        self.out = self.err = ""
-        self.sessions = 0
-        self.replayer = FakeReplayer()
-
-    def __call__(self, *arguments: str) -> int:
-        status = run_cli(hindcast, [*arguments, "--lake", str(self.root), "--pipelines", str(self.root / "pipelines")])
-        self.out, self.err = self.capsys.readouterr()
-        return status
-
-    def json(self, *arguments: str) -> Any:  # noqa: ANN401  (what a program would read)
-        self(*arguments, "--json")
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "sales.yaml").write_text(PIPELINE)
-    for index in range(1, 6):
-        append_day(tmp_path, f"2024-01-{index:02d}", {"a": index, "[b]": 1})
-    shell = Shell(tmp_path, capsys)
-
-    @contextmanager
-    def spark_replayer(_master: str | None = None) -> Iterator[FakeReplayer]:
-        shell.sessions += 1
-        yield shell.replayer
-
-    replay = ModuleType("jobs.replay")
-    replay.spark_replayer = spark_replayer  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "jobs.replay", replay)
-    monkeypatch.setenv("HINDCAST_WHO", "ann")
-    monkeypatch.setenv("COLUMNS", "200")
-    return shell
-
+from tests.cli.conftest import Shell
+from tests.support.fake_replay import PIPELINE, append_day
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
@@ -63,7 +17,21 @@ def test_run_prints_the_object_that_programs_read(shell: Shell) -> None:
     assert set(found) == {"pipeline", "runs", "published"}
     assert (found["pipeline"], found["published"]) == ("sales", True)
     assert [run["slice_id"] for run in found["runs"]] == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
-    assert set(found["runs"][0]) == {"slice_id", "run_id", "verdict", "digests", "state", "counts", "watermark_ms"}
+    assert set(found["runs"][0]) == {
+        "slice_id",
+        "run_id",
+        "verdict",
+        "digests",
+        "state",
+        "counts",
+        "watermark_ms",
+        "spec_fingerprint",
+        "input_fingerprint",
+        "state_before",
+        "checks",
+        "clamped",
+        "warnings",
+    }
     assert set(found["runs"][0]["counts"]) == {"read", "assigned", "late", "unassigned", "invalid", "panes"}
 
 
@@ -94,7 +62,8 @@ def test_the_story_of_a_failed_check(shell: Shell) -> None:
     assert "row_id" not in rows[0]
     status = shell.json("status", "sales")
     assert status["pipelines"][0]["published"] == {"slices": 4, "first": "2024-01-01", "last": "2024-01-04"}
-    assert shell("rollback", "sales", "--reason", "no") == 0
+    newest = str(status["pipelines"][0]["newest_publication"]["publication"])
+    assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
     assert shell("show", "sales", "--json") == 0
     assert shell.out == ""
 

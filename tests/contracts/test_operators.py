@@ -1,7 +1,7 @@
 """The laws of operators, over every engine's. A new operator is one more line in OPERATORS."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ from windowlib.state import StateSpec
 from windowlib.storm.spec import CountLength, StormSpec, TimeLength
 from windowlib.testing import RecordStep, Step
 from windowlib.timers import KeyGroupRange
+from windowlib.trigger_wrappers import ProcessingTimeout
+from windowlib.triggers import CountReached
 
 
 class Silence(KeyedProcessFunction):
@@ -77,12 +79,22 @@ OPERATORS: dict[str, OperatorSpec] = {
     "staggered windows": WindowSpec(assigner=Tumbling(size_ms=10, stagger=Stagger.NATURAL), function=LIST),
     "windows on the clock": WindowSpec(assigner=Tumbling(size_ms=10, is_event_time=False), function=LIST),
     "keyed process function": SilenceSpec(),
+    "windows that rebuild their heap": WindowSpec(
+        assigner=Tumbling(size_ms=10, is_event_time=False),
+        trigger=ProcessingTimeout(inner=CountReached(3), timeout_ms=6),
+        function=LIST,
+        leftovers="report",
+        stale_max=0,
+    ),
     "Storm, lengths in time": StormSpec(length=TimeLength(20), slide=TimeLength(5), function=LIST),
     "Storm, lengths in tuples": StormSpec(length=CountLength(3), slide=CountLength(2), function=LIST),
     "Storm, on the clock": StormSpec(length=TimeLength(20), slide=TimeLength(5), function=LIST, is_event_time=False),
     "Beam's windows": WindowSpec(assigner=Session(gap_ms=6), function=LIST, allowed_lateness_ms=10, profile=BEAM),
     "Atlas, hopping": atlas("$hoppingWindow", interval=ms(20), hopSize=ms(5), allowedLateness=ms(10)),
     "Atlas, sessions": atlas("$sessionWindow", gap=ms(6), partitionBy="$who", allowedLateness=ms(10)),
+    "Atlas, sessions, heap rebuilt": replace(
+        atlas("$sessionWindow", gap=ms(6), partitionBy="$who", allowedLateness=ms(10)), stale_max=1
+    ),
     "Atlas, on the clock": atlas("$tumblingWindow", interval=ms(10), boundary="processingTime"),
 }
 DOCUMENTS = [{"n": 1, "x": 0.5, "who": "a"}, {"n": 0, "x": 2.5, "who": None}, {"n": 3, "x": -1e300, "who": "b"}]

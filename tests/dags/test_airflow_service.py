@@ -14,7 +14,8 @@ import pytest
 from jobs import airflow_service
 from jobs.airflow_api import AirflowApi
 from jobs.airflow_env import POOLS, ROOT, Home
-from jobs.processes import ProcessRef, session_members
+from jobs.processes import end_session, session_members
+from tests.support.commands import until
 from windowlib.errors import RequestError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -34,8 +35,16 @@ with airflow_service.running(Home.from_json(sys.argv[1]), lambda phase: print(ph
 def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(root=tmp_path / "airflow", lake=str(tmp_path / "lake"), pipelines=ROOT / "pipelines")
     yield home
+    sessions = _sessions(home)
     airflow_service.stop(home)
+    for session in sessions:
+        end_session(session, grace_s=5)
     airflow_service.remove(home)
+
+
+def _phase(home: Home) -> str | None:
+    service = airflow_service.find(home)
+    return None if service is None else service.phase
 
 
 def _sessions(home: Home) -> set[int]:
@@ -54,11 +63,10 @@ def _sessions(home: Home) -> set[int]:
     return sessions - {os.getsid(0)}
 
 
-def _wait_until_gone(sessions: set[int], timeout_s: float) -> list[ProcessRef]:
-    deadline = time.monotonic() + timeout_s
-    while (left := [one for sid in sessions for one in session_members(sid)]) and time.monotonic() < deadline:
+def _wait_until_gone(sessions: set[int]) -> None:
+    """They end by themselves; what does not is ended by the time-out of the test, and by the fixture after it."""
+    while [one for sid in sessions for one in session_members(sid)]:
         time.sleep(0.2)
-    return left
 
 
 def _listening_at(sessions: set[int]) -> set[str]:
@@ -85,10 +93,9 @@ def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
     with pytest.raises(RequestError, match="running already"):
         airflow_service.start(home, told.append)
     with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
-        deadline = time.monotonic() + 60
-        while not api.has_dag("backfill_flights") and time.monotonic() < deadline:
-            time.sleep(0.5)
-        assert api.has_dag("backfill_flights")
+        service = airflow_service.find(home)
+        assert service is not None
+        until(lambda: api.has_dag("backfill_flights"), lives=service.supervisor.is_alive, what="the DAGs are parsed")
         assert api.import_errors() == {}
         pools = {pool["name"]: pool["slots"] for pool in api._ask("GET", "/api/v2/pools")["pools"]}
         assert {name: pools.get(name) for name in POOLS} == dict.fromkeys(POOLS, 1)
@@ -96,7 +103,7 @@ def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
     assert len([one for sid in sessions for one in session_members(sid)]) > 6, "supervisor, database, four components"
     assert _listening_at(sessions) == {LOOPBACK}
     assert airflow_service.stop(home)
-    assert _wait_until_gone(sessions, 5) == []
+    _wait_until_gone(sessions)
     assert not airflow_service.stop(home)
 
 
@@ -104,12 +111,9 @@ def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
 def test_nothing_is_left_when_its_user_is_killed(home: Home) -> None:
     command = [sys.executable, "-c", START_AND_WAIT, home.to_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as user:
-        deadline = time.monotonic() + 200
-        while (service := airflow_service.find(home)) is None or service.phase != "running":
-            assert time.monotonic() < deadline, service
-            time.sleep(0.2)
+        until(lambda: _phase(home) == "running", lives=lambda: user.poll() is None, what="Airflow runs")
         sessions = _sessions(home)
         assert sessions
         user.send_signal(signal.SIGKILL)
         user.wait()
-        assert _wait_until_gone(sessions, 90) == []
+        _wait_until_gone(sessions)

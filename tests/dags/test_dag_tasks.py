@@ -8,10 +8,10 @@ import pytest
 
 from jobs import dag_tasks, scheduling
 from jobs.dag_tasks import CheckFailed
+from jobs.decisions import waive
 from jobs.lake import Lake
-from jobs.publishing import waive
 from jobs.wall_clock import now_ms
-from jobs.workspace import open_workspace
+from jobs.workspace import Opened, open_workspace
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from windowlib.errors import RequestError
 
@@ -53,7 +53,7 @@ class Dag:
         scheduling.replay(
             sales(),
             Lake(root=order["lake"]),
-            request_id=order["request_id"],
+            opened=Opened(request_id=order["request_id"], lease_id=order["lease_id"]),
             slices=order["slices"],
             replayer=FakeReplayer(),
             now_ms=now_ms,
@@ -164,8 +164,8 @@ def test_a_task_without_a_lake_says_so(dag: Dag, monkeypatch: pytest.MonkeyPatch
     ("text", "complaint"),
     [
         ("None", "is not JSON"),
-        ("[]", "lacks lake, pipeline, request_id, slices"),
-        ('{"pipeline": "x", "lake": "y", "slices": []}', "lacks request_id"),
+        ("[]", "lacks lake, lease_id, pipeline, request_id, slices"),
+        ('{"pipeline": "x", "lake": "y", "slices": []}', "lacks lease_id, request_id"),
     ],
 )
 def test_an_argument_that_is_no_order_is_refused(text: str, complaint: str) -> None:

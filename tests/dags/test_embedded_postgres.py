@@ -1,6 +1,7 @@
 """The embedded database: private, on a socket, with a password, and gone when it should be."""
 
 import os
+import pwd
 import shutil
 import socket
 import stat
@@ -13,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs import embedded_postgres
+from jobs import embedded_postgres, server_user
 from jobs.embedded_postgres import Cluster, DatabaseFailed
 
 START_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from jobs import embedded_postgres
+from jobs import embedded_postgres, server_user
 cluster = embedded_postgres.cluster_for(Path(sys.argv[1]), Path(sys.argv[2]))
 print(embedded_postgres.start(cluster).pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -68,7 +69,7 @@ def test_a_clone_that_the_servers_user_cannot_reach_is_left_as_it_is(
     state = Path(tempfile.mkdtemp(dir="/var/tmp"))
     state.chmod(0o755)
     monkeypatch.setattr(embedded_postgres, "_ROOT_STATE", state)
-    monkeypatch.setattr(embedded_postgres, "_reachable", lambda binary: binary.is_relative_to(state))
+    monkeypatch.setattr(embedded_postgres, "_reachable", lambda binary, _owner: binary.is_relative_to(state))
     try:
         server = embedded_postgres.start(cluster)
         executable = Path(f"/proc/{server.pid}/exe").readlink()
@@ -79,14 +80,51 @@ def test_a_clone_that_the_servers_user_cannot_reach_is_left_as_it_is(
         shutil.rmtree(state)
 
 
+def _uids(server: "subprocess.Popen[bytes]") -> set[str]:
+    status = Path(f"/proc/{server.pid}/status").read_text(encoding="utf-8")
+    return {line for name in ("Uid:", "Gid:") for line in status.splitlines() if line.startswith(name)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
+def test_root_runs_each_cluster_under_a_user_id_that_nobody_else_has(cluster: Cluster, tmp_path: Path) -> None:
+    other = embedded_postgres.cluster_for(tmp_path / "other", tmp_path / "other.log")
+    embedded_postgres.stop(embedded_postgres.start(cluster))
+    nobody = pwd.getpwnam("nobody")
+    server_user.hand_over(cluster.root, server_user.Owner(nobody.pw_uid, nobody.pw_gid))  # as an older Hindcast left it
+    found = []
+    servers = []
+    try:
+        for one in (cluster, other):
+            servers.append(embedded_postgres.start(one))
+            uid = one.root.stat().st_uid
+            assert _uids(servers[-1]) == {f"{name}\t{uid}\t{uid}\t{uid}\t{uid}" for name in ("Uid:", "Gid:")}
+            assert uid in server_user.UIDS
+            with pytest.raises(KeyError):
+                pwd.getpwuid(uid)
+            owners = {path.lstat().st_uid for path in one.root.rglob("*")}
+            assert owners == {uid}
+            found.append(uid)
+    finally:
+        for server in servers:
+            embedded_postgres.stop(server)
+        embedded_postgres.remove(other)
+    assert found[0] != found[1]
+    assert server_user.owner_of(cluster.root, among=cluster.root.parent).uid == found[0], "the next start finds it"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="anybody else runs the server themselves")
+def test_a_user_runs_the_server_themselves(cluster: Cluster) -> None:
+    server = embedded_postgres.start(cluster)
+    embedded_postgres.stop(server)
+    assert cluster.root.stat().st_uid == os.geteuid()
+
+
 def test_it_dies_with_whoever_started_it(cluster: Cluster, tmp_path: Path) -> None:
     command = [sys.executable, "-c", START_AND_DIE, str(tmp_path / "postgres"), str(cluster.log)]
     starter = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     server = int(starter.stdout)
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{server}").exists() and time.monotonic() < deadline:
+    while Path(f"/proc/{server}").exists():  # ended by the time-out of the test if it never goes
         time.sleep(0.1)
-    assert not Path(f"/proc/{server}").exists()
     assert "received fast shutdown request" in cluster.log.read_text(encoding="utf-8")
 
 

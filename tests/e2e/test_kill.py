@@ -5,26 +5,26 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
+from tests.support.commands import Commands, until_from
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
 
 if TYPE_CHECKING:
+    import subprocess
+
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.slow]
 
 FROM, TO = "1969-12-30", "1970-01-03"
-PATIENCE_S = 200
 
 
 @pytest.fixture
@@ -35,51 +35,44 @@ def lake(spark: "SparkSession", tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def _hindcast(lake: Path, *arguments: str) -> subprocess.Popen[str]:
+@pytest.fixture
+def commands() -> Iterator[Commands]:
+    with Commands() as started:
+        yield started
+
+
+def _hindcast(commands: Commands, lake: Path, *arguments: str) -> "subprocess.Popen[str]":
     """Start the command in a session of its own, so that one signal reaches all its processes."""
-    command = [sys.executable, "-m", "jobs.cli", *arguments, "--lake", str(lake)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=_environment()
-    )
+    return commands.python("-m", "jobs.cli", *arguments, "--lake", str(lake), environ={"TZ": "America/New_York"})
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "TZ": "America/New_York"}
-
-
-def _run(lake: Path) -> subprocess.Popen[str]:
+def _run(commands: Commands, lake: Path) -> "subprocess.Popen[str]":
     pipeline = str(lake.parent / "other.yaml")
-    return _hindcast(lake, "run", pipeline, "--from", FROM, "--to", TO, "--json", "--master", "local[1]")
+    return _hindcast(commands, lake, "run", pipeline, "--from", FROM, "--to", TO, "--json", "--master", "local[1]")
 
 
-def _show(lake: Path) -> list[Any]:
-    shown = _hindcast(lake, "show", str(lake.parent / "other.yaml"), "--json")
-    out, _ = shown.communicate(timeout=PATIENCE_S)
+def _show(commands: Commands, lake: Path) -> list[Any]:
+    shown = _hindcast(commands, lake, "show", str(lake.parent / "other.yaml"), "--json")
+    out, err = shown.communicate()
+    assert shown.returncode == 0, err
     return [json.loads(line) for line in out.splitlines()]
 
 
-def _wait_for_commit(table: Path, process: subprocess.Popen[str]) -> None:
-    """Wait until the run has committed rows to a table; it has more tables to write then."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (table / "_delta_log" / "00000000000000000001.json").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, f"nothing was committed to {table} in {PATIENCE_S} s"
-        time.sleep(0.01)
-
-
 def test_a_run_killed_in_its_writing_leaves_nothing_visible_and_runs_again_to_the_same(
-    spark: "SparkSession", lake: Path, tmp_path: Path
+    spark: "SparkSession", lake: Path, tmp_path: Path, commands: Commands
 ) -> None:
     shutil.copytree(lake / TABLE, tmp_path / "undisturbed" / TABLE)
-    killed = _run(lake)
-    _wait_for_commit(lake / "other" / "invalid_records", killed)
+    killed = _run(commands, lake)
+    # It has more tables to write when the first of them has rows.
+    first_commit = lake / "other" / "invalid_records" / "_delta_log" / "00000000000000000001.json"
+    until_from(killed, first_commit.exists, what="rows are committed to invalid_records")
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
-    assert _show(lake) == []
+    assert _show(commands, lake) == []
 
-    again = _run(lake)
-    out, err = again.communicate(timeout=PATIENCE_S)
+    again = _run(commands, lake)
+    out, err = again.communicate()
     assert again.returncode == 0, err
     found = json.loads(out)
     undisturbed = run_range(spark, tmp_path / "undisturbed", pipeline_of(PIPELINE), (FROM, TO))
@@ -87,7 +80,7 @@ def test_a_run_killed_in_its_writing_leaves_nothing_visible_and_runs_again_to_th
     assert found["published"]
     attempts = set(DeltaTable(str(lake / "other" / "invalid_records")).to_pyarrow_table()["attempt_id"].to_pylist())
     assert len(attempts) == 2, "the killed attempt left rows; nobody reads them"
-    shown = _show(lake)
+    shown = _show(commands, lake)
     assert len({row["attempt_id"] for row in shown}) == 1
     windows = [(row["sensor-id"], row["window_start"]) for row in shown]
     assert len(windows) == len(set(windows)) > 0, "nothing is doubled"

@@ -342,10 +342,10 @@ def test_many_slices_neither_slow_down_nor_grow() -> None:
     tables = checked(COUNTS, watermark_ms=1, rows=100)
 
     def rounds(count: int) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         for _ in range(count):
             checks.run_checks(_Flights(), "s", tables, suites=loaded)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     rounds(5)
     before, first = resident_pages(), rounds(10)

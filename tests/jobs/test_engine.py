@@ -260,7 +260,7 @@ def test_every_form_runs_and_what_it_emits_fits_its_tables(name: str) -> None:
     )}  # fmt: skip
     emitted = 0
     for output in run(one, many_flights(3), is_clocked=True):
-        table, values = rows.row(output)
+        table, values = rows.row(output, 0)
         assert len(values) == written.get(table, len(values))
         emitted += table == tables.WINDOW_OUTPUTS
     # These windows are over before their triggers fire; the audit counts what they held (leftovers: report).

@@ -4,19 +4,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from jobs.explain import Explanation, explain, plain, time_ms
 from jobs.lake import Lake
 from jobs.log_models import TimeColumn
-from jobs.requests import run_request
+from jobs.requests import ReplayOrder, run_request
 from jobs.workspace import Asked, open_workspace
-from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 
 AT_MS = day_ms("2023-12-30")
-WINDOW = {"window_start": datetime(2023, 12, 30, tzinfo=UTC), "window_end": datetime(2023, 12, 31, tzinfo=UTC)}
+WINDOW = {"window_start": AT_MS * 1_000, "window_end": (AT_MS + 86_400_000) * 1_000}
 COMMON = {"record_hash": 5, "rank": 41, "slice_id": "2024-01-01"}
 LATE = COMMON | {
     "event_time_ms": AT_MS,
@@ -35,11 +33,12 @@ def told(tmp_path: Path, table: str, row: dict[str, Any], *, publish: bool = Tru
     lake = Lake(root=str(tmp_path))
     work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="")
-    [run] = run_request(work, asked, FakeReplayer(), publish=publish).runs
-    own = row | {"record_id": "r1", "attempt_id": run.result.attempt_id, "run_id": run.result.run_id}
-    garbage = own | {"record_id": "r2", "attempt_id": "an attempt that nobody staged"}
-    rows = pa.Table.from_pylist([own, garbage])
-    write_deltalake(lake.table("sales", table), rows, partition_by=["slice_id", "attempt_id"])
+    own = row | {"record_id": "r1"}
+    run_request(work, asked, FakeReplayer(beside={"2024-01-01": {table: [own]}}), publish=publish)
+    order = ReplayOrder(
+        pipeline=sales(), lake=lake, slices=(), before=None, request_id="", attempt_id="an attempt that nobody staged"
+    )
+    write_rows(order, SIDE[table], [own | {"record_id": "r2", "attempt_id": order.attempt_id, "run_id": "none"}])
     return explain(lake, sales(), "r1", view=work.ledger.view())
 
 

@@ -1,10 +1,21 @@
-"""Paths in a lake: made of checked names, so that nothing climbs out."""
+"""Paths in a lake: made of checked names, so that nothing climbs out, and none that the Delta library misreads."""
 
+import contextlib
+import os
+import random
+import select
+import socket
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake import Lake
+from jobs.ledger import Ledger
 from tests.support.fake_replay import PIPELINE, sales
-from windowlib.errors import SpecError
+from tests.support.fuzzing import seeds
+from windowlib.errors import LedgerError, RequestError, SpecError
 
 
 def test_paths_and_uris() -> None:
@@ -13,6 +24,11 @@ def test_paths_and_uris() -> None:
     assert Lake(root="/lake").event_log(sales()) == "/lake/event_logs/sales"
     for own in ("/elsewhere/sales", "s3://other/sales"):
         assert Lake(root="/lake").event_log(sales(PIPELINE.replace("event_logs/sales", own))) == own
+
+
+def test_a_file_uri_is_the_path_that_it_names() -> None:
+    assert Lake(root="file:///lake/a%20b").root == "/lake/a b"
+    assert Lake(root="file:///lake").is_local
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a/b", "", "A", "a b", "a\n", "é", "-x", "x" * 200, "%2e%2e", "a\0"])
@@ -29,7 +45,83 @@ def test_markers_stay_below(marker: str) -> None:
         Lake(root="/lake").below(marker)
 
 
-@pytest.mark.parametrize("root", ["", "  ", "a\0b"])
-def test_a_root_that_is_none(root: str) -> None:
-    with pytest.raises(SpecError, match="lake root"):
+@pytest.mark.parametrize(
+    "root",
+    [
+        *("", "  ", "a\0b", "a\nb", "a\x1b[2J", "\udcff", "ftp://host/x", "http://host/x", "memory://x", "://", "://x"),
+        *("s3:/x", "s3://", "s3:///x", "file:relative", "file://host/x", "FTP://h/x", "my:lake", "s3://[x/y"),
+        *("/a[b]", "/a]b", "/a|b", "/a^b", "/a%20b", "/a\\b", f"/{'x' * 256}/b", "file:///a%5Bb", "/a%2e%2e/b"),
+    ],
+)
+def test_a_root_that_would_be_misread_is_refused(root: str) -> None:
+    with pytest.raises(SpecError, match="the lake root"):
         Lake(root=root)
+    table = PIPELINE.replace("event_logs/sales", '"ftp://host/sales"')
+    with pytest.raises(SpecError, match=r"log\.table must be a directory or a URI, found 'ftp://host/sales'; allowed"):
+        Lake(root="/lake").event_log(sales(table))
+
+
+def test_what_is_not_there_is_not_an_empty_lake(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    Lake(root=str(tmp_path)).check(must_exist=True)
+    Lake(root=str(tmp_path / "none")).check(must_exist=False)
+    expected = {
+        "none": "does not exist",
+        "file": "is not a directory",
+        "file/x": "is not a directory",
+        "loop": "cannot be read: Too many levels",
+    }
+    for name, said in expected.items():
+        with pytest.raises(RequestError, match=f"{said}.*--lake"):
+            Lake(root=str(tmp_path / name)).check(must_exist=True)
+    with pytest.raises(RequestError, match="is not a directory"):
+        Lake(root=str(tmp_path / "file")).check(must_exist=False)
+
+
+def test_any_directory_is_worked_in_or_refused_without_a_panic(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the check lets through, the Delta library writes and finds again, at the place that was named."""
+    letters = [*"ab./~ %[]|^\\:?#*{}'\"&=+,;$<>@!-", "é", "\N{PILE OF POO}", "%2", "%2e", "%20", "...", "\t", "\x7f"]
+    worked = 0
+    for seed in seeds(30):
+        rng = random.Random(seed)
+        name = "".join(rng.choice(letters) for _ in range(rng.randrange(1, 5)))
+        root = f"{tmp_path}/{seed}/x{name}/lake"
+        if not os.path.realpath(root).startswith(f"{tmp_path}/{seed}"):
+            continue
+        with contextlib.suppress(SpecError):
+            place = Lake(root=root).table("sales", "ledger")
+            write_deltalake(place, pa.table({"a": [1], "s": ["x"]}), partition_by=["s"])
+            assert DeltaTable(place).to_pyarrow_table().num_rows == 1
+            assert Path(place, "_delta_log").is_dir()
+            worked += 1
+    assert worked > 10
+    assert "panicked" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("setting", [None, "false"])
+def test_an_s3_lake_asks_the_metadata_service_only_where_that_is_configured(
+    setting: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", setting or "")
+    if setting is None:
+        monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with socket.create_server(("127.0.0.1", 0)) as service:  # a connection needs no accept() to be seen
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{service.getsockname()[1]}")
+        ledger = Ledger(Lake(root="s3://bucket/lake").ledger("sales"), now_ms=lambda: 0)
+        with pytest.raises(LedgerError, match="s3://bucket/lake/sales/ledger cannot be read"):
+            ledger.view()
+        asked, _, _ = select.select([service], [], [], 0)
+    assert bool(asked) is (setting is not None)
+
+
+def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "[a]").mkdir()
+    (tmp_path / "link").symlink_to("[a]")
+    with pytest.raises(SpecError, match=r"may not have \[ in its name"):
+        Lake(root=str(tmp_path / "link"))

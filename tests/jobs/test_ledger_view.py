@@ -1,11 +1,13 @@
 """The fold: one attempt per run, verdicts, waivers, what readers see; cases, and random histories against a model."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.leases import Lease
 from jobs.ledger_events import (
     EventKind,
     LedgerEvent,
@@ -15,7 +17,8 @@ from jobs.ledger_events import (
     staged_event,
     with_checks,
 )
-from jobs.ledger_view import LedgerView, fold
+from jobs.ledger_fold import fold
+from jobs.ledger_view import LedgerView, RequestState
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from windowlib.errors import LedgerError
 
@@ -142,27 +145,50 @@ def test_publication_shows_all_slices_of_a_commit_in_slice_order() -> None:
     assert after.published_pairs() == (("1970-01-01", "a1"), ("1970-01-02", "a1"))
     assert after.head is not None
     assert after.head.result.slice.slice_id == "1970-01-02"
-    assert after.requests["r"].state == "published"
+    assert after.requests["r"].state is RequestState.PUBLISHED
     assert len(after.publications) == 1
 
 
-def test_leases_end_with_time_with_staging_and_with_failure() -> None:
-    started = LedgerEvent(
-        kind=EventKind.STARTED,
-        request_id="r",
-        attempt_id="a1",
-        who="h:1",
-        details={"slices": ["1970-01-01"], "lease_until_ms": 100},
-    )
-    assert view(requested(), started).requests["r"].is_live(99)
-    assert not view(requested(), started).requests["r"].is_live(100)
-    assert not view(requested(), started, *staged(a_result(1))).requests["r"].is_live(50)
-    failed = view(requested(), started, LedgerEvent(kind=EventKind.FAILED, request_id="r", reason="broke")).requests[
-        "r"
-    ]
-    assert not failed.is_live(50)
-    assert failed.failure == "broke"
-    assert failed.is_open
+def leased(lease_id: str, *, at_ms: int = 0, length_ms: int = 100) -> LedgerEvent:
+    lease = Lease(lease_id=lease_id, holder=None, renewed_at_ms=0, length_ms=length_ms)
+    return LedgerEvent(kind=EventKind.LEASED, request_id="r", at_ms=at_ms, details=lease.to_details())
+
+
+def is_worked_on(events: Sequence[LedgerEvent], now_ms: int) -> bool:
+    return bool(view(*events).requests["r"].holders(now_ms=now_ms, is_alive=lambda _holder: None))
+
+
+def test_a_lease_ends_with_time_when_it_is_released_and_with_the_request() -> None:
+    taken = [requested(), leased("one")]
+    assert is_worked_on(taken, 99)
+    assert not is_worked_on(taken, 100)
+    assert is_worked_on([*taken, leased("one", at_ms=90)], 189), "renewed"
+    assert is_worked_on([*taken, *staged(a_result(1))], 99), "it is held between two chunks"
+    released = LedgerEvent(kind=EventKind.RELEASED, request_id="r", details={"lease_id": "one"})
+    assert not is_worked_on([*taken, released], 50)
+    assert is_worked_on([*taken, leased("two"), released], 50), "another one's release ends the other one's lease only"
+    assert not is_worked_on([*taken, LedgerEvent(kind=EventKind.CLOSED, request_id="r")], 50)
+
+
+def test_a_clock_that_was_moved_keeps_no_lease_alive() -> None:
+    year_ms = 365 * DAY
+    taken = [requested(), leased("one", at_ms=year_ms)]
+    assert is_worked_on(taken, year_ms - 99)
+    assert not is_worked_on(taken, 0), "the clock has jumped back a year since"
+
+
+def test_the_failure_of_an_attempt_that_another_has_followed_is_not_the_requests() -> None:
+    def started(attempt_id: str) -> LedgerEvent:
+        return LedgerEvent(kind=EventKind.STARTED, request_id="r", attempt_id=attempt_id, details={"slices": []})
+
+    def failed(attempt_id: str) -> LedgerEvent:
+        return LedgerEvent(kind=EventKind.FAILED, request_id="r", attempt_id=attempt_id, reason="broke")
+
+    alone = view(requested(), started("a1"), failed("a1")).requests["r"]
+    assert (alone.failure, alone.is_open) == ("broke", True)
+    followed = view(requested(), leased("two"), started("a1"), started("a2"), failed("a1")).requests["r"]
+    assert followed.failure is None
+    assert [lease.lease_id for lease in followed.leases] == ["two"]
 
 
 def test_an_event_of_an_unknown_request_is_damage() -> None:
@@ -202,7 +228,9 @@ def test_readers_see_published_runs_only_and_the_first_attempt_that_stands(
                 events.append(about(EventKind.PUBLISHED, result, request_id="r"))
                 seen[name] = result.run_id
             case "roll back" if seen.get(name):
-                events.append(replace(about(EventKind.ROLLED_BACK, result), run_id=None, attempt_id=None))
+                undoes = next(one.seq for one in reversed(view(*events).publications) if name in one.changes)
+                back = replace(about(EventKind.ROLLED_BACK, result), run_id=None, attempt_id=None)
+                events.append(replace(back, details={"undoes": undoes}))
                 seen[name] = None
             case "waive" if result.run_id in attempts:
                 events.append(about(EventKind.WAIVED, result, who="ann", reason="r"))

@@ -1,12 +1,22 @@
 """Pipeline files: what is read, and what a person is told who wrote something else."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from jobs.pipeline import build_pipeline, load_all, load_pipeline, parse_pipeline, pipeline_from_json, pipeline_to_json
+from jobs.pipeline import (
+    build_pipeline,
+    load_all,
+    load_file,
+    load_pipeline,
+    parse_pipeline,
+    pipeline_from_json,
+    pipeline_to_json,
+)
+from jobs.pipeline_models import Pipeline
 from jobs.pipeline_schema import validate_against_schema
 from windowlib.errors import SpecError
 
@@ -55,6 +65,14 @@ def test_a_pipeline_survives_json(name: str) -> None:
     ("old", "new", "said"),
     [
         ("slide: 15m", "slide: 0", "windows.sliding.slide: must be longer than nothing, found 0"),
+        ("first: 2013-01-01", "first: 0001-01-01", "log.slice.first: '0001-01-01' is outside of 0001-01-04 to 9999-"),
+        ("last: 2014-01-01", "last: 9999-12-31", "log.slice.last: '9999-12-31' is outside of 0001-01-04 to 9999-12-28"),
+        ("first: 2013-01-01", "first: 2013-02-30", "log.slice.first: expected a date such as 2013-02-08"),
+        ("timezone: UTC", f"timezone: {'A' * 6_000}", f"unknown time zone '{'A' * 200}…'; write a name"),
+        ('"0 6 * * *"', '"0 0 30 2 *"', "schedule: '0 0 30 2 *' never runs: day of month 30 is in none of its months"),
+        ("owner: operations", 'owner: "a\\eb"', "owner: must not hold control characters, found 'a\\x1bb'"),
+        ("owner: operations", f"owner: {'x' * 201}", "owner: string should have at most 200 characters"),
+        ("owner: operations", 'owner: "a\\0b"', "owner: must not hold control characters"),
         ("size: 1h", "size: 0s", "windows.sliding.size: must be longer than nothing, found '0s'"),
         (
             "slide: 15m",
@@ -198,6 +216,57 @@ def test_names_are_looked_up_and_paths_are_read(tmp_path: Path) -> None:
         load_pipeline("other", tmp_path)
 
 
+def test_two_files_of_one_name_are_refused_whoever_reads_them(tmp_path: Path) -> None:
+    for name in ("flights.yaml", "flights.yml"):
+        (tmp_path / name).write_text(FLIGHTS)
+    (tmp_path / "rotations.yml").write_text((PIPELINES / "rotations.yaml").read_text())
+    for name in ("flights", str(tmp_path / "flights.yaml"), str(tmp_path / "flights.yml")):
+        with pytest.raises(SpecError, match=r"flights\.ya?ml is beside it, and both are pipeline 'flights'"):
+            load_pipeline(name, tmp_path)
+    files = load_all(tmp_path)
+    assert [pipeline.name for pipeline in files.good] == ["rotations"]
+    assert [(one.name, "is beside it" in one.error) for one in files.broken] == [("flights", True)] * 2
+    assert load_pipeline("rotations", tmp_path).name == "rotations", "either ending is found by name"
+
+
+def test_a_directory_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "none", tmp_path / "file"):
+        with pytest.raises(SpecError, match=f"{directory} cannot be read"):
+            load_all(directory)
+        with pytest.raises(SpecError, match=f"{directory} cannot be read"):
+            load_pipeline("flights", directory)
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.yaml")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    (tmp_path / "dangling.yaml").symlink_to("nowhere")
+    (tmp_path / "directory.yaml").mkdir()
+    (tmp_path / "flights.yaml").write_text(FLIGHTS)
+    files = load_all(tmp_path)
+    assert [one.name for one in files.good] == ["flights"]
+    assert {one.name: one.error.partition(": ")[2] for one in files.broken} == {
+        "dangling": "cannot be read: No such file or directory",
+        "directory": "is not a regular file; write the pipeline into one",
+        "fifo": "is not a regular file; write the pipeline into one",
+        "zero": "is not a regular file; write the pipeline into one",
+    }
+
+
+def test_a_bug_in_reading_one_file_stops_only_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("flights", "rotations"):
+        (tmp_path / f"{name}.yaml").write_text((PIPELINES / f"{name}.yaml").read_text())
+
+    def load(path: Path) -> Pipeline:
+        return load_file(path) if path.stem == "rotations" else 1 / 0  # type: ignore[return-value]
+
+    monkeypatch.setattr("jobs.pipeline.load_file", load)
+    files = load_all(tmp_path)
+    assert [one.name for one in files.good] == ["rotations"]
+    assert "ZeroDivisionError: division by zero; this is a bug in Hindcast" in files.broken[0].error
+
+
 def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "flights.yaml").write_text(FLIGHTS)
     (tmp_path / "broken.yaml").write_text("pipeline: broken\n\t")
@@ -206,7 +275,6 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
     assert [pipeline.name for pipeline in files.good] == ["flights"]
     assert [one.name for one in files.broken] == ["broken", "empty"]
     assert all(str(one.path) in one.error for one in files.broken)
-    assert load_all(tmp_path / "nowhere").good == ()
 
 
 def test_reading_pipelines_imports_nothing_heavy() -> None:

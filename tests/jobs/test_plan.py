@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from jobs.fingerprints import fingerprint, spec_fingerprint
 from jobs.ledger_events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
-from jobs.ledger_view import LedgerView, fold
+from jobs.ledger_fold import fold
+from jobs.ledger_view import LedgerView
 from jobs.plan import Ask, LogState, Plan, Reason, is_same_input, make_plan
 from jobs.requests import next_chunk
 from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Verdict

@@ -5,11 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.published import PublishedView, published_sql, quote_duckdb, quote_spark
 from jobs.store import query
+from tests.support.fuzzing import cases
+from tests.support.standing_panes import standing_by_order
 
 KEY = 'a "key"; --'
 SCHEMA = pa.schema(
@@ -57,12 +59,34 @@ def show(rows: list[dict[str, Any]], *, all_panes: bool = False) -> list[int]:
         pytest.param([pane(1), pane(2, **{KEY: None})], [1, 2], id="a null key is a key"),
         pytest.param([pane(1), pane(0, kind="superseded", slice_id="2024-01-02")], [], id="superseded is hidden"),
         pytest.param(
-            [pane(1), pane(0, kind="superseded", fired_rank=1), pane(3, fired_rank=2)], [3], id="and may come back"
+            [
+                pane(1),
+                pane(0, kind="superseded", pane_index=1),
+                pane(3, slice_id="2024-01-02"),
+            ],
+            [3],
+            id="and may come back, with panes numbered from 0",
         ),
         pytest.param([pane(1, mode="discarding"), pane(2, mode="discarding", pane_index=1)], [1, 2], id="discarding"),
         pytest.param(
             [pane(1), pane(1, kind="retraction", fired_rank=1, pane_index=1), pane(2, fired_rank=1, pane_index=2)], [2],
             id="a retraction is no result",
+        ),
+        pytest.param(
+            [pane(1, fired_rank=9), pane(2, pane_index=1), pane(3, pane_index=2)], [3],
+            id="the highest index, whatever its position",
+        ),
+        pytest.param(
+            [pane(1), pane(2, pane_index=1, mode="discarding"), pane(5, pane_index=2), pane(3, pane_index=3)], [1, 3],
+            id="a pane replaces those that it repeats, no others",
+        ),
+        pytest.param(
+            [pane(1), pane(2, pane_index=1, mode="discarding"), pane(0, pane_index=2, kind="superseded")], [1],
+            id="and a withdrawal takes away the last one",
+        ),
+        pytest.param(
+            [pane(1), pane(2), pane(3, pane_index=1), pane(4, pane_index=1)], [3, 4],
+            id="all rows of the last firing",
         ),
         pytest.param([], [], id="nothing"),
     ],
@@ -77,31 +101,23 @@ def test_the_rule(rows: list[dict[str, Any]], seen: list[int]) -> None:
         st.tuples(
             st.sampled_from(["x", "y", None]),
             st.sampled_from(["2024-01-01", "2024-01-02"]),
-            st.integers(0, 2),
-            st.integers(0, 2),
-            st.sampled_from(["result", "superseded", "retraction"]),
-            st.booleans(),
+            st.integers(0, 3),
+            st.integers(0, 1),
+            st.sampled_from(["result", "result", "superseded", "retraction"]),
+            st.sampled_from(["accumulating", "discarding"]),
         ),
         max_size=12,
-        unique_by=lambda row: row[:4],
     )
 )
+@settings(max_examples=cases(40))
 def test_it_is_what_the_words_say(rows: list[tuple[Any, ...]]) -> None:
-    modes = {key: discarding for key, *_, discarding in rows}
     panes = [
-        pane(index, **{KEY: key}, slice_id=slice_id, fired_rank=rank, pane_index=number, kind=kind,
-             mode="discarding" if modes[key] else "accumulating")
-        for index, (key, slice_id, rank, number, kind, _) in enumerate(rows)
-    ]  # fmt: skip
-    expected = []
-    for key in modes:
-        own = sorted(
-            (one for one in panes if one[KEY] == key),
-            key=lambda one: (one["slice_id"], one["fired_rank"], one["pane_index"]),
-        )
-        if own[-1]["kind"] == "result":
-            expected += [one["total"] for one in own if one["kind"] == "result"] if modes[key] else [own[-1]["total"]]
-    assert show(panes) == sorted(expected)
+        pane(index, **{KEY: key}, slice_id=slice_id, pane_index=number, fired_rank=rank, kind=kind, mode=mode)
+        for index, (key, slice_id, number, rank, kind, mode) in enumerate(rows)
+    ]
+    keys = {one[KEY] for one in panes}
+    expected = [row for key in keys for row in standing_by_order([one for one in panes if one[KEY] == key])]
+    assert show(panes) == sorted(row["total"] for row in expected)
 
 
 def test_quoting_leaves_nothing_to_execute() -> None:

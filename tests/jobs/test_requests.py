@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from jobs.decisions import rollback, waive
 from jobs.lake import Lake
-from jobs.publishing import publish, publish_request, rollback, waive
+from jobs.publishing import publish, publish_request
 from jobs.requests import Outcome, ReplayOrder, Staging, run_request
 from jobs.runs import RunResult, Verdict
 from jobs.workspace import Asked, Workspace, open_workspace
@@ -141,8 +142,7 @@ def test_a_crash_in_the_second_chunk_loses_only_that_chunk(lake: Path) -> None:
     with pytest.raises(Killed):
         run(work, "2024-01-01", "2024-01-11", crashing, chunk=4)
     assert seen(work) == {}
-    dead = replace(work, holder="elsewhere:1")
-    later = replace(dead, ledger=open_workspace(work.pipeline, work.lake, now_ms=lambda: NOW_MS + 7_200_000).ledger)
+    later = replace(work, ledger=open_workspace(work.pipeline, work.lake, now_ms=lambda: NOW_MS + 7_200_000).ledger)
     replayer = FakeReplayer()
     outcome = run(later, "2024-01-01", "2024-01-11", replayer, chunk=4)
     assert replayer.replayed == [DAYS[4:8], DAYS[8:]]
@@ -164,7 +164,7 @@ def test_a_replayer_that_raises_leaves_the_request_open_and_says_why(lake: Path)
         run(work, "2024-01-01", "2024-01-03", FakeReplayer(on_order=refuse))
     [request] = work.ledger.view().open_requests()
     assert request.failure == "the log is gone"
-    assert request.lease_until_ms is None
+    assert request.leases == ()
     assert run(work, "2024-01-01", "2024-01-03").is_published
 
 
@@ -299,9 +299,14 @@ def test_rollback_shows_what_was_seen_before(lake: Path) -> None:
     append_day(lake, "2024-01-02", {"c": 5})
     run(work, "2024-01-01", "2024-01-04")
     assert seen(work) != first
-    assert rollback(work, reason="too early", who="me").changed == ("2024-01-02", "2024-01-03")
+    older, newest = (one.seq for one in work.ledger.view().publications)
+    with pytest.raises(RequestError, match=f"publication {older} .* is not the newest .* publication {newest}, by me"):
+        rollback(work, older, reason="too early", who="me")
+    assert rollback(work, newest, reason="too early", who="me").changed == ("2024-01-02", "2024-01-03")
     assert seen(work) == first
-    rollback(work, reason="all of it", who="me")
+    with pytest.raises(RequestError, match="is not the newest"):
+        rollback(work, newest, reason="again", who="me")
+    rollback(work, older, reason="all of it", who="me")
     assert seen(work) == {}
     with pytest.raises(RequestError, match="no publication"):
-        rollback(work, reason="more", who="me")
+        rollback(work, older, reason="more", who="me")

@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 
 from jobs import scheduling
+from jobs.decisions import waive
 from jobs.lake import Lake
-from jobs.publishing import waive
 from jobs.requests import Staging, run_request
-from jobs.workspace import Asked, Workspace, open_workspace
+from jobs.workspace import Asked, Opened, Workspace, open_workspace
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 8)]
 HOUR = 3_600_000
+
+
+def opened_by(decision: dict[str, Any]) -> Opened:
+    return Opened(request_id=decision["request_id"], lease_id=decision["lease_id"])
 
 
 class Airflow:
@@ -48,22 +52,20 @@ class Airflow:
     def tasks(self, decision: dict[str, Any], now_ms: int) -> dict[str, Any]:
         if decision["action"] != "replay":
             return decision
-        pipeline, request_id = sales(self.text), decision["request_id"]
+        pipeline, opened = sales(self.text), opened_by(decision)
         scheduling.replay(
             pipeline,
             self.lake,
-            request_id=request_id,
+            opened=opened,
             slices=decision["slices"],
             replayer=self.replayer,
             now_ms=lambda: now_ms,
         )
         slices = decision["slices"]
-        gate = scheduling.gate(pipeline, self.lake, request_id=request_id, now_ms=now_ms, slices=slices)
+        gate = scheduling.gate(pipeline, self.lake, opened=opened, now_ms=now_ms, slices=slices)
         if not gate["passed"]:
             return decision | {"gate": gate, "published": False}
-        done = scheduling.publish_task(
-            pipeline, self.lake, request_id=request_id, who="airflow", now_ms=now_ms, slices=slices
-        )
+        done = scheduling.publish_task(pipeline, self.lake, opened=opened, who="airflow", now_ms=now_ms, slices=slices)
         return decision | {"gate": gate} | done
 
     @property
@@ -209,7 +211,7 @@ def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
         sales(), airflow.lake, interval_end_ms=day_ms("2024-01-07"), now_ms=day_ms("2024-01-08"), who="airflow"
     )
     scheduling.replay(
-        sales(), airflow.lake, request_id=decision["request_id"], slices=decision["slices"], replayer=airflow.replayer,
+        sales(), airflow.lake, opened=opened_by(decision), slices=decision["slices"], replayer=airflow.replayer,
         now_ms=lambda: day_ms("2024-01-08"), staging=Staging(chunk=2),
     )  # fmt: skip
     assert airflow.replayer.replayed == [DAYS[:2]]

@@ -1,14 +1,18 @@
 """Slices: contiguous, ordered, named by their start, in any time zone."""
 
+import contextlib
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jobs.log_models import FIRST_DAY, LAST_DAY
 from jobs.pipeline_models import Pipeline
 from jobs.slices import (
     RangeError,
@@ -19,12 +23,16 @@ from jobs.slices import (
     previous_slice,
     show_instant,
     slice_at,
+    slice_grid,
     slice_of_id,
     slices_between,
     slices_ending_in,
 )
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from windowlib.errors import RequestError
+
+if TYPE_CHECKING:
+    from jobs.runs import Slice
 
 ZONES = [
     "UTC",
@@ -44,6 +52,59 @@ def cut(grammar: str) -> Pipeline:
 
 def grid(zone: str) -> SliceGrid:
     return SliceGrid(every_ms=24 * HOUR, zone=ZoneInfo(zone), first_ms=None, last_ms=None)
+
+
+def test_the_first_and_the_last_days_have_slices_in_every_zone() -> None:
+    for zone in sorted(available_timezones()):
+        _check_the_ends(zone, "1d")
+    _check_the_ends("UTC", "1h")
+    _check_the_ends("UTC", "1m")
+
+
+def _check_the_ends(zone: str, every: str) -> None:
+    pipeline = cut(f"every: {every}, timezone: {zone}, first: {FIRST_DAY}, last: {LAST_DAY}")
+    cuts = slice_grid(pipeline)
+    assert cuts.first_ms is not None
+    assert cuts.last_ms is not None
+    first, last = slice_at(cuts, cuts.first_ms), slice_at(cuts, cuts.last_ms)
+    assert (first.slice_id[:10], last.slice_id[:10]) == ("0001-01-04", "9999-12-28")
+    assert previous_slice(cuts, first) is None
+    assert next_slice(cuts, last) is None
+    without = replace(cuts, first_ms=None, last_ms=None)
+    for begin, step in ((first, previous_slice), (last, next_slice)):
+        one: Slice | None = begin
+        for _ in range(5 * 24 * 60):
+            one = step(without, one) if one else None
+        assert one is None, "the grid ends, it does not fail"
+
+
+@given(st.one_of(st.dates().map(str), st.datetimes().map(str), st.integers(-(10**20), 10**20)), st.sampled_from(ZONES))
+@example("0001-01-01", "UTC")
+@example("9999-12-31T23:59:59.999999", "Pacific/Apia")
+def test_any_date_is_a_bound_or_one_clear_error(at: str | int, zone: str) -> None:
+    pipeline = cut(f"timezone: {zone}")
+    for use in (
+        lambda ms: slice_at(slice_grid(pipeline), ms),
+        lambda ms: check_range(pipeline, ms, ms + 1, now_ms=0),
+        lambda ms: check_range(pipeline, 0, ms, now_ms=0),
+        lambda ms: check_range(pipeline, ms, 0, now_ms=0),
+        lambda ms: slices_between(pipeline, ms, ms + 24 * HOUR),
+    ):
+        with contextlib.suppress(RequestError):
+            use(at if isinstance(at, int) else parse_bound(pipeline, at))
+    with contextlib.suppress(RangeError):
+        slice_of_id(pipeline, str(at))
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_range_of_too_many_slices_is_refused_before_they_are_made(most: int) -> None:
+    now_ms, day = day_ms("2024-02-01"), 24 * HOUR
+    start = day_ms("2024-01-01")
+    assert len(check_range(cut("every: 1d"), start, start + most * day, now_ms=now_ms, most=most)) == most
+    with pytest.raises(RangeError, match=f"has {most + 1} slices of 1d; one request may have at most {most}"):
+        check_range(cut("every: 1d"), start, start + (most + 1) * day, now_ms=now_ms, most=most)
+    with pytest.raises(RangeError, match="at most 200,000"):
+        check_range(cut("every: 1m"), day_ms("1000-01-01"), start, now_ms=now_ms)
 
 
 @given(st.sampled_from(ZONES), st.integers(-30_000_000_000_000, 30_000_000_000_000))

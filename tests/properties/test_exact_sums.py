@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windowlib.exact_sum import ExactSum, divide_rounded
+from windowlib.aggregates import SumDouble
+from windowlib.exact_sum import PARTS_MAX, ExactSum, divide_rounded
 from windowlib.functions import aggregate
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -17,18 +18,22 @@ doubles = st.floats()
 lists = st.lists(finite, max_size=130)
 
 
-def summed(numbers: list[float]) -> ExactSum:
-    total = ExactSum()
-    sums = aggregate("sum", "double")
+parts = st.sampled_from([1, 2, 5, PARTS_MAX])
+"""Values of `parts_max`: how long a sum may grow before it is compressed."""
+
+
+def summed(numbers: list[float], parts_max: int = PARTS_MAX) -> ExactSum:
+    sums = SumDouble(is_mean=False, parts_max=parts_max)
+    total = sums.create()
     for number in numbers:
         total = sums.add(total, number, (0, 0))
     return total
 
 
-@given(lists)
-def test_the_sum_is_the_nearest_double_of_the_exact_sum(numbers: list[float]) -> None:
+@given(lists, parts)
+def test_the_sum_is_the_nearest_double_of_the_exact_sum(numbers: list[float], parts_max: int) -> None:
     exact = sum(map(Fraction, numbers), Fraction(0))
-    assert summed(numbers).value() == divide_rounded(exact.numerator, exact.denominator)
+    assert summed(numbers, parts_max).value() == divide_rounded(exact.numerator, exact.denominator)
 
 
 @given(st.lists(finite, min_size=1, max_size=60))
@@ -37,13 +42,16 @@ def test_the_mean_is_the_nearest_double_of_the_exact_mean(numbers: list[float]) 
     assert summed(numbers).mean() == divide_rounded(exact.numerator, exact.denominator)
 
 
-@given(st.lists(doubles, max_size=130), st.randoms(use_true_random=False), st.integers(0, 130))
-def test_order_and_grouping_leave_no_trace_in_the_state(numbers: list[float], random: Random, cut: int) -> None:
+@given(st.lists(doubles, max_size=130), st.randoms(use_true_random=False), st.integers(0, 130), parts)
+def test_order_and_grouping_leave_no_trace_in_the_state(
+    numbers: list[float], random: Random, cut: int, parts_max: int
+) -> None:
     whole = summed(numbers)
     shuffled = list(numbers)
     random.shuffle(shuffled)
-    left, right = summed(shuffled[:cut]), summed(shuffled[cut:])
-    left.extend_by(ExactSum.from_state(right.to_state()))
+    left, right = summed(shuffled[:cut], parts_max), summed(shuffled[cut:], parts_max)
+    sums = SumDouble(is_mean=False, parts_max=parts_max)
+    left = sums.merge(left, sums.from_state(sums.to_state(right)))
     assert left.to_state() == whole.to_state()
     assert repr(left.value()) == repr(whole.value())
     restored = ExactSum.from_state(whole.to_state())

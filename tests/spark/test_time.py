@@ -80,11 +80,3 @@ def test_records_without_a_gap_or_an_arrival_are_invalid_and_the_others_go_on(
     # Sessions on the clock: the first ends before the clock reaches the last record, the second before the day ends.
     bounds = {tuple(at.microsecond for at in (one["window_start"], one["window_end"])) for one in panes.to_pylist()}
     assert bounds == {(0, 5_000), (9_000, 14_000)}
-
-
-def test_an_arrival_outside_its_slice_is_clamped_and_counted(spark: "SparkSession", tmp_path: Path) -> None:
-    rows = [row(1, came_ms=-7), row(2), row(3, came_ms=86_400_000), row(4, came_ms=86_399_999)]
-    make_log(spark, str(tmp_path / "log"), [rows], schema=SCHEMA, partition_by="day")
-    run_range(spark, tmp_path, pipeline_of(PIPELINE + GAPS), BOUNDS)
-    tallies = DeltaTable(str(tmp_path / "clicks" / "tallies")).to_pyarrow_table().to_pylist()
-    assert [one["record_count"] for one in tallies if one["term"] == "clamped"] == [2]

@@ -18,6 +18,7 @@ from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Unas
 from windowlib.storm.manager import COMPACT_EVERY, Queued, WindowManager
 from windowlib.storm.profiles import STORM, STRICT
 from windowlib.storm.spec import CountLength, Length, StormSpec, TimeLength
+from windowlib.timers import STALE_MAX
 
 Step = tuple[str, int]
 """("e", event time) or ("w", watermark in Storm's reading)."""
@@ -35,6 +36,8 @@ def random_spec(rng: random.Random) -> StormSpec:
         is_event_time=is_event_time,
         watermark_interval_ms=rng.choice([1, 5, 10]),
         profile=rng.choice([STORM, STRICT]),
+        compact_every=rng.choice([1, 2, 7, COMPACT_EVERY]),
+        stale_max=rng.choice([0, 1, STALE_MAX]),
     )
     if not is_event_time:
         return spec
@@ -256,7 +259,13 @@ def test_watermarks_that_are_not_delivered_would_not_have_mattered() -> None:
     """The operator leaves out watermarks; a bare manager that gets them all fires the same windows."""
     for seed in seeds(150):
         rng = random.Random(seed)
-        spec = lists_spec(length=random_length(rng), slide=random_length(rng), late=True, profile=STORM)
+        spec = lists_spec(
+            length=random_length(rng),
+            slide=random_length(rng),
+            late=True,
+            profile=STORM,
+            compact_every=rng.choice([1, 2, 7, COMPACT_EVERY]),
+        )
         steps = random_steps(rng, size=3 * COMPACT_EVERY if rng.random() < 0.2 else 60)
         manager, heard = WindowManager(spec.policies()), Heard()
         watermark_ms = 0

@@ -36,7 +36,7 @@ SCHEMAS = {
     tables.LATE_RECORDS: {**_SIDE, "missed_all": _FLAG},
     tables.UNASSIGNED_RECORDS: _SIDE,
     tables.INVALID_RECORDS: _SIDE,
-    tables.WINDOW_STATE: {**_KEPT, "edge_count": _LONG, "edge_xor": _LONG, "edge_sum": _LONG},
+    tables.WINDOW_STATE: {**_KEPT, "edge_count": _LONG, "edge_xor": _LONG, "edge_sum": _LONG, "is_orphan": _FLAG},
     tables.TIMERS: _KEPT,
     tables.WATERMARKS: _KEPT,
     tables.TALLIES: {

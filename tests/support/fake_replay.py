@@ -4,7 +4,7 @@ It sums `amount` per key. The state after a slice is the fingerprint of that sli
 reaches the next slice and no further: enough to see chains, early cut-off and contradictions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,6 +19,13 @@ from jobs.pipeline import parse_pipeline
 from jobs.pipeline_models import Pipeline
 from jobs.requests import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
+from jobs.store import append_rows, ensure_table
+from windowlib import tables
+from windowlib.column_types import parse_type
+from windowlib.row_ids import IdSum
+from windowlib.spark.arrow import arrow_type
+from windowlib.spark.row_identity import RowIdentity
+from windowlib.tables import Table
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("key", pa.string()), ("at_ms", pa.int64()), ("amount", pa.int64()), ("day", pa.date32())]
@@ -65,38 +72,48 @@ def append_day(lake: Path, day: str, amounts: dict[str, int]) -> None:
     )
 
 
-def write_outputs(order: ReplayOrder, rows: Sequence[dict[str, object]]) -> None:
-    """Append rows to window_outputs, with the columns that readers need."""
-    schema = pa.schema(
-        [
-            ("key", pa.string()),
-            ("window_start", pa.timestamp("us", tz="UTC")),
-            ("window_end", pa.timestamp("us", tz="UTC")),
-            ("pane_index", pa.int32()),
-            ("timing", pa.string()),
-            ("is_first", pa.bool_()),
-            ("is_last", pa.bool_()),
-            ("mode", pa.string()),
-            ("kind", pa.string()),
-            ("record_count", pa.int64()),
-            ("total", pa.int64()),
-            ("watermark_ms", pa.int64()),
-            ("fired_rank", pa.int64()),
-            ("row_id", pa.int64()),
-            ("slice_id", pa.string()),
-            ("attempt_id", pa.string()),
-            ("run_id", pa.string()),
-        ]
-    )
-    table = pa.Table.from_pylist(list(rows), schema=schema)
-    uri = order.lake.table(order.pipeline.name, "window_outputs")
-    write_deltalake(uri, table, mode="append", partition_by=["slice_id", "attempt_id"])
+RECORD = parse_type("struct<id:string>")
+SIDE = {
+    table.name: table
+    for table in (tables.late_records(RECORD), tables.unassigned_records(RECORD), tables.invalid_records(RECORD))
+}
+
+
+def outputs_of(pipeline: Pipeline) -> Table:
+    """The table of windows that runs of this spec fill."""
+    return tables.window_outputs(dict.fromkeys(pipeline.log.key_columns, "string"), {"total": "bigint"})
+
+
+def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, object]]) -> IdSum:
+    """Append rows to a table as a replay does, with their ids and checks; return the sum of the ids.
+
+    A row that holds a record gets a null one.
+    """
+    uri = order.lake.table(order.pipeline.name, table.name)
+    ensure_table(uri, table)
+    identity = RowIdentity(table)
+    names = [name for name in table.columns() if name != "record"]
+    values = [[row.get(name) for name in names] for row in rows]
+    arrays = identity.arrays(values)
+    columns = identity.emitted(values, arrays)
+    named = dict(zip(names, arrays, strict=True))
+    if "record" in table.coordinates:
+        named["record"] = pa.nulls(len(rows), arrow_type(table.coordinates["record"]))
+    ids = identity.ids(columns)
+    words = {tables.ROW_ID: ids, tables.ROW_CHECK: identity.checks(ids, columns, named)}
+    placed = {name: pa.array([row[name] for row in rows], pa.string()) for name in tables.SLICE_COLUMNS}
+    append_rows(uri, pa.table({**named, **{name: pa.array(word) for name, word in words.items()}, **placed}))
+    return IdSum.of(ids)
 
 
 @dataclass
 class FakeReplayer:
-    """Counts its calls; `before_results` may raise, or change what is returned."""
+    """Counts its calls; `on_order` may raise, and `change` changes what is returned.
 
+    `beside` are rows of side tables that it writes: slice -> table -> rows.
+    """
+
+    beside: Mapping[str, Mapping[str, Sequence[dict[str, object]]]] = field(default_factory=dict)
     orders: list[ReplayOrder] = field(default_factory=list)
     change: Callable[[RunResult], RunResult] = field(default=lambda result: result)
     on_order: Callable[[ReplayOrder], None] = field(default=lambda _order: None)
@@ -116,9 +133,14 @@ class FakeReplayer:
         for one in order.slices:
             own = sorted((row for row in records if str(row["day"]) == one.slice_id), key=lambda row: row["id"])
             result = self._result(order, one, own, state)
+            outputs = outputs_of(order.pipeline)
+            rows = [row for key, total in _totals(own).items() for row in _rows(order, one, result, key, total)]
+            result["digests"] = {outputs.name: write_rows(order, outputs, rows).digest()}
+            for table, more in self.beside.get(one.slice_id, {}).items():
+                placed = {"slice_id": one.slice_id, "attempt_id": order.attempt_id, "run_id": result["run_id"]}
+                result["digests"][table] = write_rows(order, SIDE[table], [row | placed for row in more]).digest()
             results.append(self.change(RunResult(**result, log=pinned.coordinates(one.slice_id))))
             state = results[-1].state_after
-            write_outputs(order, [_row(order, one, results[-1], key, total) for key, total in _totals(own).items()])
         return results
 
     def _result(self, order: ReplayOrder, one: Slice, own: list[dict[str, object]], state: str) -> dict[str, Any]:
@@ -136,7 +158,6 @@ class FakeReplayer:
             "input_fingerprint": read,
             "state_before": state,
             "state_after": fingerprint(["total", total]),
-            "digests": {"window_outputs": fingerprint([state, _totals(own)])},
             "counts": Counts(read=len(own), assigned=len(own), late=0, unassigned=0, invalid=0, panes=len(own)),
             "watermark_ms": one.start_ms,
             "seconds": 0.5,
@@ -152,11 +173,14 @@ def _totals(rows: Sequence[dict[str, object]]) -> dict[str, int]:
     return totals
 
 
-def _row(order: ReplayOrder, one: Slice, result: RunResult, key: str, total: int) -> dict[str, object]:
-    return {
+def _rows(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, total: int) -> list[dict[str, object]]:
+    """One window per key; where there are more key columns than `key`, one for each of two values of theirs."""
+    more = order.pipeline.log.key_columns[1:]
+    keys = [dict.fromkeys(more, value) for value in (("x", "y") if more else ("",))]
+    row = {
         "key": key,
-        "window_start": datetime.fromtimestamp(one.start_ms / 1000, tz=UTC),
-        "window_end": datetime.fromtimestamp(one.end_ms / 1000, tz=UTC),
+        "window_start": one.start_ms * 1_000,
+        "window_end": one.end_ms * 1_000,
         "pane_index": 0,
         "timing": "ON_TIME",
         "is_first": True,
@@ -167,8 +191,9 @@ def _row(order: ReplayOrder, one: Slice, result: RunResult, key: str, total: int
         "total": total,
         "watermark_ms": one.end_ms,
         "fired_rank": 0,
-        "row_id": 1,
         "slice_id": one.slice_id,
         "attempt_id": order.attempt_id,
-        "run_id": result.run_id,
+        "run_id": result["run_id"],
+        "pane_time_ms": int(fingerprint([result["state_before"]])[:12], 16),  # the state before shows in the digest
     }
+    return [{**row, **values} for values in keys]

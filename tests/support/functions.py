@@ -8,7 +8,15 @@ from windowlib.evictors import Evictor, EvictorContext
 from windowlib.functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
 from windowlib.process_operator import KeyContext, KeyedProcessFunction
 from windowlib.records import Record, Stored
-from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.trigger_protocol import (
+    CONTINUE,
+    FIRE,
+    FIRE_AND_PURGE,
+    PURGE,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
 from windowlib.windows import Window
 
 HOUR_MS = 3_600_000
@@ -137,3 +145,40 @@ class NeedsAnArgument(Trigger):
 
 
 a_number = 5
+
+
+class SaysEverything(Trigger):
+    """Goes on, fires, purges or does both, as the record's amount says; sessions keep nothing."""
+
+    can_merge = True
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        """Choose."""
+        return (CONTINUE, FIRE, FIRE_AND_PURGE, PURGE, FIRE)[record.value["amount"] % 5]
+
+    def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
+        """Nothing to bring along."""
+
+
+class TellsAside(ProcessFunction):
+    """Counts, and sends the first amount of each window aside."""
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+        """Tell."""
+        ctx.output("aside", {"amount": contents[0]["amount"]})
+        return [{"records": len(contents)}]
+
+
+class Waits(KeyedProcessFunction):
+    """Without windows: remembers every amount, and waits for both kinds of time."""
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        """Remember."""
+        ctx.state.list("seen").append(record.value["amount"])
+        ctx.register_event_timer((record.timestamp_ms or 0) + HOUR_MS)
+        ctx.register_processing_timer(ctx.processing_time_ms + 40 * HOUR_MS)
+        return [{"amount": record.value["amount"]}]
+
+    def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:  # noqa: ARG002
+        """Say how many there are."""
+        return [{"amount": len(ctx.state.list("seen").get())}]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
+from windowlib.assigners import SHARED_MAX, Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
 from windowlib.evictors import Evictor, KeepClose, KeepCount, KeepRecent
 from windowlib.functions import (
     Aggregates,
@@ -25,6 +25,7 @@ from windowlib.records import Late, Output, Pane, Record, Unassigned
 from windowlib.spec import WindowSpec
 from windowlib.state import StateSpec
 from windowlib.testing import ClockStep, RecordStep, Step, WatermarkStep
+from windowlib.timers import STALE_MAX
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
     ContinuousEventTime,
@@ -100,7 +101,8 @@ def assigners(draw: st.DrawFn) -> Assigner:
             seed=draw(st.integers(0, 9)),
         )
     if kind == "sliding":
-        return Sliding(size_ms=size, slide_ms=draw(sizes), is_event_time=is_event_time)
+        shared_max = draw(st.sampled_from([0, 1, 2, SHARED_MAX]))
+        return Sliding(size_ms=size, slide_ms=draw(sizes), is_event_time=is_event_time, shared_max=shared_max)
     if kind == "session":
         return Session(gap_ms=size, is_event_time=is_event_time)
     return DynamicSession(is_event_time=is_event_time) if kind == "dynamic" else Global()
@@ -172,6 +174,7 @@ def specs(draw: st.DrawFn, profiles: Sequence[Profile] = (STRICT, FLINK)) -> Win
         accumulation=draw(st.sampled_from(["accumulating", "accumulating", "discarding"])),
         leftovers=draw(st.sampled_from(["report", "fire"])),
         profile=profile,
+        stale_max=draw(st.sampled_from([0, 1, 2, STALE_MAX])),
     )
 
 

@@ -40,12 +40,13 @@ from windowlib.functions import (
 from windowlib.intervals import merge
 from windowlib.key_groups import microseconds, stable_hash
 from windowlib.merging import Meeting, _mixed, meet
-from windowlib.profiles import BEAM, FLINK, STRICT, EngineFault
+from windowlib.open_windows import OpenWindow, Runtime
+from windowlib.profiles import BEAM, FLINK, STRICT, EngineFault, Profile
 from windowlib.records import LATE, UNASSIGNED, Late, Pane, Record, SideOutput, Stored, Tally, Unassigned
 from windowlib.spec import WindowSpec
 from windowlib.state import KeyedState, StateSpec, UserStateRow
 from windowlib.testing import Harness, resumed
-from windowlib.timers import KeyGroupRange, TimerRow, TimerService, TimerServices
+from windowlib.timers import STALE_MAX, KeyGroupRange, TimerRow, TimerService, TimerServices
 from windowlib.trigger_protocol import CONTINUE, FIRE, PURGE, Trigger, TriggerContext, TriggerResult
 from windowlib.trigger_wrappers import ProcessingTimeout, Purging
 from windowlib.triggers import (
@@ -61,6 +62,11 @@ from windowlib.watermarks import Bounded, EmitEveryRecord, EmitPeriodically, Per
 from windowlib.windows import GLOBAL_WINDOW, MAX_TIME_MS, MIN_TIME_MS, SAFE_TIME_MS, TimeWindow, Window
 
 LIST = Apply(lambda _key, _window, values: [list(values)])
+
+
+def runtime_of(profile: Profile) -> Runtime:
+    timers = TimerService()
+    return Runtime(profile, timers, KeyedState((), timers.order), is_event_time=False)
 
 
 def harness(**parts: Any) -> Harness:  # noqa: ANN401 - arguments of WindowSpec
@@ -122,7 +128,7 @@ class TestTimeouts:
         assert one.operator.snapshot().timers == []
 
     @pytest.mark.parametrize("profile", [STRICT, FLINK], ids=["strict", "flink"])
-    def test_a_trigger_without_its_state_is_asked_at_cleanup(self, profile: Any) -> None:  # noqa: ANN401
+    def test_a_trigger_without_its_state_fires_at_the_end(self, profile: Any) -> None:  # noqa: ANN401
         one = harness(
             assigner=Tumbling(size_ms=10, is_event_time=False),
             trigger=ProcessingTimeout(inner=ContinuousProcessingTime(5), timeout_ms=2),
@@ -131,12 +137,32 @@ class TestTimeouts:
         one.record("a", 1, at_ms=0)
         one.clock(2)
         assert one.values() == [[1]], "the time is out, and the inner trigger forgets what it waits for"
-        if profile is STRICT:
-            one.clock(20)
-            return
+        one.record("a", 2, at_ms=0)
+        one.clock(4)
+        one.clock(20)
+        assert one.values() == [[1], [1, 2], [1, 2]], "the last one at the end of the window"
+
+    @pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])
+    def test_windows_of_many_keys_end_while_their_timers_are_taken_back(self, keys: int, stale_max: int) -> None:
+        one = harness(
+            assigner=Tumbling(size_ms=keys + 1, is_event_time=False),
+            trigger=ProcessingTimeout(inner=CountReached(100), timeout_ms=3 * keys),
+            stale_max=stale_max,
+        )
+        for key in range(keys):
+            one.clock(key)
+            one.record(key, key, at_ms=0)
+        one.clock(9 * keys)
+        assert one.operator.snapshot().timers == []
+        assert one.operator.snapshot().windows == []
+        assert one.operator.take_tallies()["closed:never_fired"].count == keys
+
+    def test_before_the_end_a_trigger_without_its_state_fails_in_flink_only(self) -> None:
+        trigger, window = ContinuousProcessingTime(5), TimeWindow(0, 10)
         with pytest.raises(EngineFault) as caught:
-            one.clock(20)
+            trigger.on_processing_time(7, window, OpenWindow("a", window, runtime_of(FLINK), (9, 9, 9)))
         assert caught.value.exception == "NullPointerException"
+        assert trigger.on_processing_time(7, window, OpenWindow("a", window, runtime_of(STRICT), (9, 9, 9))) is CONTINUE
 
 
 class TestTriggers:

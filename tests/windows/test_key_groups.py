@@ -82,3 +82,11 @@ def test_what_is_refused() -> None:
     with pytest.raises(SpecError, match="below the parallelism 4, got 4"):
         key_group_range(4, 4)
     assert [default_max_parallelism(n) for n in (1, 85, 86, 200, 100_000)] == [128, 128, 256, 512, 32768]
+
+
+@given(st.lists(st.text(), max_size=12), st.integers(1, 5), st.sampled_from([1, 7, 128, 32_768]))
+def test_an_orderer_that_forgets_gives_the_same_order(keys: list[str], remembered_max: int, groups: int) -> None:
+    forgets, remembers = key_orderer(groups, remembered_max=remembered_max), key_orderer(groups)
+    for key in [*keys, *keys]:
+        assert forgets((key,)) == remembers((key,))
+        assert group_of_order(forgets((key,))) == key_group((key,), groups)

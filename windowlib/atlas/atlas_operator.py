@@ -57,6 +57,7 @@ class Windowing:
     ts_field_name: str
     letters: DeadLetterWriter
     profile: AtlasProfile
+    stale_max: int
 
     def document(self, value: Mapping[str, Any], timestamp_ms: int | None) -> Document:
         """Return the document of a record."""
@@ -77,7 +78,7 @@ class AtlasOperator:
         """Start without state. `AtlasSpec.build` is the way to get one that is checked."""
         self._windowing = windowing
         self._is_event_time = windowing.windows.is_event_time
-        self._open = OpenDocuments(windowing.closes_at, groups)
+        self._open = OpenDocuments(windowing.closes_at, groups, stale_max=windowing.stale_max)
         self._outputs: list[Output] = []
         self._tallies = Tallies()
         self.watermark_ms = MIN_TIME_MS
@@ -171,10 +172,14 @@ class AtlasOperator:
             stage=windowing.windows.stage,
             reason=reason,
             meta=SOURCE_META,
-            clock_ms=self.processing_time_ms,
+            clock_ms=self._letter_ms(record.position),
             missed=missed,
         )
         self._side_output(letter, record.key, timestamp_ms=record.timestamp_ms, position=record.position)
+
+    def _letter_ms(self, position: Position) -> int:
+        """Return the clock; without one, the start of the slice, which a clock is never before."""
+        return max(self.processing_time_ms, position[0])
 
     def _side_output(
         self, letter: dict[str, str], key: Hashable, *, timestamp_ms: int | None, position: Position
@@ -246,7 +251,7 @@ class AtlasOperator:
                 stage=failure.stage,
                 reason=failure.reason,
                 meta=meta,
-                clock_ms=self.processing_time_ms,
+                clock_ms=self._letter_ms(position),
             )
             self._side_output(letter, lane.key, timestamp_ms=closing.window.last_ms, position=position)
         return [(lane.key, len(contents), to_text({**document, "_stream_meta": meta})) for document in results]

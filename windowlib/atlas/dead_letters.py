@@ -47,7 +47,7 @@ class DeadLetterWriter:
             stage: the stage that could not process it.
             reason: why.
             meta: the stream's metadata; with the window if it was in one.
-            clock_ms: the replay's clock.
+            clock_ms: the replay's clock, or what stands for it.
             missed: the windows that a late document came too late for.
         """
         letter: Document = {

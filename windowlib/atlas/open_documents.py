@@ -18,8 +18,8 @@ from windowlib.timers import KeyGroupRange
 from windowlib.windows import TimeWindow
 
 _PARTITION: Final = "partition"
-_STALE_MAX: Final = 1024
-"""So many entries of windows that were merged away may wait beyond as many as there are windows."""
+STALE_MAX: Final = 1024
+"""The default number of entries of windows that were merged away that may wait beyond as many as there are windows."""
 
 _Due = tuple[int, str, TimeWindow, SortKey]
 
@@ -63,8 +63,11 @@ def edges_of(contents: Iterable[Stored]) -> Edges:
 class OpenDocuments:
     """All open windows. They close in the order (instant, key group and key, window, partition)."""
 
-    def __init__(self, closes_at: Callable[[TimeWindow], int], groups: KeyGroupRange | None) -> None:
+    def __init__(
+        self, closes_at: Callable[[TimeWindow], int], groups: KeyGroupRange | None, *, stale_max: int = STALE_MAX
+    ) -> None:
         """Start empty; `closes_at` says when a window closes, on the clock that completes it."""
+        self._stale_max = stale_max
         self._closes_at = closes_at
         self._groups = groups or KeyGroupRange()
         self._order = key_orderer(self._groups.max_parallelism)
@@ -97,7 +100,7 @@ class OpenDocuments:
         self._lanes[lane.name] = lane
         lane.windows[window] = contents
         self._window_count += 1
-        if len(self._due) > 2 * self._window_count + _STALE_MAX:
+        if len(self._due) > 2 * self._window_count + self._stale_max:
             self._due = [self._entry(one, window) for one in self._lanes.values() for window in one.windows]
             heapify(self._due)
         else:

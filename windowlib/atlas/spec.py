@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from windowlib.atlas.atlas_operator import AtlasOperator, Windowing
+from windowlib.atlas.clock_use import uses_now
 from windowlib.atlas.dead_letters import DEAD_LETTERS, DeadLetterWriter
 from windowlib.atlas.expressions import compile_expression
 from windowlib.atlas.forms import Expression
 from windowlib.atlas.json_documents import json_text
 from windowlib.atlas.log_columns import LogColumns
+from windowlib.atlas.open_documents import STALE_MAX
 from windowlib.atlas.places import Json, Place
 from windowlib.atlas.policies import STRICT, AtlasProfile
 from windowlib.atlas.stages import STAGES, compile_pipeline
@@ -42,6 +44,7 @@ class AtlasSpec:
         source: the source's options.
         letters: who writes dead letters.
         profile: the answers to what the documentation leaves open.
+        stale_max: how many entries of merged windows may stay in memory; no answer depends on it.
 
     Raises:
         SpecError: the parts do not go together, or the pipeline is none.
@@ -53,6 +56,7 @@ class AtlasSpec:
     source: Source = field(default_factory=Source)
     letters: DeadLetterWriter = field(default_factory=DeadLetterWriter)
     profile: AtlasProfile = STRICT
+    stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
         """Compile everything once, so that what is wrong is refused here."""
@@ -108,8 +112,9 @@ class AtlasSpec:
 
     @property
     def needs_clock(self) -> bool:
-        """Whether something waits for the replay's clock, so that the log needs an arrival time."""
-        return self.bound_ms is None or not self.windows.is_event_time
+        """Whether something waits for the replay's clock or reads it, so that the log needs an arrival time."""
+        is_waited_for = self.bound_ms is None or not self.windows.is_event_time
+        return is_waited_for or uses_now(self.windows, json.loads(self.pipeline))
 
     @property
     def group_column(self) -> str | None:
@@ -150,6 +155,7 @@ class AtlasSpec:
             ts_field_name=self.source.ts_field_name,
             letters=self.letters,
             profile=self.profile,
+            stale_max=self.stale_max,
         )
 
     def _partition_by(self, place: Place) -> Expression | None:

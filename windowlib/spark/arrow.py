@@ -73,7 +73,7 @@ def struct_rows(array: pa.Array) -> list[tuple[Any, ...]]:
 
 
 def plain_values(array: pa.Array) -> list[Any]:
-    """Return a column as plain Python values: instants and dates as integers, structs as tuples, nulls as None."""
+    """Return a column as plain Python values: times as integers, structs as tuples, maps as lists of pairs."""
     kind = array.type
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
         return list(array.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist())
@@ -84,6 +84,9 @@ def plain_values(array: pa.Array) -> list[Any]:
     if pa.types.is_list(kind):
         items = plain_values(array.values)
         return _spans(array, [items[start:end] for start, end in _bounds(array)])
+    if pa.types.is_map(kind):
+        pairs = list(zip(plain_values(array.keys), plain_values(array.items), strict=True))
+        return _spans(array, [pairs[start:end] for start, end in _bounds(array)])
     return list(array.to_pylist())
 
 

@@ -17,13 +17,14 @@ import pyarrow as pa
 from windowlib.operator_protocol import OperatorSpec
 from windowlib.records import Fate, Record
 from windowlib.row_ids import IdSum
-from windowlib.spark.arrow import struct_rows
 from windowlib.spark.output_rows import OutputRows
 from windowlib.spark.record_values import ValueLayout, batch_keys, batch_values
+from windowlib.spark.restored import BEFORE, DAMAGED, RESTORED, STATE_KINDS, RestoredState
 from windowlib.spark.state_rows import StateRows
 from windowlib.spark.steps import Beginning, Steps, Walk
-from windowlib.spark.tagged_rows import TaggedRows
+from windowlib.spark.tagged_rows import ROWS_PER_BATCH, TaggedRows
 from windowlib.tables import Table
+from windowlib.timers import KeyGroupRange
 
 FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
 
@@ -44,6 +45,7 @@ class BucketPlan:
 
     `keys` and `inputs` map a column to its Spark type; `inputs` are the columns that `layout` reads. `outputs` are the
     columns of a pane's values, `side_outputs` those of each tag, `last` those of a pane that may be retracted.
+    `max_parallelism` is the number of key groups, which is stored with the state of every key.
     """
 
     spec: OperatorSpec
@@ -61,6 +63,7 @@ class BucketPlan:
     tables: tuple[Table, ...]
     buckets: int
     tasks: int
+    rows_per_batch: int = ROWS_PER_BATCH
 
     def table(self, name: str) -> Table:
         """Return the table of this name."""
@@ -93,42 +96,50 @@ class _BucketRun:
 
     def __init__(self, plan: BucketPlan) -> None:
         self._plan = plan
-        self._operator = plan.spec.build()
+        self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
         self._walk = Walk(self._operator, plan.steps, plan.beginning)
         self._state = StateRows(plan.accumulators, plan.last)
         self._outputs = OutputRows(plan.outputs, plan.side_outputs)
-        self._restored = False
+        stored = {kind: table for kind, name in STATE_KINDS.items() for table in plan.tables if table.name == name}
+        self._restored: RestoredState | None = RestoredState(stored, self._state, keys=len(plan.keys))
+        self._is_damaged = False
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
         self._fates = {fate: IdSum() for fate in Fate}
-        self.rows = TaggedRows(plan.tables)
+        self.rows = TaggedRows(plan.tables, rows_per_batch=plan.rows_per_batch)
 
     def take(self, batch: pa.RecordBatch) -> None:
         kinds = batch.column("kind").to_numpy(zero_copy_only=False)
         bounds = np.searchsorted(kinds, [*range(len(FEED_KINDS)), len(FEED_KINDS)]).tolist()
         windows, timers, user, records = (batch.slice(start, end - start) for start, end in pairwise(bounds))
-        if windows.num_rows:
-            self._state.add_windows(self._keys(windows), struct_rows(windows.column("window")))
-        if timers.num_rows:
-            self._state.add_timers(self._keys(timers), struct_rows(timers.column("timer")))
-        if user.num_rows:
-            self._state.add_user_state(self._keys(user), struct_rows(user.column("user")))
+        if self._restored is not None:
+            for kind, rows in (("window", windows), ("timer", timers), ("user", user)):
+                self._restored.add(kind, rows)
         if records.num_rows:
             self._restore()
-            self._records(records)
+            if not self._is_damaged:
+                self._records(records)
 
     def finish(self) -> None:
         """End the slices that have no more records in this bucket."""
         self._restore()
-        while self._end_slice():
+        while not self._is_damaged and self._end_slice():
             pass
 
     def _restore(self) -> None:
-        if not self._restored:
-            self._restored = True
-            self._operator.restore(self._state.snapshot(self._plan.beginning))
-            if self._plan.beginning.first_arrival_ms is not None:
-                self._operator.begin(self._plan.beginning.first_arrival_ms)
+        """Restore the operator, once; a damaged checkpoint is reported, and then this task does nothing more."""
+        restored, self._restored = self._restored, None
+        if restored is None:
+            return
+        damage = restored.restore(self._operator, self._plan.beginning)
+        if damage is not None:
+            self._is_damaged = True
+            self.rows.add_tally(BEFORE, DAMAGED, damage, ids=IdSum(1))
+            return
+        for table, ids in restored.sums():
+            self.rows.add_tally(BEFORE, RESTORED, table, ids=ids)
+        if self._plan.beginning.first_arrival_ms is not None:
+            self._operator.begin(self._plan.beginning.first_arrival_ms)
 
     def _keys(self, batch: pa.RecordBatch) -> list[tuple[object, ...]]:
         return batch_keys(batch, len(self._plan.keys))
@@ -155,8 +166,8 @@ class _BucketRun:
         one = self._slice
         self._walk.until(self._plan.steps.slice_ends[one.slice_no])
         self._drain()
-        for table, values, content in self._state.rows(self._operator.snapshot()):
-            self.rows.add(one.slice_no, table, values, content=content)
+        for table, values in self._state.rows(self._operator.snapshot()):
+            self.rows.add(one.slice_no, table, values)
         for term, (count, xor, total) in self._operator.take_tallies().items():
             self.rows.add_tally(one.slice_no, "edges", term, ids=IdSum(count, xor, total))
         for fate, ids in self._fates.items():
@@ -170,4 +181,4 @@ class _BucketRun:
 
     def _drain(self) -> None:
         for output in self._operator.drain():
-            self.rows.add(self._slice.slice_no, *self._outputs.row(output))
+            self.rows.add(self._slice.slice_no, *self._outputs.row(output, self._slice.start_ms))

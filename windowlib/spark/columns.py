@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.errors import SpecError
+from windowlib.errors import InvariantBroken, SpecError
 from windowlib.windows import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
 UNITS_PER_MS = {"s": Fraction(1, 1000), "ms": Fraction(1), "us": Fraction(1000), "ns": Fraction(1_000_000)}
@@ -62,6 +62,49 @@ def record_hash(fields: Sequence[T.StructField]) -> Column:
         (F.when(column(field.name).isNotNull(), F.lit(field.name)), _hashable(field)) for field in _by_name(fields)
     ]
     return F.xxhash64(*(part for pair in pairs for part in pair))
+
+
+def record_check(record: T.StructType) -> Column:
+    """Return the check of a row that holds a record: over its id and rank, and over the record and its id.
+
+    Reads the columns `row_id`, `rank`, `record_id` and `record`. As in `record_hash`, a null leaves the hash as it is.
+    """
+    pairs: list[Column] = []
+    for field in _by_name(record.fields):
+        value = F.col("record").getField(field.name)
+        pairs += [F.when(value.isNotNull(), F.lit(field.name)), _without_maps(value, field.dataType)]
+    return F.xxhash64("row_id", F.col("rank").cast("bigint"), "record_id", *pairs)
+
+
+def _without_maps(value: Column, kind: T.DataType) -> Column:
+    """Return a value with every map as the array of its entries, because Spark hashes no maps."""
+    if not _has_map(kind):
+        return value
+    match kind:
+        case T.MapType():
+            return F.transform(
+                F.map_entries(value),
+                lambda entry: F.struct(entry.getField("key"), _without_maps(entry.getField("value"), kind.valueType)),
+            )
+        case T.ArrayType():
+            return F.transform(value, lambda item: _without_maps(item, kind.elementType))
+        case T.StructType():
+            fields = (_without_maps(value.getField(field.name), field.dataType) for field in kind.fields)
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case _:
+            raise InvariantBroken(f"type {kind.simpleString()} holds no map; please report this")
+
+
+def _has_map(kind: T.DataType) -> bool:
+    match kind:
+        case T.MapType():
+            return True
+        case T.ArrayType():
+            return _has_map(kind.elementType)
+        case T.StructType():
+            return any(_has_map(field.dataType) for field in kind.fields)
+        case _:
+            return False
 
 
 def _by_name(fields: Sequence[T.StructField]) -> list[T.StructField]:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.column_types import Node
+from windowlib.column_types import Node, spell_type
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, replay_bucket
 from windowlib.spark.columns import column
 from windowlib.tables import Table
@@ -81,7 +81,7 @@ def result_schema(tables: Sequence[Table]) -> T.StructType:
     """Return the schema of the tagged result."""
     schema = T.StructType([T.StructField("tag", T.StringType()), T.StructField("slice_no", T.IntegerType())])
     for table in tables:
-        schema = schema.add(table.name, spark_struct({**table.columns(), "row_id": "long"}))
+        schema = schema.add(table.name, spark_struct(table.emitted_columns()))
     return schema
 
 
@@ -98,10 +98,20 @@ def _record_rows(records: DataFrame, plan: BucketPlan) -> DataFrame:
 
 def _state_rows(rows: DataFrame, plan: BucketPlan, *, kind: str, table: Table) -> DataFrame:
     keys = [feed_value(column(name), key_kind).alias(f"k{i}") for i, (name, key_kind) in enumerate(plan.keys.items())]
-    names = [name for name in table.columns() if name not in plan.keys]
-    state = F.struct(*(column(name) for name in names)).alias(kind)
+    wanted = {name: node for name, node in table.emitted_columns().items() if name not in plan.keys}
+    state = F.struct(*(_stored(rows, name, node) for name, node in wanted.items())).alias(kind)
     placed = rows.select(F.lit(FEED_KINDS[kind]).alias("kind"), F.lit(0).cast("bigint").alias("sequence"), *keys, state)
     return placed.withColumn("bucket", _bucket(plan))
+
+
+def _stored(rows: DataFrame, name: str, node: Node) -> Column:
+    """Return a column of a checkpoint table as this spec has it; another spec may have widened its struct since."""
+    if name not in rows.columns:  # `row_check` is younger than the table
+        return F.lit(None).cast(spell_type(node)).alias(name)
+    if isinstance(node, str) or node["type"] != "struct":
+        return column(name)
+    fields = (column(name).getField(field["name"]).alias(field["name"]) for field in node["fields"])
+    return F.when(column(name).isNotNull(), F.struct(*fields)).alias(name)
 
 
 def _bucket(plan: BucketPlan) -> Column:

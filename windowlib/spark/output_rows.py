@@ -5,7 +5,7 @@ from typing import Any, Final, assert_never
 
 from windowlib import tables
 from windowlib.errors import SpecError
-from windowlib.records import ON_TIME, Emitted, Late, Output, Pane, SideOutput, Unassigned
+from windowlib.records import ON_TIME, Emitted, Late, Output, Pane, Position, SideOutput, Unassigned
 from windowlib.windows import MAX_TIME_MS, Window
 
 US_PER_MS: Final = 1_000
@@ -22,15 +22,15 @@ class OutputRows:
         self._nothing = (None,) * len(self._outputs)
         self._side_outputs = {tag: tuple(names) for tag, names in side_outputs.items()}
 
-    def row(self, output: Output) -> Row:
-        """Return the table that an output belongs to, and its row there.
+    def row(self, output: Output, slice_start_ms: int) -> Row:
+        """Return the table that an output of this slice belongs to, and its row there.
 
         Raises:
             SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare.
         """
         match output:
             case Pane():
-                return tables.WINDOW_OUTPUTS, self._pane(output)
+                return tables.WINDOW_OUTPUTS, self._pane(output, slice_start_ms)
             case Late():
                 return tables.LATE_RECORDS, _late(output)
             case Unassigned():
@@ -38,29 +38,30 @@ class OutputRows:
                 about = (record.record_hash, record.timestamp_ms, output.watermark_ms, record.position[1])
                 return tables.UNASSIGNED_RECORDS, about
             case SideOutput():
-                return self._side_output(output)
+                return self._side_output(output, slice_start_ms)
             case Emitted():
-                return tables.WINDOW_OUTPUTS, self._emitted(output)
+                return tables.WINDOW_OUTPUTS, self._emitted(output, slice_start_ms)
             case _:
                 assert_never(output)
 
-    def _pane(self, pane: Pane) -> Sequence[Any]:
+    def _pane(self, pane: Pane, slice_start_ms: int) -> Sequence[Any]:
         key: Any = pane.key  # a tuple of column values
         says_nothing = pane.kind == "superseded"
         values = self._nothing if says_nothing else _columns(pane.values, self._outputs, where="the output")
         about = (pane.pane_index, pane.timing, pane.is_first, pane.is_last, pane.mode, pane.kind, pane.record_count)
         pane_time_ms = None if pane.timestamp_ms == MAX_TIME_MS else pane.timestamp_ms
-        times = (pane.nonspeculative_index, pane_time_ms, pane.watermark_ms, pane.position[1])
+        times = (pane.nonspeculative_index, pane_time_ms, pane.watermark_ms, _fired_rank(pane.position, slice_start_ms))
         return (*key, *_bounds_us(pane.window), *about, *values, *times)
 
-    def _emitted(self, emitted: Emitted) -> Sequence[Any]:
+    def _emitted(self, emitted: Emitted, slice_start_ms: int) -> Sequence[Any]:
         """A keyed process function has no windows; each value it emits stands for itself."""
         key: Any = emitted.key
         values = _columns(emitted.values, self._outputs, where="the output")
         about = (0, ON_TIME, True, True, "discarding", "result", 1)
-        return (*key, None, None, *about, *values, 0, emitted.timestamp_ms, emitted.watermark_ms, emitted.position[1])
+        times = (emitted.timestamp_ms, emitted.watermark_ms, _fired_rank(emitted.position, slice_start_ms))
+        return (*key, None, None, *about, *values, 0, *times)
 
-    def _side_output(self, output: SideOutput) -> Row:
+    def _side_output(self, output: SideOutput, slice_start_ms: int) -> Row:
         names = self._side_outputs.get(output.tag)
         if names is None:
             declared = ", ".join(self._side_outputs) or "none"
@@ -75,8 +76,13 @@ class OutputRows:
             *values,
             output.timestamp_ms,
             output.watermark_ms,
-            output.position[1],
+            _fired_rank(output.position, slice_start_ms),
         )
+
+
+def _fired_rank(position: Position, slice_start_ms: int) -> int:
+    """Return the rank in this slice of the record behind which something was emitted, -1 before the slice's first."""
+    return position[1] if position[0] == slice_start_ms else -1
 
 
 def _late(late: Late) -> Sequence[Any]:

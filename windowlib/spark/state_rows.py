@@ -1,26 +1,23 @@
-"""A checkpoint between tables and operator: rows to a snapshot, a snapshot to rows and the content of their ids.
+"""A checkpoint between tables and operator: rows to a snapshot, a snapshot to rows.
 
-Positions in the log stand in the state where first, last or a list need them, but they are coordinates: two lakes with
-the same records cut at other slices have other positions and the same state. So a row's id sees, instead of each
-position, its place among all positions in the state of the same key.
+Positions in the log are part of the state where first, last or a list need them, but they are coordinates: two lakes
+with the same records cut at other slices have other positions and the same state. So a row's id sees, instead of each
+position, its place among all positions in the state of the same key (windowlib.spark.row_identity).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from windowlib import tables
 from windowlib.errors import CheckpointError
 from windowlib.plain_json import from_json, to_json
-from windowlib.records import Position, Stored
+from windowlib.records import Stored
 from windowlib.snapshots import Snapshot, WindowStateRow
 from windowlib.spark.steps import Beginning
 from windowlib.state import UserStateRow
 from windowlib.timers import TimerRow
 from windowlib.windows import GLOBAL_WINDOW, TimeWindow, Window
 
-_PLACED_ONCE: Final = ("slice_start_ms", "rank")
-_PLACED_LISTS: Final = ("slice_starts_ms", "ranks")
 _PLAIN: Final = (
     "record_count", "edge_count", "edge_xor", "edge_sum", "fired_count", "fired_xor", "fired_sum",
     "pane_index", "nonspeculative_count", "last_count", "is_complete", "is_cleanup_silent", "is_orphan", "key_group",
@@ -31,11 +28,10 @@ _SCOPES: Final = ("key", "window")
 
 
 class StateRow(NamedTuple):
-    """A row of a checkpoint table; `content` is what its id is made of, None where that is the row itself."""
+    """A row of a checkpoint table: the values of its columns, in their order."""
 
     table: str
     values: tuple[Any, ...]
-    content: tuple[Any, ...] | None
 
 
 class StateRows:
@@ -109,38 +105,21 @@ class StateRows:
 
     def rows(self, snapshot: Snapshot) -> Iterator[StateRow]:
         """Spell a snapshot as rows: the windows, the timers, the user's state."""
-        for _, windows in groupby(snapshot.windows, key=lambda row: row.key):
-            yield from self._window_rows(list(windows))
+        for row in snapshot.windows:
+            yield StateRow(tables.WINDOW_STATE, self._values(row))
         for key_group, key, namespace, domain, at_ms in snapshot.timers:
-            yield StateRow(tables.TIMERS, (*_columns(key), *namespace, domain, at_ms, key_group), None)
+            yield StateRow(tables.TIMERS, (*_columns(key), *namespace, domain, at_ms, key_group))
         for state in snapshot.user_state:
             scope = _SCOPES[bool(state.namespace)]
             named = (*(state.namespace or (None, None)), scope, state.name, state.kind, to_json(state.content))
-            yield StateRow(tables.USER_STATE, (*_columns(state.key), *named, state.key_group), None)
+            yield StateRow(tables.USER_STATE, (*_columns(state.key), *named, state.key_group))
 
-    def _window_rows(self, windows: Sequence[WindowStateRow]) -> Iterator[StateRow]:
-        order = {position: (place, 0) for place, position in enumerate(sorted(set(self._positions(windows))))}
-        for row in windows:
-            values = self._values(row, None)
-            yield StateRow(tables.WINDOW_STATE, values, self._values(row, order)[:-1] if order else None)
-
-    def _positions(self, windows: Sequence[WindowStateRow]) -> Iterator[Position]:
-        for row in windows:
-            yield from (stored.position for stored in row.contents)
-            for names, state in zip(self._names, row.accumulators, strict=True):
-                if names[:2] == _PLACED_ONCE and state[0] is not None:
-                    yield state[0], state[1]
-                elif names[:2] == _PLACED_LISTS:
-                    yield from zip(state[0], state[1], strict=True)
-
-    def _values(self, row: WindowStateRow, order: Mapping[Position, Position] | None) -> tuple[Any, ...]:
-        """Spell one window, with positions as they are, or as their places in `order`."""
+    def _values(self, row: WindowStateRow) -> tuple[Any, ...]:
         bounds = (row.window_start_ms, row.window_end_ms, row.state_window_start_ms, row.state_window_end_ms)
         states = [
-            dict(zip(names, _placed(names, state, order) if order else state, strict=True))
-            for names, state in zip(self._names, row.accumulators, strict=True)
+            dict(zip(names, state, strict=True)) for names, state in zip(self._names, row.accumulators, strict=True)
         ]
-        contents = [_contents_row(stored, order) for stored in row.contents]
+        contents = [_contents_row(stored) for stored in row.contents]
         plain = [getattr(row, name) for name in _PLAIN]
         if self._last:
             said = row.last_values
@@ -148,17 +127,8 @@ class StateRows:
         return (*_columns(row.key), *bounds, *states, contents, to_json(row.trigger_state), *plain)
 
 
-def _placed(names: Sequence[str], state: tuple[Any, ...], order: Mapping[Position, Position]) -> tuple[Any, ...]:
-    if names[:2] == _PLACED_ONCE and state[0] is not None:
-        return (*order[state[0], state[1]], *state[2:])
-    if names[:2] == _PLACED_LISTS:
-        places = [order[position] for position in zip(state[0], state[1], strict=True)]
-        return ([place[0] for place in places], [place[1] for place in places], *state[2:])
-    return state
-
-
-def _contents_row(stored: Stored, order: Mapping[Position, Position] | None) -> dict[str, Any]:
-    slice_start_ms, rank = order[stored.position] if order else stored.position
+def _contents_row(stored: Stored) -> dict[str, Any]:
+    slice_start_ms, rank = stored.position
     return {
         "slice_start_ms": slice_start_ms,
         "rank": rank,

@@ -35,7 +35,9 @@ class Steps:
     slice_ends: tuple[int, ...]
 
     def position(self, step: int) -> Position:
-        """Return the place in the log of a step."""
+        """Return the place in the log of a step; before the chunk's first record, rank -1."""
+        if self.sequence[step] < 0:
+            return int(self.slice_start_ms[step]), -1
         return int(self.slice_start_ms[step]), int(self.rank[step])
 
 

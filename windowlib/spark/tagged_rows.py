@@ -1,69 +1,81 @@
 """The rows that a task emits, by slice and table: ids, tallies, and Arrow batches of the tagged result."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
 
 from windowlib import tables
-from windowlib.row_ids import IdSum, row_id
+from windowlib.row_ids import IdSum
 from windowlib.spark.arrow import arrow_struct, struct_array
+from windowlib.spark.row_identity import RowIdentity
 from windowlib.tables import Table
 
 ROWS_PER_BATCH: Final = 8_192
+_Waiting = tuple[int, Sequence[Any]]
+"""(slice number, row)."""
 
 
 class TaggedRows:
     """Takes rows in, gives batches out; every row gets its id, and every (slice, table) its tally."""
 
-    def __init__(self, emitted: Sequence[Table]) -> None:
+    def __init__(self, emitted: Sequence[Table], *, rows_per_batch: int = ROWS_PER_BATCH) -> None:
         """Start empty; `emitted` are the tables of the tagged result, in order."""
-        self._tables = {table.name: table for table in emitted}
-        self._structs = {table.name: arrow_struct({**table.columns(), tables.ROW_ID: "long"}) for table in emitted}
-        self._names: Mapping[str, tuple[str, ...]] = {table.name: tuple(table.content) for table in emitted}
+        self._rows_per_batch = rows_per_batch
+        self._identities = {table.name: RowIdentity(table) for table in emitted}
+        self._structs = {table.name: arrow_struct(table.emitted_columns()) for table in emitted}
         fields = [pa.field(name, struct) for name, struct in self._structs.items()]
         self._schema = pa.schema([pa.field("tag", pa.string()), pa.field("slice_no", pa.int32()), *fields])
-        self._waiting: dict[str, list[tuple[int, Sequence[Any]]]] = {name: [] for name in self._tables}
+        self._waiting: dict[str, list[_Waiting]] = {name: [] for name in self._identities}
         self._tallies: dict[tuple[int, str, str], IdSum] = {}
 
-    def add(self, slice_no: int, table: str, row: Sequence[Any], *, content: Sequence[Any] | None = None) -> None:
-        """Take in a row: its content, then its coordinates, in the order of the table's columns.
-
-        Its id is made of `content` where that is given: there, positions in the log have become a mere order.
-        """
-        names = self._names[table]
-        identity = row_id(table, names, row[: len(names)] if content is None else content)
-        self._waiting[table].append((slice_no, (*row, identity)))
-        self._tally(slice_no, "rows", table).add(identity)
+    def add(self, slice_no: int, table: str, row: Sequence[Any]) -> None:
+        """Take in a row: its content, then its coordinates, in the order of the table's columns."""
+        self._waiting[table].append((slice_no, row))
 
     def add_tally(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
         """Add to a term of an equation."""
-        self._tally(slice_no, equation, term).merge(ids)
-
-    def _tally(self, slice_no: int, equation: str, term: str) -> IdSum:
-        return self._tallies.setdefault((slice_no, equation, term), IdSum())
+        self._tallies.setdefault((slice_no, equation, term), IdSum()).merge(ids)
 
     def batches(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that are full, or `everything` with the tallies last."""
-        for table, waiting in self._waiting.items():
-            while len(waiting) >= ROWS_PER_BATCH or (everything and waiting):
-                yield self._batch(table, waiting[:ROWS_PER_BATCH])
-                del waiting[:ROWS_PER_BATCH]
-        if everything and self._tallies:
-            tallied = [
-                (slice_no, (equation, term, *ids.as_row(), 0))
-                for (slice_no, equation, term), ids in self._tallies.items()
-            ]
-            self._tallies = {}
-            yield self._batch(tables.TALLIES, tallied)
+        """Yield the batches that are full, or `everything` with the tallies last.
 
-    def _batch(self, table: str, rows: Sequence[tuple[int, Sequence[Any]]]) -> pa.RecordBatch:
+        The ids of a checkpoint's rows are made of all rows of a key, so a slice's rows of a table leave together.
+        """
+        for table, waiting in self._waiting.items():
+            if len(waiting) >= self._rows_per_batch or (everything and waiting):
+                self._waiting[table] = []
+                for slice_no, rows in groupby(waiting, key=lambda one: one[0]):
+                    yield from self._identified(slice_no, table, [row for _, row in rows])
+        if everything and self._tallies:
+            yield self._tally_batch()
+
+    def _identified(self, slice_no: int, table: str, rows: Sequence[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
+        identity = self._identities[table]
+        arrays = identity.arrays(rows)
+        columns = identity.emitted(rows, arrays)
+        ids = identity.ids(columns)
+        self.add_tally(slice_no, "rows", table, ids=IdSum.of(ids))
+        words = [ids]
+        if tables.ROW_CHECK in identity.table.emitted_columns():
+            words.append(identity.checks(ids, columns))
+        fields = list(self._structs[table])
+        whole = pa.StructArray.from_arrays([*arrays, *(pa.array(word, pa.int64()) for word in words)], fields=fields)
+        for start in range(0, len(whole), self._rows_per_batch):
+            yield self._batch(slice_no, table, whole.slice(start, self._rows_per_batch))
+
+    def _tally_batch(self) -> pa.RecordBatch:
+        rows = [(equation, term, *ids.as_row(), 0) for (_, equation, term), ids in self._tallies.items()]
+        numbers = [slice_no for slice_no, _, _ in self._tallies]
+        return self._batch(numbers, tables.TALLIES, struct_array(rows, self._structs[tables.TALLIES]))
+
+    def _batch(self, slice_no: int | Sequence[int], table: str, rows: pa.StructArray) -> pa.RecordBatch:
         count = len(rows)
-        structs = [
-            struct_array([row for _, row in rows], struct) if name == table else pa.nulls(count, struct)
-            for name, struct in self._structs.items()
-        ]
-        tags = pa.array([table] * count, pa.string())
+        numbers = [slice_no] * count if isinstance(slice_no, int) else list(slice_no)
+        columns = [
+            rows if name == table else pa.nulls(count, struct) for name, struct in self._structs.items()
+        ]  # fmt: skip
         return pa.RecordBatch.from_arrays(
-            [tags, pa.array([slice_no for slice_no, _ in rows], pa.int32()), *structs], schema=self._schema
+            [pa.array([table] * count, pa.string()), pa.array(numbers, pa.int32()), *columns], schema=self._schema
         )

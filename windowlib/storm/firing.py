@@ -31,6 +31,7 @@ class Windows:
     slide_ms: int | None
     unseen_reason: str
     profile: StormProfile
+    stale_max: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

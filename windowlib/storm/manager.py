@@ -25,7 +25,7 @@ from windowlib.storm.policies import (
 )
 
 COMPACT_EVERY: Final = 100
-"""After so many tuples and watermarks without a scan, the front of the queue is cleared of what has expired."""
+"""The default is Storm's: after so many tuples and watermarks without a scan, expired tuples leave the queue."""
 
 
 @dataclass(slots=True)
@@ -70,6 +70,7 @@ class Policies:
     starts_at_ms: int | None
     late_reason: str | None = None
     behind_reason: str | None = None
+    compact_every: int = COMPACT_EVERY
 
 
 class WindowManager:
@@ -210,7 +211,7 @@ class WindowManager:
 
     def _compact(self, now_ms: int, listener: Listener) -> None:
         self._adds += 1
-        if self._adds >= COMPACT_EVERY and self._scan(_Handler(self, now_ms, listener), is_full=False):
+        if self._adds >= self._policies.compact_every and self._scan(_Handler(self, now_ms, listener), is_full=False):
             self._find_waiting()
 
     def _scan(self, handler: "_Handler", *, is_full: bool) -> list[Queued]:

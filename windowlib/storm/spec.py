@@ -8,7 +8,7 @@ from windowlib.errors import SpecError
 from windowlib.functions import Aggregates, WindowFunction, process_function
 from windowlib.storm.firing import Windows
 from windowlib.storm.generator import StreamWatermarks
-from windowlib.storm.manager import Policies
+from windowlib.storm.manager import COMPACT_EVERY, Policies
 from windowlib.storm.policies import (
     CountEviction,
     CountTrigger,
@@ -26,7 +26,7 @@ from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP, BETWEEN_WINDO
 from windowlib.storm.storm_operator import StormOperator
 from windowlib.storm.stream_time import StreamTime
 from windowlib.timeline import ALL_SOURCES
-from windowlib.timers import KeyGroupRange
+from windowlib.timers import STALE_MAX, KeyGroupRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class StormSpec:
         message_timeout_ms: topology.message.timeout.secs, which a window in time must not outlast; None: unlimited.
         max_spout_pending: topology.max.spout.pending, which a window in tuples must not exceed; None: unlimited.
         profile: whose answers to give.
+        compact_every: after how many tuples and watermarks without a scan the queue is cleared of what has expired.
+        stale_max: how many instants without timers may stay in memory; no answer depends on it.
 
     Raises:
         SpecError: the parts do not go together, or a limit is exceeded.
@@ -92,6 +94,8 @@ class StormSpec:
     message_timeout_ms: int | None = None
     max_spout_pending: int | None = None
     profile: StormProfile = STRICT
+    compact_every: int = COMPACT_EVERY
+    stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -170,6 +174,7 @@ class StormSpec:
             starts_at_ms=profile.starts_at_ms,
             late_reason=AFTER_ITS_WINDOW if is_lossy and is_time else None,
             behind_reason=BEHIND_STOP if self.is_event_time and not profile.scans_past_lag else None,
+            compact_every=self.compact_every,
         )
 
     def build(self, groups: KeyGroupRange | None = None) -> StormOperator:
@@ -185,6 +190,7 @@ class StormSpec:
             slide_ms=slide.ms if isinstance(slide, TimeLength) else None,
             unseen_reason=OUT_OF_ORDER if is_covering else BETWEEN_WINDOWS,
             profile=self.profile,
+            stale_max=self.stale_max,
         )
         return StormOperator(windows, groups)
 

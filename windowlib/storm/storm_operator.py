@@ -61,7 +61,7 @@ class StormOperator:
         """Start without state. `StormSpec.build` is the way to get one that is checked."""
         self._windows = windows
         self._profile = windows.profile
-        self._timers = TimerService("storm-windows", groups)
+        self._timers = TimerService("storm-windows", groups, stale_max=windows.stale_max)
         then = process_function(windows.function)
         self._user_state = KeyedState(then.state if then else (), self._timers.order)
         self._keys: dict[Hashable, _Windowed] = {}

@@ -1,0 +1,103 @@
+"""What is said about a table of ours that cannot be read: one paragraph that names the file. No traceback, no Rust."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from windowlib.errors import StoreError
+
+ADVICE = (
+    "Put that file back from a copy, or remove the table's newer attempts and run the slices again; "
+    "`hindcast verify PIPELINE` lists everything that is damaged"
+)
+
+
+@contextmanager
+def reading(uri: str) -> Iterator[None]:
+    """Turn what deltalake and Arrow raise over a damaged table into one clear error.
+
+    Raises:
+        StoreError: names the table and, where it can be told, the file.
+    """
+    import pyarrow as pa
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise unreadable(uri, error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust: it is no Exception, and its class is not exported
+            raise
+        raise unreadable(uri, error) from None
+
+
+def unreadable(uri: str, error: BaseException) -> StoreError:
+    """Return the error that names the table and the file that cannot be read."""
+    found = damaged_file(uri)
+    if found is None:
+        return StoreError(f"table {uri} cannot be read: {one_line(error)}. {ADVICE}")
+    path, why = found
+    return StoreError(f"table {uri} cannot be read: file {path} is damaged, truncated or lost ({why}). {ADVICE}")
+
+
+def one_line(error: BaseException) -> str:
+    """Return what a library says about an error, without colours, line breaks and numbered frames."""
+    text = re.sub(r"\x1b\[[0-9;]*m|↳|\n\s*\d+: [^\n]*", "", str(error))
+    return " ".join(re.sub(r"note: run with `RUST_BACKTRACE[^\n]*", "", text).split()) or type(error).__name__
+
+
+def damaged_file(uri: str) -> tuple[str, str] | None:
+    """Return the first file of a local table that cannot be read, and why: of its log first, then of its data."""
+    if "://" in uri:
+        return None
+    for path in sorted(Path(uri, "_delta_log").glob("*")):
+        why = _log_problem(path)
+        if why is not None:
+            return str(path), why
+    for path in data_files(uri):
+        why = data_problem(path)
+        if why is not None:
+            return str(path), why
+    return None
+
+
+def data_files(uri: str) -> list[Path]:
+    """Return the data files that a readable log of a local table names; none where the log cannot be read."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        found = DeltaTable(uri).file_uris()
+    except (DeltaError, OSError):
+        return []
+    return [Path(one.removeprefix("file://")) for one in found]
+
+
+def data_problem(path: Path) -> str | None:
+    """Return why a Parquet file cannot be read; None where it can."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pq.ParquetFile(path).read().validate(full=True)
+    except FileNotFoundError:
+        return "it is not there"
+    except (OSError, pa.ArrowException, ValueError) as error:
+        return one_line(error)
+    return None
+
+
+def _log_problem(path: Path) -> str | None:
+    if path.suffix == ".parquet":
+        return data_problem(path)
+    if path.suffix != ".json":
+        return None
+    try:
+        lines = path.read_bytes().decode("utf-8").splitlines()
+        actions = [json.loads(line) for line in lines if line]
+    except (OSError, ValueError) as error:
+        return one_line(error)
+    return None if all(isinstance(one, dict) for one in actions) and actions else "it holds no action"

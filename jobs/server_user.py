@@ -1,0 +1,102 @@
+"""Who runs the embedded database: the invoking user; for root, a user id that belongs to this cluster alone.
+
+PostgreSQL refuses to run as root. A shared account such as `nobody` would let every other service of that account read
+the cluster, so root takes a number that no account, group, process or other cluster has. The cluster's directory
+belongs to that number, and so the next start finds it again.
+"""
+
+import grp
+import hashlib
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+# Neither people, nor services, nor systemd's dynamic users get numbers from here (systemd's UIDS-GIDS document).
+UIDS: Final = range(60_706, 61_184)
+_FORMER_ACCOUNT = "nobody"
+
+
+class Owner(NamedTuple):
+    """A user and a group, by number."""
+
+    uid: int
+    gid: int
+
+
+def owner_of(directory: Path, *, among: Path) -> Owner:
+    """Return who runs the cluster in a directory: as before, or for a new one of root's the first number that is free.
+
+    Args:
+        directory: the cluster's; it need not be there yet.
+        among: where other clusters of this machine are.
+    """
+    if os.geteuid() != 0:
+        return Owner(os.geteuid(), os.getegid())
+    known = _owner_uid(directory)
+    if known in UIDS:
+        return Owner(known, known)
+    others = {_owner_uid(other) for other in among.glob("*")} if among.is_dir() else set()
+    taken = others | set(_uids_of_processes())
+    start = int.from_bytes(hashlib.sha256(os.fsencode(directory)).digest()[:4]) % len(UIDS)
+    order = [*UIDS[start:], *UIDS[:start]]
+    uid = next((uid for uid in order if uid not in taken and not _has_account(uid)), order[0])
+    return Owner(uid, uid)
+
+
+def account_for_initdb() -> Owner:
+    """Return a user with an account: for root, one that runs nothing now, so that nobody else acts in its name."""
+    if os.geteuid() != 0:
+        return Owner(os.geteuid(), os.getegid())
+    busy = set(_uids_of_processes())
+    former = pwd.getpwnam(_FORMER_ACCOUNT)
+    accounts = [former, *(one for one in pwd.getpwall() if one.pw_uid != 0)]
+    chosen = next((one for one in accounts if one.pw_uid not in busy), former)
+    return Owner(chosen.pw_uid, chosen.pw_gid)
+
+
+def may_own(uid: int) -> bool:
+    """Whether a cluster's directory may belong to a user: us, one of our numbers, or `nobody` as formerly."""
+    return uid == os.geteuid() or (os.geteuid() == 0 and (uid in UIDS or uid == pwd.getpwnam(_FORMER_ACCOUNT).pw_uid))
+
+
+def hand_over(directory: Path, owner: Owner) -> None:
+    """Give a directory and all in it to a user; no link is followed."""
+    if os.geteuid() != 0:
+        return
+    os.chown(directory, *owner, follow_symlinks=False)
+    for parent, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            os.chown(Path(parent, name), *owner, follow_symlinks=False)
+
+
+def run_as(owner: Owner, death_signal: str) -> list[str | Path]:
+    """Return the start of a command that runs as a user and gets a signal when this process dies."""
+    command: list[str | Path] = ["setpriv", "--pdeathsig", death_signal]
+    if os.geteuid() == 0:
+        command += ["--reuid", str(owner.uid), "--regid", str(owner.gid), "--clear-groups"]
+    return command
+
+
+def _owner_uid(directory: Path) -> int:
+    try:
+        return directory.lstat().st_uid
+    except OSError:
+        return 0
+
+
+def _has_account(uid: int) -> bool:
+    for look_up in (pwd.getpwuid, grp.getgrgid):
+        try:
+            look_up(uid)
+        except KeyError:
+            continue
+        return True
+    return False
+
+
+def _uids_of_processes() -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            yield _owner_uid(entry)

@@ -1,0 +1,36 @@
+"""What the end-to-end tests start their commands with: nothing is left of a test that fails."""
+
+import contextlib
+import sys
+
+import pytest
+
+from jobs.processes import session_members
+from tests.support.commands import Commands, until, until_from
+
+FAMILY = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+print("ready", flush=True)
+time.sleep(3600)
+"""
+
+
+def test_no_process_of_a_failed_test_is_left() -> None:
+    with contextlib.suppress(KeyError), Commands() as commands:
+        process = commands.python("-c", FAMILY)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert len(session_members(process.pid)) == 2
+        raise KeyError("the test fails here")
+    assert session_members(process.pid) == []
+    assert process.returncode is not None
+
+
+def test_waiting_ends_with_the_process_that_was_waited_for() -> None:
+    with Commands() as commands:
+        process = commands.python("-c", "pass")
+        with pytest.raises(AssertionError, match="ended before: a miracle; it printed"):
+            until_from(process, lambda: False, what="a miracle")
+        until(lambda: sys, lives=lambda: False, what="nothing")

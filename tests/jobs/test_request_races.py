@@ -1,0 +1,427 @@
+"""Requests that meet: nobody ends another's work, a rollback is not undone by itself, a waiver is for one run.
+
+The numbers are those of the defects that these tests were written for; `tests/simulation` plays random interleavings.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import scheduling
+from jobs.decisions import resume, rollback, waive
+from jobs.lake import Lake
+from jobs.lease_keeping import leased
+from jobs.leases import Holder, this_process
+from jobs.ledger import Ledger
+from jobs.ledger_events import EventKind, LedgerEvent
+from jobs.ledger_table import ConflictError, LedgerTable
+from jobs.ledger_view import RequestState
+from jobs.publishing import publish, publish_request
+from jobs.requests import ReplayOrder, Staging, run_request, stage
+from jobs.slices import slices_between
+from jobs.workspace import AIRFLOW_BACKFILL, Asked, Opened, Workspace, is_live, open_request, open_workspace
+from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from windowlib.errors import LedgerError, LogError, RequestError
+
+DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
+NOW_MS = day_ms("2024-02-01")
+HOUR_MS = 3_600_000
+ELSEWHERE = Holder(host="elsewhere", boot_id="b", pid_namespace="n", pid=7, start_ticks=1)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def work(tmp_path: Path, clock: Clock) -> Workspace:
+    for index, day in enumerate(DAYS):
+        append_day(tmp_path, day, {"a": 10 + index})
+    return open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=clock)
+
+
+def another(work: Workspace, *, holder: Holder | None = ELSEWHERE) -> Workspace:
+    """Another process at the same pipeline."""
+    return replace(work, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms), holder=holder)
+
+
+def asked(start: str, end: str, *, who: str = "me") -> Asked:
+    return Asked(from_ms=day_ms(start), to_ms=day_ms(end), who=who, reason="test")
+
+
+def run(work: Workspace, start: str, end: str) -> object:
+    return run_request(work, asked(start, end), FakeReplayer())
+
+
+def fails(work: Workspace, day: str) -> None:
+    append_day(Path(work.lake.root), day, {"z": 2_000})
+
+
+# --- 13: publishing closes no unrelated request -----------------------------------------------------------------------
+
+
+def test_a_request_that_waits_and_has_no_runs_yet_is_not_closed_by_another(work: Workspace, clock: Clock) -> None:
+    waiting = open_request(work, asked("2024-01-03", "2024-01-06"))
+    clock.now_ms += 10 * HOUR_MS  # nobody works on it any more
+    with_other = another(work)
+    assert run(with_other, "2024-01-01", "2024-01-03")
+    assert work.ledger.view().requests[waiting.request_id].is_open
+
+
+def test_a_live_request_between_two_chunks_is_not_closed_by_one_that_covers_it(work: Workspace) -> None:
+    rival, states = another(work), []
+
+    def meanwhile(order: ReplayOrder) -> None:
+        if order.slices[0].slice_id == DAYS[1]:
+            run(rival, "2024-01-01", "2024-01-06")
+            states.append(work.ledger.view().requests[order.request_id].state)
+
+    outcome = run_request(
+        work, asked("2024-01-01", "2024-01-04"), FakeReplayer(on_order=meanwhile), staging=Staging(chunk=1)
+    )
+    assert states == [RequestState.OPEN]
+    assert outcome.is_published
+
+
+@pytest.mark.parametrize(
+    ("newer", "is_superseded"),
+    [(("2024-01-01", "2024-01-06"), True), (("2024-01-01", "2024-01-04"), True), (("2024-01-01", "2024-01-03"), False)],
+    ids=["covers it", "is the same range", "covers a part"],
+)
+def test_a_request_is_superseded_by_one_that_covers_its_whole_range(
+    work: Workspace, clock: Clock, newer: tuple[str, str], *, is_superseded: bool
+) -> None:
+    fails(work, DAYS[0])
+    held = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
+    assert not held.is_published
+    clock.now_ms += HOUR_MS
+    append_day(Path(work.lake.root), DAYS[0], {"correction": -2_000})
+    assert run_request(work, replace(asked(*newer), who="ann", is_fresh=True), FakeReplayer()).is_published
+    state = work.ledger.view().requests[held.request_id].state
+    assert state is (RequestState.CLOSED if is_superseded else RequestState.OPEN)
+
+
+# --- 14: leases -------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_renewed_while_the_work_goes_on(work: Workspace) -> None:
+    work = replace(work, lease_ms=60)
+    opened = open_request(work, asked("2024-01-01", "2024-01-04"))
+    before = work.ledger.view().version
+
+    def has_renewed() -> bool:
+        return work.ledger.view().version >= before + 2
+
+    with leased(work, opened):
+        assert eventually(has_renewed), "it writes three times in the length of a lease"
+        assert is_live(work, work.ledger.view().requests[opened.request_id])
+    assert work.ledger.view().requests[opened.request_id].leases == ()
+
+
+def eventually(is_true: Callable[[], bool], timeout_s: float = 60) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_renewal_that_fails_is_tried_again(work: Workspace, caplog: pytest.LogCaptureFixture) -> None:
+    failing = FailingTable(work.ledger.uri, fails=2)
+    work = replace(work, lease_ms=60, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms))
+    opened = open_request(work, asked("2024-01-01", "2024-01-04"))
+    work.ledger.twin = lambda: Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=failing)  # type: ignore[method-assign]
+    before = work.ledger.view().version
+    with caplog.at_level(logging.WARNING), leased(work, opened):
+        assert eventually(lambda: work.ledger.view().version > before)
+    assert "was not renewed" in caplog.text
+
+
+class FailingTable(LedgerTable):
+    """A ledger whose first commits fail."""
+
+    def __init__(self, uri: str, *, fails: int) -> None:
+        super().__init__(uri)
+        self.fails = fails
+
+    def append(self, rows: object) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise ConflictError("the network is gone")
+        super().append(rows)  # type: ignore[arg-type]
+
+
+def test_a_process_of_this_host_is_looked_at_whatever_the_clock_says(work: Workspace, clock: Clock) -> None:
+    opened = open_request(work, asked("2024-01-01", "2024-01-04"))
+    clock.now_ms += 365 * 24 * HOUR_MS
+    assert is_live(work, work.ledger.view().requests[opened.request_id]), "this process lives"
+    gone = replace(this_process(), pid=os.getpid(), start_ticks=this_process().start_ticks + 1)
+    other = open_request(replace(work, holder=gone), asked("2024-01-01", "2024-01-05"))
+    assert not is_live(work, work.ledger.view().requests[other.request_id]), "its pid is another process's now"
+    before_boot = replace(this_process(), boot_id="an earlier boot")
+    older = open_request(replace(work, holder=before_boot), asked("2024-01-01", "2024-01-06"))
+    assert not is_live(work, work.ledger.view().requests[older.request_id]), "the host was started again since"
+
+
+def test_a_clock_that_jumps_back_a_year_keeps_no_dead_request_alive(work: Workspace, clock: Clock) -> None:
+    opened = open_request(another(work), asked("2024-01-01", "2024-01-04"))
+    assert is_live(work, work.ledger.view().requests[opened.request_id])
+    clock.now_ms -= 365 * 24 * HOUR_MS
+    assert not is_live(work, work.ledger.view().requests[opened.request_id])
+
+
+def test_another_attempts_failure_does_not_end_the_work(work: Workspace) -> None:
+    opened = open_request(work, asked("2024-01-01", "2024-01-04"))
+
+    def fail(_order: ReplayOrder) -> None:
+        second = LedgerEvent(kind=EventKind.STARTED, request_id=opened.request_id, attempt_id="second", details={})
+        work.ledger.write(lambda _view: [second])
+        raise LogError("the log is gone")
+
+    with pytest.raises(LogError):
+        stage(
+            work,
+            opened.request_id,
+            slices_between(work.pipeline, day_ms("2024-01-01"), day_ms("2024-01-04")),
+            replayer=FakeReplayer(on_order=fail),
+            staging=Staging(),
+        )
+    request = work.ledger.view().requests[opened.request_id]
+    assert request.failure is None
+    assert is_live(work, request)
+
+
+def test_a_zombie_whose_twin_has_published_ends_with_the_twins_result(work: Workspace) -> None:
+    twin = another(work)
+
+    def meanwhile(order: ReplayOrder) -> None:
+        if len(zombie.orders) == 1:
+            opened = Opened(request_id=order.request_id, lease_id="twin")
+            view = work.ledger.view()
+            [lease] = view.requests[order.request_id].leases
+            gone = LedgerEvent(
+                kind=EventKind.RELEASED, request_id=order.request_id, details={"lease_id": lease.lease_id}
+            )
+            work.ledger.write(lambda _view: [gone])  # as if this process had been taken for dead
+            stage(twin, opened.request_id, order.slices, replayer=FakeReplayer(), staging=Staging())
+            assert publish_request(twin, opened.request_id, who="twin").is_published
+
+    zombie = FakeReplayer(on_order=meanwhile)
+    outcome = run_request(work, asked("2024-01-01", "2024-01-04"), zombie)
+    assert outcome.is_published
+    published = work.ledger.view().published
+    assert {run.result.run_id for run in outcome.runs} == set(published.values())
+    assert len(work.ledger.view().publications) == 1
+
+
+# --- 15: rollback -----------------------------------------------------------------------------------------------------
+
+
+def scheduled(work: Workspace, clock: Clock) -> dict[str, Any]:
+    return scheduling.plan_scheduled(
+        work.pipeline, work.lake, interval_end_ms=day_ms("2024-01-06"), now_ms=clock.now_ms, who="airflow"
+    )
+
+
+def test_a_rollback_holds_the_chain_until_a_person_goes_on(work: Workspace, clock: Clock) -> None:
+    run(work, "2024-01-01", "2024-01-03")
+    outcome = run_request(work, asked("2024-01-03", "2024-01-04"), FakeReplayer())
+    newest = work.ledger.view().publications[-1].seq
+    rollback(work, newest, reason="too early", who="ann")
+    decision = scheduled(work, clock)
+    assert decision["action"] == "skip"
+    assert f"ann rolled back publication {newest} (too early)" in decision["why"]
+    assert Dag(work, clock).planned("2024-01-03", "2024-01-04")["action"] == "skip"
+    again = publish_request(work, outcome.request_id, who="ann")
+    assert again.is_published
+    assert not again.is_seen_already
+    assert list(work.ledger.view().published) == DAYS[:3]
+    assert scheduled(work, clock)["action"] == "replay"
+
+
+def test_resume_lets_the_schedule_go_on(work: Workspace, clock: Clock) -> None:
+    with pytest.raises(RequestError, match="is not held"):
+        resume(work, reason="why not", who="ann")
+    run(work, "2024-01-01", "2024-01-03")
+    rollback(work, work.ledger.view().publications[-1].seq, reason="too early", who="ann")
+    with pytest.raises(RequestError, match="needs a reason"):
+        resume(work, reason=" ", who="ann")
+    assert resume(work, reason="it was right", who="bob").who == "ann"
+    decision = scheduled(work, clock)
+    assert (decision["action"], decision["slices"][0]) == ("replay", DAYS[0])
+
+
+def test_what_was_staged_before_a_rollback_is_not_published_by_itself(work: Workspace) -> None:
+    run(work, "2024-01-01", "2024-01-03")
+
+    def meanwhile(_order: ReplayOrder) -> None:
+        newest = work.ledger.view().publications[-1].seq
+        rollback(another(work), newest, reason="too early", who="ann")
+
+    outcome = run_request(work, asked("2024-01-01", "2024-01-05"), FakeReplayer(on_order=meanwhile))
+    assert not outcome.is_published
+    assert outcome.publication is not None
+    assert "ann rolled back" in outcome.publication.why
+    assert dict(work.ledger.view().published) == {}
+
+
+# --- 16: waivers, and publishing what is empty ------------------------------------------------------------------------
+
+
+def test_a_waiver_is_for_the_run_that_was_looked_at(work: Workspace) -> None:
+    fails(work, DAYS[1])
+    first = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
+    looked_at = first.runs[1].result.run_id
+    append_day(Path(work.lake.root), DAYS[1], {"more": 3_000})
+    run(work, "2024-01-01", "2024-01-04")
+    newest = work.ledger.view().newest_run(DAYS[1])
+    assert newest is not None
+    assert newest.result.run_id != looked_at
+    with pytest.raises(RequestError, match=f"waiver is for run {looked_at[:12]} .* another run was staged since"):
+        waive(work, DAYS[1], reason="real", who="ann", run_id=looked_at)
+    assert waive(work, DAYS[1], reason="real", who="ann", run_id=newest.result.run_id[:8]).waiver is not None
+
+
+def test_a_waiver_of_a_request_that_closes_at_that_moment_is_refused_and_not_written(work: Workspace) -> None:
+    fails(work, DAYS[1])
+    first = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
+    rival = another(work)
+
+    class Slow(LedgerTable):
+        def append(self, rows: object) -> None:
+            closed = LedgerEvent(kind=EventKind.CLOSED, request_id=first.request_id, reason="superseded")
+            rival.ledger.write(lambda view: [closed] if view.requests[first.request_id].is_open else [])
+            super().append(rows)  # type: ignore[arg-type]
+
+    late = replace(work, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=Slow(work.ledger.uri)))
+    with pytest.raises(RequestError, match="nothing to waive"):
+        waive(late, DAYS[1], reason="real", who="ann")
+    assert all(run.waiver is None for run in work.ledger.view().runs.values())
+
+
+def test_an_empty_request_is_neither_published_nor_closed(work: Workspace) -> None:
+    opened = open_request(another(work, holder=None), asked("2024-01-01", "2024-01-04"))
+    late = replace(work, ledger=Ledger(work.ledger.uri, now_ms=lambda: NOW_MS + 10 * HOUR_MS))
+    found = publish(late, who="ann", request_id=opened.request_id)
+    assert not found.is_published
+    assert "has no runs yet" in found.why
+    assert work.ledger.view().requests[opened.request_id].is_open
+
+
+def test_a_person_does_not_publish_half_of_a_request(work: Workspace) -> None:
+    run(work, "2024-01-01", "2024-01-05")
+    append_day(Path(work.lake.root), DAYS[0], {"b": 5})
+    append_day(Path(work.lake.root), DAYS[3], {"b": 5})
+
+    class Killed(BaseException):
+        pass
+
+    def kill(order: ReplayOrder) -> None:
+        if order.slices[0].slice_id == DAYS[3]:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run_request(work, asked("2024-01-01", "2024-01-05"), FakeReplayer(on_order=kill), staging=Staging(chunk=1))
+    [request] = work.ledger.view().open_requests()
+    found = publish(work, who="ann", request_id=request.request_id)
+    assert not found.is_published
+    assert "not finished" in found.why
+    assert run_request(work, asked("2024-01-01", "2024-01-05"), FakeReplayer()).is_published
+
+
+def test_a_request_that_somebody_works_on_is_not_published_by_another(work: Workspace) -> None:
+    found: list[object] = []
+
+    def meanwhile(order: ReplayOrder) -> None:
+        if order.slices[0].slice_id == DAYS[1]:
+            found.append(publish(another(work), who="ann", request_id=order.request_id))
+
+    run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer(on_order=meanwhile), staging=Staging(chunk=1))
+    [publication] = found
+    assert not publication.is_published  # type: ignore[attr-defined]
+    assert "is being worked on by process" in publication.why  # type: ignore[attr-defined]
+
+
+def test_a_shared_request_is_not_published_under_another_dag_run(work: Workspace, clock: Clock) -> None:
+    dag = Dag(work, clock)
+    first = dag.planned("2024-01-01", "2024-01-02")
+    dag.replayed(first)
+    second = dag.planned("2024-01-02", "2024-01-03")
+    assert first["request_id"] == second["request_id"]
+    assert work.ledger.view().requests[first["request_id"]].kind == AIRFLOW_BACKFILL
+    done = dag.published(first)
+    assert not done["published"]
+    assert done["waits_for"], "it waits for the DAG run that works on the same request"
+    dag.replayed(second)
+    assert dag.published(second)["published"]
+    assert list(work.ledger.view().published) == DAYS[:2]
+
+
+class Dag:
+    """The tasks of Airflow's own backfill."""
+
+    def __init__(self, work: Workspace, clock: Clock) -> None:
+        self.work, self.clock = work, clock
+
+    def planned(self, start: str, end: str) -> dict[str, Any]:
+        return scheduling.plan_backfill_interval(
+            self.work.pipeline, self.work.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=self.clock(),
+            who="airflow", lease_id=end,
+        )  # fmt: skip
+
+    def replayed(self, order: dict[str, Any]) -> None:
+        scheduling.replay(
+            self.work.pipeline, self.work.lake, opened=_opened(order), slices=order["slices"], replayer=FakeReplayer(),
+            now_ms=self.clock,
+        )  # fmt: skip
+
+    def published(self, order: dict[str, Any]) -> dict[str, Any]:
+        return scheduling.publish_task(
+            self.work.pipeline, self.work.lake, opened=_opened(order), slices=order["slices"], who="airflow",
+            now_ms=self.clock(),
+        )  # fmt: skip
+
+
+def _opened(order: dict[str, Any]) -> Opened:
+    return Opened(request_id=order["request_id"], lease_id=order["lease_id"])
+
+
+# --- 17: commits of unknown outcome -----------------------------------------------------------------------------------
+
+
+def test_a_commit_that_was_written_but_reported_as_failed_is_not_repeated(work: Workspace) -> None:
+    class Doubtful(LedgerTable):
+        def append(self, rows: object) -> None:
+            super().append(rows)  # type: ignore[arg-type]
+            raise ConflictError("no answer from the store")
+
+    ledger = Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=Doubtful(work.ledger.uri))
+    view = ledger.write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, reason="once")])
+    assert view.version == 1
+    assert work.ledger.view().version == 1
+
+
+def test_a_commit_that_failed_for_good_is_an_error_and_can_be_tried_again(work: Workspace) -> None:
+    failing = Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=FailingTable(work.ledger.uri, fails=1))
+    once = LedgerEvent(kind=EventKind.NOTE, reason="once")
+    with pytest.raises(LedgerError, match="cannot be written: the network is gone"):
+        failing.write(lambda _view: [once])
+    assert failing.write(lambda _view: [once]).version == 1

@@ -1,0 +1,152 @@
+"""Tables made and widened by several processes at once, key columns that change, files that are damaged."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from jobs.store import append_rows, ensure_table, read_attempts
+from tests.support.fuzzing import seeds
+from windowlib import tables
+from windowlib.errors import SpecError, StoreError
+from windowlib.tables import Table
+
+WRITERS = 6
+KEYS = {"origin": "string"}
+
+
+def rows_of(slice_id: str, columns: Mapping[str, object] | None = None, *, count: int = 3) -> pa.Table:
+    named = {"origin": [f"k{i}" for i in range(count)], "slice_id": [slice_id] * count, "attempt_id": ["a"] * count}
+    return pa.table({**named, **{name: [value] * count for name, value in (columns or {}).items()}})
+
+
+def at_once(work: Callable[[int], None], writers: int = WRITERS) -> None:
+    """Run the work of each writer at the same moment; raise what any of them raises."""
+    barrier = Barrier(writers)
+
+    def one(number: int) -> None:
+        barrier.wait()
+        work(number)
+
+    with ThreadPoolExecutor(writers) as pool:
+        for done in [pool.submit(one, number) for number in range(writers)]:
+            done.result()
+
+
+@pytest.mark.parametrize("turn", range(8))
+def test_a_table_that_several_make_at_once_is_made_once(tmp_path: Path, turn: int) -> None:
+    uri = str(tmp_path / f"t{turn}")
+    at_once(lambda _number: ensure_table(uri, tables.timers(KEYS)))
+    names = [field.name for field in DeltaTable(uri).schema().fields]
+    assert names == list(tables.timers(KEYS).stored_columns())
+
+
+@pytest.mark.parametrize("turn", range(8))
+def test_a_table_that_several_widen_and_fill_at_once_gets_all_columns_and_rows(tmp_path: Path, turn: int) -> None:
+    uri = str(tmp_path / f"t{turn}")
+    ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint"}))
+
+    def widen_and_fill(number: int) -> None:
+        ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint", f"more_{number}": "double"}))
+        append_rows(uri, rows_of(f"s{number}", {f"more_{number}": 0.5}))
+
+    at_once(widen_and_fill)
+    found = read_attempts(uri, [(f"s{number}", "a") for number in range(WRITERS)])
+    assert found.num_rows == 3 * WRITERS
+    assert {f"more_{number}" for number in range(WRITERS)} <= set(found.column_names)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_who_is_always_second_is_told_so(tmp_path: Path, attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deltalake.exceptions import CommitFailedError
+
+    tries = []
+
+    def refused(*_args: object, **_named: object) -> None:
+        tries.append(1)
+        raise CommitFailedError("somebody else was first")
+
+    monkeypatch.setattr(DeltaTable, "create", refused)
+    with pytest.raises(StoreError, match=rf"others committed first {attempts} times in a row"):
+        ensure_table(str(tmp_path / "t"), tables.timers(KEYS), attempts=attempts)
+    assert len(tries) == attempts
+
+
+def test_a_column_that_was_a_value_is_no_key_afterwards(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    ensure_table(uri, tables.window_outputs(KEYS, {"carrier": "string"}))
+    with pytest.raises(SpecError, match=r"'carrier' of table .* was a value column, and the spec now makes it a key"):
+        ensure_table(uri, tables.window_outputs({**KEYS, "carrier": "string"}, {"total": "bigint"}))
+
+
+def test_a_key_that_is_added_or_left_out_later_finds_room(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    two = {**KEYS, "carrier": "string"}
+    for keys in (KEYS, two, KEYS, two):
+        ensure_table(uri, tables.window_outputs(keys, {"total": "bigint"}))
+    assert {"origin", "carrier"} <= {field.name for field in DeltaTable(uri).schema().fields}
+
+
+def test_roles_stay_when_rows_are_appended(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint"}))
+    append_rows(uri, rows_of("s", {"further": 1}))
+    fields = {one["name"]: one for one in json.loads(DeltaTable(uri).schema().to_json())["fields"]}
+    assert (fields["origin"]["metadata"], fields["total"]["metadata"]) == (
+        {"hindcast.role": "key"},
+        {"hindcast.role": "value"},
+    )
+
+
+def _made(root: Path, table: Table) -> list[Path]:
+    """A table of several commits and a checkpoint; its files."""
+    uri = str(root)
+    ensure_table(uri, table)
+    for number in range(3):
+        append_rows(uri, rows_of(f"s{number}"))
+        if number == 1:
+            DeltaTable(uri).create_checkpoint()
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+def test_a_damaged_file_of_a_table_is_one_clear_paragraph_or_changes_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Truncated, emptied, garbled: Parquet, JSON and checkpoint. No traceback of a library comes through."""
+    files = _made(tmp_path / "t", tables.window_outputs(KEYS, {"total": "bigint"}))
+    pairs = [(f"s{number}", "a") for number in range(3)]
+    named = 0
+    for seed in seeds(60):
+        rng = random.Random(seed)
+        path = rng.choice(files)
+        data = path.read_bytes()
+        harmed = rng.choice([data[: rng.randrange(len(data))], b"", rng.randbytes(len(data))])
+        path.write_bytes(harmed)
+        try:
+            read_attempts(str(tmp_path / "t"), pairs)
+        except StoreError as error:
+            text = str(error)
+            assert "\n" not in text
+            assert "unknown" not in text
+            named += path.name in text
+        finally:
+            path.write_bytes(data)
+    assert named >= 20
+    assert "RUST_BACKTRACE" not in "".join(capfd.readouterr())
+
+
+def test_the_file_that_is_damaged_is_named(tmp_path: Path) -> None:
+    files = _made(tmp_path / "t", tables.timers(KEYS))
+    for path in (one for one in files if one.suffix in {".parquet", ".json"}):
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+        if path.name not in {"00000000000000000000.json", "00000000000000000001.json", "00000000000000000002.json"}:
+            with pytest.raises(StoreError, match=path.name):
+                read_attempts(str(tmp_path / "t"), [("s0", "a"), ("s1", "a"), ("s2", "a")])
+        path.write_bytes(data)

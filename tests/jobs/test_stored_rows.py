@@ -1,0 +1,203 @@
+"""What is stored against what the ledger says: readers, `verify`, and specs with other keys (law L9)."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.cli import hindcast
+from jobs.cli_common import run_cli
+from jobs.lake import Lake
+from jobs.published import read_published, read_published_table, read_quality_results
+from jobs.report import write_report
+from jobs.requests import run_request
+from jobs.stored_rows import id_sums
+from jobs.verify import Span, Verification, verify
+from jobs.workspace import Asked, Workspace, open_workspace
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fuzzing import seeds
+from windowlib import tables
+from windowlib.errors import StoreError
+from windowlib.row_ids import IdSum
+
+DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+LATE = {"record_hash": 5, "rank": 1, "event_time_ms": 1, "missed_all": True, "watermark_ms": 9, "late_by_ms": 8}
+
+
+def run(work: Workspace, start: str, end: str, *, is_fresh: bool = False) -> None:
+    asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="a test", reason="to read it", is_fresh=is_fresh)
+    replayer = FakeReplayer(beside={DAYS[0]: {tables.LATE_RECORDS: [{**LATE, "slice_id": DAYS[0]}]}})
+    assert run_request(work, asked, replayer).is_published
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workspace:
+    """Three published days, one late record."""
+    for day in DAYS:
+        append_day(tmp_path, day, {"a": 1, "b": 2})
+    opened = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
+    run(opened, DAYS[0], "2024-01-04")
+    return opened
+
+
+def shown(work: Workspace, **named: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    rows: list[dict[str, Any]] = read_published(work.lake, "sales", work.ledger.view(), **named).to_pylist()
+    return rows
+
+
+def verified(work: Workspace, **named: Any) -> Verification:  # noqa: ANN401
+    return verify(work.lake, "sales", work.ledger.view(), **named)
+
+
+def only_file(work: Workspace, table: str, day: str) -> Path:
+    [path] = Path(work.lake.table("sales", table)).glob(f"slice_id={day}/*/*.parquet")
+    return path
+
+
+def change(path: Path, column: str, to: Callable[[Any], Any]) -> None:
+    """Write a file again with the value of one row changed, as a flipped bit changes it that no checksum covers."""
+    rows = pq.ParquetFile(path).read()
+    values = rows[column].to_pylist()
+    values[0] = to(values[0])
+    index = rows.schema.get_field_index(column)
+    pq.write_table(
+        rows.set_column(index, rows.schema.field(index), pa.array(values, rows.schema.field(index).type)), path
+    )
+
+
+def test_what_was_written_is_read(work: Workspace) -> None:
+    assert len(shown(work)) == 6
+    assert not {"row_id", "row_check", "fired_rank"} & shown(work)[0].keys()
+    assert verified(work).findings == ()
+    assert verified(work).rows == 6 + 1
+
+
+@pytest.mark.parametrize("column", ["total", "fired_rank", "row_id", "row_check", "run_id"])
+def test_a_value_that_changed_is_found_by_readers_and_verify(work: Workspace, column: str) -> None:
+    path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
+    change(path, column, lambda value: "another" if isinstance(value, str) else value ^ 1)
+    with pytest.raises(StoreError, match=f"table window_outputs, slice {DAYS[1]}, attempt .*{path.name}"):
+        shown(work)
+    with pytest.raises(StoreError):
+        read_published_table(work.lake, "sales", tables.WINDOW_OUTPUTS, view=work.ledger.view())
+    found = verified(work).findings
+    assert {(one.table, one.slice_id) for one in found} == {(tables.WINDOW_OUTPUTS, DAYS[1])}
+    assert all(path.name in str(one.file) for one in found)
+    before = Span(to_ms=day_ms(DAYS[1]))
+    assert verified(work, span=before).findings == ()
+
+
+@pytest.mark.parametrize("rows", [0, 5, 6, None])
+def test_readers_look_at_the_content_of_few_rows_and_at_the_ids_of_any_number(
+    work: Workspace, rows: int | None
+) -> None:
+    """The threshold `content_rows`, on both sides: six rows are few where up to six are."""
+    change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[1]), "total", lambda value: value + 2**43)
+    if rows in {0, 5}:
+        assert len(shown(work, content_rows=rows)) == 6
+    else:
+        with pytest.raises(StoreError, match="its content gives the id"):
+            shown(work, content_rows=rows)
+    change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[2]), "row_id", lambda value: value ^ 4)
+    with pytest.raises(StoreError):
+        shown(work, content_rows=rows)
+
+
+def test_rows_that_were_lost_or_doubled_are_found(work: Workspace) -> None:
+    uri = work.lake.table("sales", tables.WINDOW_OUTPUTS)
+    rows = DeltaTable(uri).to_pyarrow_table()
+    write_deltalake(uri, rows.slice(0, 1), mode="append")
+    with pytest.raises(StoreError, match="has 3 rows, and their ids do not add up"):
+        shown(work)
+    DeltaTable(uri).delete("true")
+    with pytest.raises(StoreError, match="has 0 rows"):
+        shown(work)
+
+
+def test_a_table_that_is_gone_is_not_an_empty_one(work: Workspace) -> None:
+    path = Path(work.lake.table("sales", tables.LATE_RECORDS))
+    path.rename(path.with_name("elsewhere"))
+    with pytest.raises(StoreError, match="has 0 rows"):
+        read_published_table(work.lake, "sales", tables.LATE_RECORDS, view=work.ledger.view())
+
+
+def test_a_late_record_that_changed_is_found(work: Workspace) -> None:
+    change(only_file(work, tables.LATE_RECORDS, DAYS[0]), "late_by_ms", lambda value: value + 1)
+    with pytest.raises(StoreError, match="table late_records"):
+        read_published_table(work.lake, "sales", tables.LATE_RECORDS, view=work.ledger.view())
+    assert "late_records" in str(verified(work).findings[0])
+
+
+def test_results_of_checks_are_those_of_the_ledger(work: Workspace) -> None:
+    """The fake writes no rows of quality_results: where the ledger has checks with a fingerprint, they are missed."""
+    view = work.ledger.view()
+    runs = [replace(one, checks_fingerprint="f") for one in view.runs.values()]
+    assert read_quality_results(work.lake, "sales", view.runs.values(), view=view) == []
+    with pytest.raises(StoreError, match="table quality_results"):
+        read_quality_results(work.lake, "sales", runs, view=view)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_verify_finds_the_same_however_many_runs_it_reads_at_once(work: Workspace, at_once: int) -> None:
+    change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[2]), "total", lambda value: value + 1)
+    found = verified(work, runs_at_once=at_once)
+    assert [(one.table, one.slice_id) for one in found.findings] == [(tables.WINDOW_OUTPUTS, DAYS[2])]
+    assert (found.runs, found.rows) == (3, 7)
+
+
+def test_the_command_says_what_is_damaged(work: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "sales.yaml").write_text(PIPELINE)
+    places = ["--lake", str(tmp_path), "--pipelines", str(tmp_path / "pipelines")]
+    assert run_cli(hindcast, ["verify", "sales", *places]) == 0
+    assert "everything is what was written" in capsys.readouterr().out
+    path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
+    path.write_bytes(path.read_bytes()[:100])
+    assert run_cli(hindcast, ["verify", "sales", "--json", *places]) == 1
+    [finding] = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["table"], path.name in finding["what"]) == (tables.WINDOW_OUTPUTS, True)
+    assert run_cli(hindcast, ["show", "sales", *places]) == 1
+    captured = capsys.readouterr()
+    assert path.name in captured.err
+    assert "Traceback" not in captured.err + captured.out
+    assert write_report(work.lake, work.pipeline).exists()
+
+
+TWO_KEYS = PIPELINE.replace("key: [key]", "key: [key, id]")
+
+
+@pytest.mark.parametrize(("first", "then"), [(PIPELINE, TWO_KEYS), (TWO_KEYS, PIPELINE)], ids=["added", "left out"])
+def test_windows_are_told_apart_by_the_keys_of_the_spec_that_made_them(tmp_path: Path, first: str, then: str) -> None:
+    """A key column that is added, or left out, with a new spec: all windows of all published runs stay visible."""
+    for day in DAYS:
+        append_day(tmp_path, day, {"a": 1})
+    lake = Lake(root=str(tmp_path))
+    run(open_workspace(sales(first), lake, now_ms=lambda: day_ms("2024-02-01")), DAYS[0], DAYS[1], is_fresh=True)
+    opened = open_workspace(sales(then), lake, now_ms=lambda: day_ms("2024-02-01"))
+    run(opened, DAYS[1], DAYS[2], is_fresh=True)
+    rows = shown(opened)
+    per_day = {PIPELINE: 1, TWO_KEYS: 2}
+    assert [row["slice_id"] for row in rows] == [DAYS[0]] * per_day[first] + [DAYS[1]] * per_day[then]
+    assert len(shown(opened, all_panes=True)) == 3
+    assert verified(opened).findings == ()
+
+
+def test_sums_of_ids_are_those_of_the_rows_one_by_one() -> None:
+    for seed in seeds(20):
+        rng = random.Random(seed)
+        rows = [(rng.choice("ab"), rng.choice("xy"), rng.getrandbits(64) - 2**63) for _ in range(rng.randrange(1, 30))]
+        named = dict(zip(("slice_id", "attempt_id", "row_id"), zip(*rows, strict=True), strict=True))
+        expected: dict[tuple[str, str], IdSum] = {}
+        for slice_id, attempt_id, identity in rows:
+            expected.setdefault((slice_id, attempt_id), IdSum()).add(identity)
+        found = id_sums(pa.table({name: pa.array(values) for name, values in named.items()}))
+        assert {pair: ids.as_row() for pair, ids in found.items() if ids} == {
+            pair: ids.as_row() for pair, ids in expected.items()
+        }

@@ -1,0 +1,114 @@
+"""Users' functions that raise, or end the program, where they run: a person is told the line, and sees no traceback."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobs.pipeline import load_file
+from jobs.pipeline_models import Pipeline
+from jobs.user_errors import explained
+from jobs.user_functions import Functions
+from tests.support.grammar import document
+from windowlib.errors import CheckpointError, RequestError, SpecError
+
+MODULE = """
+import sys
+from my_bad_helpers import fail
+
+class MyError(Exception):
+    pass
+
+def raises(columns):
+    raise MyError("two" + chr(10) + "lines")
+
+def exits(columns):
+    sys.exit(0)
+
+def helped(columns):
+    return fail()
+
+def ours(columns):
+    raise KeyError(1)
+"""
+WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/somewhere/windowlib/assigners.py", line 251, in _gap_ms
+    gap_ms = self.gap(record)
+             ^^^^^^^^^^^^^^^^
+  File "{file}", line 9, in raises
+    raise MyError("two" + chr(10) + "lines")
+    ^^^^^^^^^^^^^^^^^^^^
+my_bad.MyError: two
+lines
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
+    (tmp_path / "my_bad.py").write_text(MODULE)
+    (tmp_path / "my_bad_helpers.py").write_text("def fail():\n    return 1 / 0\n")
+    path = tmp_path / "sample.yaml"
+    path.write_text(yaml.safe_dump(document(windows={"session": {"gap": {"function": "my_bad:raises"}}})))
+    before = set(sys.modules)
+    yield load_file(path)
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", "raised MyError: two\nlines ({dir}/my_bad.py, line 9, in raises). Mend it"),
+        ("exits", "called sys.exit: 0 ({dir}/my_bad.py, line 12, in exits). Mend it"),
+        ("helped", "raised ZeroDivisionError: division by zero ({dir}/my_bad_helpers.py, line 2, in fail). Mend it"),
+    ],
+)
+def test_in_the_driver(pipeline: Pipeline, tmp_path: Path, name: str, said: str) -> None:
+    module = pipeline.functions()[0].model_copy(update={"name": f"my_bad:{name}"})
+    function = Functions(source=pipeline.source, directory=pipeline.functions_dir).load(module, "gap")
+    assert callable(function)
+    with pytest.raises(SpecError) as caught, explained(pipeline):
+        function({})
+    assert said.format(dir=tmp_path) in str(caught.value)
+    assert str(caught.value).startswith(f"{pipeline.source}: a function of yours ")
+
+
+def test_in_a_worker(pipeline: Pipeline, tmp_path: Path) -> None:
+    text = WORKER.format(file=tmp_path / "my_bad.py")
+    with (
+        pytest.raises(SpecError, match=r"raised MyError: two\nlines \(.*my_bad\.py, line 9, in raises\)"),
+        explained(pipeline),
+    ):
+        raise RuntimeError(text)
+    exits = text.replace("my_bad.MyError: two\nlines", "SystemExit: 0")
+    with pytest.raises(SpecError, match=r"called sys\.exit: 0"), explained(pipeline):
+        raise RuntimeError(exits)
+
+
+def test_an_error_of_windowlib_in_a_worker_is_that_error(pipeline: Pipeline) -> None:
+    text = WORKER.format(file="/x.py").replace(
+        "my_bad.MyError: two\nlines", "windowlib.errors.CheckpointError: damaged: x"
+    )
+    with pytest.raises(CheckpointError, match=r"^damaged: x$"), explained(pipeline):
+        raise RuntimeError(text)
+
+
+def test_a_worker_that_is_gone_may_have_been_ended_by_a_function(pipeline: Pipeline) -> None:
+    with pytest.raises(RequestError, match=r"my_bad:raises.*too little memory"), explained(pipeline):
+        raise RuntimeError("Caused by: java.io.EOFException\n\tat java.base")
+
+
+def test_what_is_no_users_fault_stays_as_it_is(pipeline: Pipeline) -> None:
+    for error in (
+        RuntimeError("x"),
+        RuntimeError(WORKER.format(file="/x.py")),
+        SystemExit(3),
+        LookupError(),
+        SpecError("s"),
+    ):
+        with pytest.raises(type(error)) as caught, explained(pipeline):
+            raise error
+        assert caught.value is error

@@ -1,0 +1,537 @@
+"""The ledger's protocol under random interleavings of writers that are killed, doubted, and given wrong clocks.
+
+Up to four writers on two hosts open, stage, publish, waive, roll back and resume, through the code that the command
+line and Airflow's tasks use; only Delta and Spark are replaced. After every commit the laws are checked:
+
+- one linear history: every commit follows the one before, its chain closes, and no commit is there twice;
+- no publication lost: readers see what the publications and rollbacks, taken in order, add up to;
+- what readers see is a chain: each run starts from the state that its predecessor left, and passed or was waived;
+- nobody ends a request that another writer works on;
+- a request is published whole, and what is over stays as it is;
+- after a rollback nothing is published by itself until a person goes on.
+
+In the end one more run of everything publishes what an undisturbed run over the same log would have given.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from jobs import scheduling
+from jobs.decisions import resume, rollback, waive
+from jobs.fingerprints import fingerprint, run_id, spec_fingerprint
+from jobs.lake import Lake
+from jobs.lease_keeping import renew
+from jobs.leases import Holder, Lease, is_held
+from jobs.ledger import Ledger, LedgerLimits
+from jobs.ledger_chain import GENESIS, Row, check_chain
+from jobs.ledger_events import EventKind
+from jobs.ledger_fold import Fold
+from jobs.ledger_view import LedgerView
+from jobs.pipeline_models import Pipeline
+from jobs.plan import LogState
+from jobs.publishing import publish
+from jobs.requests import ReplayOrder, Staging, run_request
+from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from jobs.slices import slices_between
+from jobs.workspace import RANGE, Asked, Opened, Workspace, covers, open_workspace
+from tests.support.fake_replay import PIPELINE, day_ms, sales
+from tests.support.fuzzing import seeds
+from tests.support.simulated_ledger import Faults, MemoryStore, MemoryTable, Writer
+from windowlib.errors import HindcastError
+
+DAYS = 4
+FIRST_MS = day_ms("2024-01-01")
+DAY_MS = 86_400_000
+LEASE_MS = 600_000
+YEAR_MS = 365 * DAY_MS
+LAKE = Lake(root="/nowhere")
+SPECS = (PIPELINE, PIPELINE.replace("size: 1d", "size: 2d"))
+PIPELINES = {text: sales(text) for text in SPECS}
+PLAIN = PIPELINES[PIPELINE]
+SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
+HUMAN, RUN, DAG = "person", "run", "dag"
+
+
+@dataclass
+class World:
+    """The log, the clock, the processes, and the ledger that all share."""
+
+    rng: Random
+    table: MemoryTable = field(default_factory=MemoryTable)
+    log: list[list[int]] = field(default_factory=list)  # slice -> amounts, one per commit
+    now_ms: int = FIRST_MS + 10 * DAY_MS
+    alive: set[int] = field(default_factory=set)
+    writers: list[Writer] = field(default_factory=list)
+    kinds: dict[int, str] = field(default_factory=dict)  # pid -> what the process does
+    dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
+    dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> the processes that play the DAG run
+    looked_at_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock when it last read the ledger
+    next_pid: int = 100
+    ids: int = 0
+
+    def new_id(self) -> str:
+        self.ids += 1
+        return f"{self.ids:032x}"
+
+    def read_log(self, _pipeline: Pipeline, _lake: Lake, slices: Sequence[Slice]) -> LogState:
+        return LogState(
+            version=sum(map(len, self.log)),
+            coordinates={one.slice_id: self.coordinates(one) for one in slices},
+            first_data=SLICES[0],
+            last_data=SLICES[-1],
+        )
+
+    def coordinates(self, one: Slice) -> LogCoordinates:
+        amounts = self.log[SLICES.index(one)]
+        commits = tuple(range(len(amounts)))
+        return LogCoordinates(
+            table_id="log", version=0, commits=commits, files=len(amounts), records=len(amounts), bytes=1
+        )
+
+    def workspace(self, writer: Writer, text: str) -> Workspace:
+        """What one process works on; it is a new process with every call."""
+        pipeline = PIPELINES[text]
+        place = {"host": writer.host, "boot_id": "b", "pid_namespace": "n"}
+
+        def is_alive(holder: Holder) -> bool | None:
+            return holder.pid in self.alive if holder.host == writer.host else None
+
+        def seen() -> None:
+            self.looked_at_ms[writer.pid] = self.now_ms
+
+        faults = Faults(self.rng)
+        store = MemoryStore(self.table, writer, faults, seen)
+        limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
+        ledger = Ledger("memory", now_ms=lambda: self.now_ms, sleep=lambda _s: None, limits=limits, store=store)
+        return replace(
+            open_workspace(pipeline, LAKE, now_ms=lambda: self.now_ms),
+            ledger=ledger,
+            new_id=self.new_id,
+            holder=Holder(**place, pid=writer.pid, start_ticks=1),
+            is_alive=is_alive,
+            lease_ms=LEASE_MS,
+            read_log=self.read_log,
+        )
+
+    def replayer(self, writer: Writer) -> "Replayer":
+        return Replayer(self, writer)
+
+
+@dataclass
+class Replayer:
+    """Replays without Spark: pure in log, spec and state before, as law L1 wants it."""
+
+    world: World
+    writer: Writer
+
+    def __call__(self, order: ReplayOrder) -> list[RunResult]:
+        self.writer.stop_here()
+        results, state = [], order.before.fingerprint if order.before else EMPTY_STATE
+        for one in order.slices:
+            amounts = list(self.world.log[SLICES.index(one)])
+            log = self.world.coordinates(one)
+            results.append(result_of(order.pipeline, one, amounts, state=state, attempt_id=order.attempt_id, log=log))
+            state = results[-1].state_after
+        self.writer.stop_here()
+        return results
+
+
+def result_of(
+    pipeline: Pipeline, one: Slice, amounts: Sequence[int], *, state: str, attempt_id: str, log: LogCoordinates
+) -> RunResult:
+    total, spec, read = sum(amounts), spec_fingerprint(pipeline), fingerprint(list(amounts))
+    verdict = Verdict.FAIL if total % 7 == 0 else Verdict.PASS
+    check = CheckResult(slice_id=one.slice_id, table="t", check="total", severity="critical", verdict=verdict)
+    return RunResult(
+        slice=one,
+        run_id=run_id(pipeline=pipeline.name, one=one, spec=spec, input=read, state_before=state),
+        attempt_id=attempt_id,
+        spec_fingerprint=spec,
+        input_fingerprint=read,
+        state_before=state,
+        state_after=fingerprint(
+            [spec, total % 2]
+        ),  # few states, so that a rerun may leave the same one (early cut-off)
+        digests={"window_outputs": fingerprint([state, total])},
+        counts=Counts(read=len(amounts), assigned=len(amounts), late=0, unassigned=0, invalid=0, panes=1),
+        watermark_ms=one.start_ms,
+        log=log,
+        seconds=0.1,
+        verdict=verdict,
+        checks=(check,),
+    )
+
+
+# --- what writers do --------------------------------------------------------------------------------------------------
+
+
+def run_by_hand(world: World, writer: Writer, rng: Random) -> None:
+    """`hindcast run`, with or without publication."""
+    world.kinds[writer.pid] = RUN
+    text = SPECS[0] if rng.random() < 0.85 else SPECS[1]
+    work = world.workspace(writer, text)
+    start = rng.choice([0, 0, 0, rng.randrange(DAYS)])
+    end = rng.randrange(start, DAYS) + 1
+    asked = Asked(
+        from_ms=FIRST_MS + start * DAY_MS, to_ms=FIRST_MS + end * DAY_MS, who=writer.name, reason="run",
+        is_fresh=rng.random() < 0.1,
+    )  # fmt: skip
+    staging = Staging(chunk=rng.choice([None, 1, 2]))
+    run_request(work, asked, world.replayer(writer), staging=staging, publish=rng.random() < 0.8)
+
+
+def run_as_dag(world: World, writer: Writer, rng: Random) -> None:
+    """The four tasks of a DAG run, each a process of its own; a task that dies may be tried again."""
+    world.kinds[writer.pid] = DAG
+    if world.dag_runs and rng.random() < 0.4:
+        kind, name, end = rng.choice(world.dag_runs)  # Airflow took the first try for dead; it may still be working
+    else:
+        kind, name, end = rng.choice(["scheduled", "backfill", "by hand"]), world.new_id(), rng.randrange(DAYS) + 1
+        world.dag_runs.append((kind, name, end))
+    for _try in range(rng.choice([1, 2])):
+        decision = _planned(world, kind, name, end=end)
+        writer.stop_here()
+        if decision["action"] != "replay":
+            return
+        opened = Opened(request_id=decision["request_id"], lease_id=decision["lease_id"])
+        world.dag_leases.setdefault(opened.lease_id, set()).add(writer.pid)
+        with suppress(HindcastError):
+            scheduling.replay(
+                PLAIN, LAKE, opened=opened, slices=decision["slices"], replayer=world.replayer(writer),
+                now_ms=lambda: world.now_ms, staging=Staging(chunk=rng.choice([1, 31])),
+            )  # fmt: skip
+            writer.stop_here()
+            if scheduling.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision["slices"])["passed"]:
+                writer.stop_here()
+                scheduling.publish_task(
+                    PLAIN, LAKE, opened=opened, who=writer.name, now_ms=world.now_ms, slices=decision["slices"]
+                )
+            return
+
+
+def _planned(world: World, kind: str, name: str, *, end: int) -> dict[str, Any]:
+    """What the plan task is told. `name` is the DAG run's own id, the same for every retry."""
+    end_ms, now_ms = FIRST_MS + end * DAY_MS, world.now_ms
+    if kind == "scheduled":
+        return scheduling.plan_scheduled(
+            PLAIN, LAKE, interval_end_ms=end_ms, now_ms=now_ms, who="airflow", request_id=name
+        )
+    if kind == "backfill":
+        return scheduling.plan_backfill_interval(
+            PLAIN, LAKE, start_ms=end_ms - DAY_MS, end_ms=end_ms, now_ms=now_ms, who="airflow", lease_id=name
+        )
+    asked = Asked(from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", request_id=name)
+    return scheduling.plan_by_hand(PLAIN, LAKE, asked=asked, now_ms=now_ms)
+
+
+def decide(world: World, writer: Writer, rng: Random) -> None:
+    """A person publishes, waives, rolls back or resumes."""
+    world.kinds[writer.pid] = HUMAN
+    work = world.workspace(writer, SPECS[0])
+    view = work.ledger.view()
+    match rng.choice(["publish", "publish one", "waive", "rollback", "rollback", "resume"]):
+        case "publish":
+            publish(work, who=writer.name)
+        case "publish one" if view.requests:
+            publish(work, who=writer.name, request_id=rng.choice(list(view.requests)))
+        case "waive":
+            failed = [run for run in view.runs.values() if run.verdict is Verdict.FAIL and run.waiver is None]
+            if failed:
+                run = rng.choice(failed).result
+                waived = waive(work, run.slice.slice_id, reason="real", who=writer.name, run_id=run.run_id)
+                assert waived.result.run_id == run.run_id, "the waiver is for the run that was looked at"
+        case "rollback" if view.standing:
+            rollback(work, rng.choice(view.standing[-2:]).seq, reason="too early", who=writer.name)
+        case _:
+            resume(work, reason="go on", who=writer.name)
+
+
+# --- the laws ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Laws:
+    """Follows the ledger commit by commit."""
+
+    world: World
+    fold: Fold = field(default_factory=Fold)
+    tip: str = GENESIS
+    view: LedgerView = field(default_factory=lambda: LedgerView(version=0))
+    seen: dict[str, str | None] = field(default_factory=dict)
+    history: list[tuple[int, dict[str, str | None]]] = field(default_factory=list)  # standing: (seq, seen before it)
+    commits: set[str] = field(default_factory=set)
+    staged: set[tuple[str, str]] = field(default_factory=set)
+
+    def __call__(self, writer: Writer, rows: Sequence[Row]) -> None:
+        before, version = self.view, len(self.world.table.commits)
+        assert {row["seq"] for row in rows} == {version}, "a commit's number is the ledger's version"
+        assert rows[0]["commit_id"] not in self.commits, "a commit is there twice"
+        self.commits.add(rows[0]["commit_id"])
+        self.tip = check_chain(rows, self.tip, uri="memory")
+        for row in rows:
+            self.fold.add(_event(row))
+        self.view = self.fold.view(version)
+        self._nothing_is_lost(rows)
+        self._readers_see_a_chain(rows)
+        self._nobody_ends_anothers_work(writer, before)
+        self._a_rollback_holds(writer, before, rows)
+        self._what_is_over_stays_as_it_is(before)
+        self._a_request_is_published_whole(before, rows)
+
+    def _nothing_is_lost(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if row["event"] == EventKind.STAGED.value:
+                assert (row["attempt_id"], row["slice_id"]) not in self.staged, "an attempt is staged twice"
+                self.staged.add((row["attempt_id"], row["slice_id"]))
+        kinds = {row["event"] for row in rows}
+        changes = {row["slice_id"]: row["run_id"] for row in rows if row["event"] in {"published", "rolled_back"}}
+        if EventKind.PUBLISHED.value in kinds:
+            self.history.append((rows[0]["seq"], dict(self.seen)))
+            self.seen.update(changes)
+        if EventKind.ROLLED_BACK.value in kinds:
+            seq, earlier = self.history.pop()
+            assert _event(rows[0]).details["undoes"] == seq, "a rollback takes back the newest publication"
+            self.seen.update(changes)
+            assert _filled(self.seen) == _filled(earlier), "readers see what they saw before the publication"
+        assert dict(self.view.published) == _filled(self.seen)
+
+    def _readers_see_a_chain(self, rows: Sequence[Row]) -> None:
+        state_after: dict[str, str] = {}
+        slices = [one.slice_id for one in SLICES]
+        for index, slice_id in enumerate(slices):
+            run = self.view.published_run(slice_id)
+            if run is None:
+                continue
+            state_after[slice_id] = run.result.state_after
+            if not run.is_chain_start:
+                assert run.result.state_before == state_after.get(slices[index - 1]), "a run follows its predecessor"
+        for row in rows:
+            if row["event"] == EventKind.PUBLISHED.value:
+                assert self.view.run(row["run_id"]).is_publishable, "what failed is not published"
+
+    def _nobody_ends_anothers_work(self, writer: Writer, before: LedgerView) -> None:
+        for request in before.requests.values():
+            if not request.is_open or self.view.requests[request.request_id].is_open:
+                continue
+            for lease in request.leases:
+                is_own = lease.holder is not None and lease.holder.pid == writer.pid
+                if is_own or writer.pid in self.world.dag_leases.get(lease.lease_id, ()):
+                    continue
+                assert not self._is_held(lease, writer), (
+                    f"{writer.name} ended request {request.request_id}, on which {lease} works"
+                )
+
+    def _is_held(self, lease: Lease, writer: Writer) -> bool:
+        """Whether the writer could know that the lease is held, when it looked and when it wrote."""
+
+        def is_alive(holder: Holder) -> bool | None:
+            return holder.pid in self.world.alive if holder.host == writer.host else None
+
+        moments = (self.world.looked_at_ms.get(writer.pid, self.world.now_ms), self.world.now_ms)
+        return all(is_held(lease, now_ms=now_ms, is_alive=is_alive) for now_ms in moments)
+
+    def _a_rollback_holds(self, writer: Writer, before: LedgerView, rows: Sequence[Row]) -> None:
+        published = {row["request_id"] for row in rows if row["event"] == EventKind.PUBLISHED.value}
+        if before.hold is None or not published or self.world.kinds[writer.pid] == HUMAN:
+            return
+        request = before.requests[published.pop()]
+        assert request.kind == RANGE
+        assert request.opened_seq > before.hold.seq
+
+    def _what_is_over_stays_as_it_is(self, before: LedgerView) -> None:
+        for request in before.requests.values():
+            if not request.is_open:
+                assert self.view.requests[request.request_id].runs == request.runs, "nothing is staged in it any more"
+
+    def _a_request_is_published_whole(self, before: LedgerView, rows: Sequence[Row]) -> None:
+        published = {row["request_id"] for row in rows if row["event"] == EventKind.PUBLISHED.value}
+        if not published:
+            return
+        request = before.requests[published.pop()]
+        wanted = (
+            set(request.runs) if request.from_ms is None else {one.slice_id for one in SLICES if covers(request, one)}
+        )
+        for slice_id in wanted:
+            run = self.view.published_run(slice_id)
+            assert run is not None, "every slice of its range"
+            assert run.result.spec_fingerprint == request.spec_fingerprint
+        for row in rows:
+            if row["event"] == EventKind.CLOSED.value:
+                other = before.requests[row["request_id"]]
+                theirs = {one.slice_id for one in SLICES if covers(other, one)}
+                assert other.opened_seq < request.opened_seq, "only an older request is superseded"
+                assert theirs <= wanted, "and only by one that covers it"
+
+
+def _filled(seen: dict[str, str | None]) -> dict[str, str]:
+    return {slice_id: run_id for slice_id, run_id in sorted(seen.items()) if run_id is not None}
+
+
+def _event(row: Row) -> Any:  # noqa: ANN401 - a LedgerEvent
+    from jobs.ledger import _event as event
+
+    return event(row)
+
+
+# --- playing ----------------------------------------------------------------------------------------------------------
+
+
+def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> World:
+    rng = Random(seed)
+    world = World(rng)
+    world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
+    laws = Laws(world)
+    world.table.on_commit = laws
+    current: list[Writer] = []
+    monkeypatch.setattr(
+        scheduling, "open_workspace", lambda pipeline, _lake, **_kw: world.workspace(current[-1], _text(pipeline))
+    )
+    budget = rng.randrange(3, 13)
+    while budget or world.writers:
+        if budget and len(world.writers) < 4 and (not world.writers or rng.random() < 0.2):
+            budget -= 1
+            world.writers.append(_writer(world, rng))
+        _disturb(world, rng)
+        writer = rng.choice(world.writers)
+        current[:] = [writer]
+        writer.step()
+        if writer.done:
+            world.writers.remove(writer)
+            world.alive.discard(writer.pid)
+            assert writer.error is None or isinstance(writer.error, HindcastError), repr(writer.error)
+    _settle(world, rng)
+    return world
+
+
+def _text(pipeline: Pipeline) -> str:
+    return SPECS[0] if pipeline == PLAIN else SPECS[1]
+
+
+def _writer(world: World, rng: Random) -> Writer:
+    world.next_pid += 1
+    act, own = rng.choice([run_by_hand, run_as_dag, decide]), Random(rng.random())
+
+    def work(writer: Writer) -> None:
+        act(world, writer, own)
+
+    writer = Writer(
+        name=f"{act.__name__} {world.next_pid}", host=rng.choice(["h1", "h2"]), pid=world.next_pid, work=work
+    )
+    world.alive.add(writer.pid)
+    return writer
+
+
+def _disturb(world: World, rng: Random) -> None:
+    """Time goes on, clocks jump, writers are killed, the log grows."""
+    world.now_ms += rng.randrange(2_000)
+    chance = rng.random()
+    if chance < 0.01:
+        world.now_ms += rng.choice([-YEAR_MS, -LEASE_MS, LEASE_MS // 2, LEASE_MS, 2 * LEASE_MS, YEAR_MS])
+    elif chance < 0.02 and world.writers:
+        victim = rng.choice(world.writers)
+        victim.is_dead = True
+        world.alive.discard(victim.pid)
+    elif chance < 0.04:
+        rng.choice(world.log).append(rng.randrange(1, 9))
+    elif chance < 0.06:
+        _renew(world)
+
+
+def _renew(world: World) -> None:
+    """What the threads of the processes that live do from time to time."""
+    view = Ledger("memory", now_ms=lambda: 0, store=_Reader(world.table)).view()
+    for request in view.open_requests():
+        for lease in request.leases:
+            if lease.holder is None or lease.holder.pid not in world.alive:
+                continue
+            keeper = Writer(name="keeper", host=lease.holder.host, pid=lease.holder.pid, work=lambda _writer: None)
+            store = _Unstopped(world.table, keeper, Faults(Random(0), ambiguous=0, failed=0))
+            ledger = Ledger("memory", now_ms=lambda: world.now_ms, store=store)
+            work = replace(world.workspace(keeper, SPECS[0]), ledger=ledger, holder=lease.holder)
+            renew(work, Opened(request_id=request.request_id, lease_id=lease.lease_id))
+
+
+class _Unstopped(MemoryStore):
+    """A handle whose writer is not stopped."""
+
+    def refresh(self) -> int:
+        self._version = len(self.table.commits)
+        return self._version
+
+    def append(self, rows: Sequence[Row]) -> None:
+        self.table.commits.append([dict(row) for row in rows])
+        self.table.on_commit(self.writer, rows)
+
+    def compact(self) -> None: ...
+
+
+def _settle(world: World, rng: Random) -> None:
+    """Everybody is gone. One person runs everything again; readers see what an undisturbed run gives."""
+    world.next_pid += 1
+    done: list[bool] = []
+
+    def work(writer: Writer) -> None:
+        world.kinds[writer.pid] = HUMAN
+        place = world.workspace(writer, SPECS[0])
+        asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle")
+        outcome = run_request(place, asked, world.replayer(writer), staging=Staging(chunk=1))
+        for run in outcome.runs:
+            if run.verdict is Verdict.FAIL and not run.is_publishable:
+                waive(place, run.result.slice.slice_id, reason="real", who="last", run_id=run.result.run_id)
+        if not outcome.is_published:
+            assert publish(place, who="last", request_id=outcome.request_id).is_published
+        done.append(True)
+
+    writer = Writer(name="last", host="h1", pid=world.next_pid, work=work)
+    world.alive = {writer.pid}
+    world.now_ms += YEAR_MS  # every lease has run out
+    while not writer.done:
+        writer.step()
+    if isinstance(writer.error, HindcastError) and "cannot be written" in str(writer.error):
+        return _settle(world, rng)  # a commit failed, and was not there; the person runs it again
+    assert writer.error is None, repr(writer.error)
+    assert done
+    _is_as_undisturbed(world)
+    return None
+
+
+def _is_as_undisturbed(world: World) -> None:
+    view = Ledger("memory", now_ms=lambda: 0, store=_Reader(world.table)).view()
+    assert view.published.keys() == {one.slice_id for one in SLICES}
+    state = EMPTY_STATE
+    for one in SLICES:
+        found = view.run(view.published[one.slice_id])
+        start = EMPTY_STATE if found.is_chain_start else state
+        wanted = result_of(PLAIN, one, world.log[SLICES.index(one)], state=start, attempt_id="", log=found.result.log)
+        assert (found.result.run_id, dict(found.result.digests)) == (wanted.run_id, dict(wanted.digests)), one.slice_id
+        state = found.result.state_after
+
+
+@dataclass
+class _Reader:
+    """A handle that stops nobody."""
+
+    table: MemoryTable
+
+    def refresh(self) -> int:
+        return len(self.table.commits)
+
+    def read(self, *, after: int) -> list[dict[str, Any]]:
+        return [dict(row) for rows in self.table.commits[after:] for row in rows]
+
+    def create(self) -> None: ...
+
+    def append(self, rows: Sequence[Row]) -> None:
+        raise AssertionError(f"it only reads, and was given {len(rows)} rows")
+
+    def compact(self) -> None: ...
+
+
+def test_random_interleavings_keep_the_laws_of_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in seeds(100):
+        play(seed, monkeypatch)

@@ -1,0 +1,26 @@
+"""The session: what it writes on the way is nobody else's to read."""
+
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.private_dir import private_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_keeps_its_blocks_in_a_private_directory(spark: "SparkSession") -> None:
+    spark.range(100_000).repartition(3).localCheckpoint().count()
+    context: Any = spark.sparkContext._jsc.sc()
+    directories = [Path(str(one)) for one in context.env().blockManager().diskBlockManager().localDirs()]
+    assert directories
+    blocks = [path for one in directories for path in one.rglob("*") if path.is_file()]
+    assert blocks, "the shuffle wrote some"
+    private = private_directory()
+    assert all(one.is_relative_to(private) for one in directories)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700

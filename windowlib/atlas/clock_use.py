@@ -1,0 +1,34 @@
+"""Whether a window stage reads the replay's clock."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from windowlib.atlas.expressions import compile_expression
+from windowlib.atlas.places import SYSTEM_VARIABLES, Json, Place
+from windowlib.atlas.stages import compile_pipeline
+from windowlib.atlas.window_stages import Sessions, Windows, read_windows
+from windowlib.errors import SpecError
+
+_WITHOUT_CLOCK: Final = Place("", SYSTEM_VARIABLES - {"NOW"})
+
+
+def reads_clock(stage: Mapping[str, Json]) -> bool:
+    """Tell whether a stage, which is a valid one, reads `$$NOW` in its pipeline or its partition.
+
+    Raises:
+        SpecError: it is no window stage.
+    """
+    windows, pipeline, _ = read_windows(stage)
+    return uses_now(windows, pipeline)
+
+
+def uses_now(windows: Windows, pipeline: Json) -> bool:
+    """Tell the same of what was read from a stage: it compiles with `$$NOW`, and does it without?"""
+    try:
+        compile_pipeline(pipeline, _WITHOUT_CLOCK)
+        if isinstance(windows, Sessions):
+            compile_expression(json.loads(windows.partition_by), _WITHOUT_CLOCK)
+    except SpecError:
+        return True
+    return False

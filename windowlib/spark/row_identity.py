@@ -1,0 +1,288 @@
+"""The ids and checks of the rows of a table: computed by whoever emits rows, and again by whoever reads them.
+
+A row's id (`row_id`) covers the content of the row. A row's check (`row_check`) covers the id and everything that the
+id does not see: coordinates, positions inside a state, and the record that a row holds. Both are made of the values as
+Arrow stores them, not as Python happened to spell them before, so a reader gets the same numbers from the stored row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from windowlib import tables
+from windowlib.column_types import Node
+from windowlib.records import Position
+from windowlib.row_ids import row_check, row_id
+from windowlib.spark.arrow import arrow_type, plain_values
+from windowlib.spark.xxhash import xxhash64
+from windowlib.tables import Table
+
+Columns = Mapping[str, Sequence[Any]]
+"""Column name -> one canonical value per row."""
+
+_EXACT: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz"), int),
+    "boolean": bool, "double": float, "string": str, "binary": bytes,
+}  # fmt: skip
+"""Types whose values Arrow stores as they are; every other value is read back from Arrow before it is hashed."""
+_NONE: Final = type(None)
+UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
+"""What Python or Arrow may raise over the bytes of a damaged row."""
+_OURS: Final = ("acc_", "contents", "last_emitted", "missed_windows")
+"""Beginnings of columns whose structs are ours: their fields are those that the spec gives them, null ones too."""
+_PLACED: Final = ("slice_start_ms", "rank")
+_PLACED_LISTS: Final = ("slice_starts_ms", "ranks")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A row that is not what was written: its number (None: one of all that were read), and what is wrong with it."""
+
+    row: int | None
+    what: str
+
+
+class RowIdentity:
+    """Computes the ids and checks of the rows of one table."""
+
+    def __init__(self, table: Table) -> None:
+        """Remember the table; `table` may lack columns that are null in all rows."""
+        self.table = table
+        self._kinds = {name: arrow_type(node) for name, node in table.columns().items() if name != "record"}
+        self._plain_coordinates = tuple(name for name in table.coordinates if name not in ("record", "record_id"))
+
+    def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
+        """Return rows as Arrow columns; each row holds its values in the order of the table's columns."""
+        values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]
+        return [pa.array(list(one), type=kind) for one, kind in zip(values, self._kinds.values(), strict=True)]
+
+    def emitted(self, rows: Sequence[Sequence[Any]], arrays: Sequence[pa.Array]) -> Columns:
+        """Return the canonical columns of rows that are emitted; `arrays` are these rows in Arrow."""
+        columns = list(zip(*rows, strict=True)) if rows else [() for _ in self._kinds]
+        nodes = self.table.columns()
+        return {
+            name: values if _is_exact(values, nodes[name]) else spelled(array, nodes[name], whole=_is_ours(name))
+            for name, values, array in zip(self._kinds, columns, arrays, strict=True)
+        }
+
+    def stored(self, columns: Mapping[str, pa.Array]) -> Columns:
+        """Return the canonical columns of rows that were read; what the table has not been given is null."""
+        nodes = self.table.columns()
+        count = len(columns[tables.ROW_ID])
+        found = {
+            name: spelled(_one_chunk(columns[name]), nodes[name], whole=_is_ours(name))
+            if name in columns
+            else (None,) * count
+            for name in self._kinds
+        }
+        return found | {name: columns[name].to_pylist() for name in tables.PARTITION_COLUMNS if name in columns}
+
+    def ids(self, columns: Columns) -> list[int]:
+        """Return the id of each row."""
+        name, names = self.table.name, tuple(self.table.content)
+        content = [columns[one] for one in names]
+        if name == tables.INVALID_RECORDS:
+            return [_invalid_id(*row) for row in zip(*content, strict=True)]
+        if name == tables.WINDOW_STATE:
+            apart = [columns[one] for one in tables.PARTITION_COLUMNS if one in columns]
+            content = self._without_positions(content, apart)
+        return [row_id(name, names, row) for row in zip(*content, strict=True)]
+
+    def checks(self, ids: Sequence[int], columns: Columns, records: Mapping[str, pa.Array] | None = None) -> list[int]:
+        """Return the check of each row.
+
+        Args:
+            ids: of the rows.
+            columns: canonical.
+            records: the columns `record_id` and `record`, in tables that have them.
+        """
+        if self.table.name in tables.RECORD_TABLES:
+            assert records is not None, "a row that holds a record is checked with it"
+            return _record_checks(ids, columns["rank"], records)
+        coordinates = [columns[name] for name in self._plain_coordinates]
+        if self.table.name == tables.WINDOW_STATE:
+            coordinates.append([tuple(found) for found in self._positions(columns)])
+        return [row_check(row) for row in zip(ids, *coordinates, strict=True)]
+
+    def damage(self, columns: Mapping[str, pa.Array]) -> Iterator[Damage]:
+        """Compare stored rows with their ids and checks; yields nothing where every row is what was written.
+
+        Rows of `window_state` must be all rows of their keys. Rows without a check were written before checks were.
+        """
+        try:
+            canonical = self.stored(columns)
+            ids = self.ids(canonical)
+            checks = self._stored_checks(ids, canonical, columns)
+        except UNREADABLE as error:
+            yield Damage(None, f"a value cannot be read: {type(error).__name__}: {error}")
+            return
+        for row, (one, other) in enumerate(zip(ids, columns[tables.ROW_ID].to_pylist(), strict=True)):
+            if one != other:
+                yield Damage(row, f"its content gives the id {one}, and its {tables.ROW_ID} is {other}")
+        for row, one, other in checks:
+            if other is not None and one != other:
+                yield Damage(row, f"its coordinates give the check {one}, and its {tables.ROW_CHECK} is {other}")
+
+    def _stored_checks(
+        self, ids: Sequence[int], canonical: Columns, columns: Mapping[str, pa.Array]
+    ) -> list[tuple[int, int, int | None]]:
+        """Return (row, computed, stored) where the table has checks."""
+        if tables.ROW_CHECK not in columns or tables.ROW_CHECK not in self.table.stored_columns():
+            return []
+        records = {name: _one_chunk(columns[name]) for name in ("record_id", "record") if name in columns}
+        computed = self.checks(ids, canonical, records)
+        return list(zip(range(len(ids)), computed, columns[tables.ROW_CHECK].to_pylist(), strict=True))
+
+    def _without_positions(
+        self, content: Sequence[Sequence[Any]], apart: Sequence[Sequence[Any]]
+    ) -> list[Sequence[Any]]:
+        """Replace each position in the log by its place among all positions in the state of the same key.
+
+        `apart` are columns that tell checkpoints apart.
+        """
+        names = tuple(self.table.content)
+        placed = [i for i, name in enumerate(names) if _holds_positions(self.table.content[name])]
+        if not placed:
+            return list(content)
+        found: list[list[Any]] = [list(column) for column in content]
+        for numbers in _by_key([*apart, *(content[names.index(key)] for key in self.table.keys)], len(content[0])):
+            of_key = {position for i in placed for n in numbers for position in _positions(content[i][n])}
+            order = {position: place for place, position in enumerate(sorted(of_key))}
+            if order:
+                for i in placed:
+                    for n in numbers:
+                        found[i][n] = _replaced(content[i][n], order)
+        return list(found)
+
+    def _positions(self, columns: Columns) -> Iterator[list[Position]]:
+        placed = [columns[name] for name, node in self.table.content.items() if _holds_positions(node)]
+        count = len(columns[self._plain_coordinates[0]])
+        for n in range(count):
+            yield [position for column in placed for position in _positions(column[n])]
+
+
+def spelled(array: pa.Array, node: Node, *, whole: bool = False) -> list[Any]:
+    """Return a column as canonical values: as `plain_values`, but structs are dicts.
+
+    A struct of ours (`whole`) has all the fields that `node` names. A struct inside a user's value has those that are
+    not null, because the log may get further fields.
+    """
+    if isinstance(node, str):
+        return plain_values(array)
+    match node["type"]:
+        case "struct":
+            return _spelled_struct(array, node, whole=whole)
+        case "array":
+            items = spelled(array.values, node["elementType"], whole=whole)
+            spans: list[Any] = [items[start:end] for start, end in _spans(array)]
+        case _:
+            keys, values = spelled(array.keys, node["keyType"]), spelled(array.items, node["valueType"])
+            spans = [list(zip(keys[start:end], values[start:end], strict=True)) for start, end in _spans(array)]
+    return _nulled(spans, array)
+
+
+def _spelled_struct(array: pa.Array, node: Mapping[str, Any], *, whole: bool) -> list[Any]:
+    fields = {field["name"]: field["type"] for field in node["fields"]}
+    flat = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    columns = [
+        spelled(flat[name], kind) if name in flat else [None] * len(array) for name, kind in fields.items()
+    ]  # fmt: skip
+    rows = zip(*columns, strict=True) if columns else [()] * len(array)
+    if whole:
+        return _nulled([dict(zip(fields, row, strict=True)) for row in rows], array)
+    present = [{name: one for name, one in zip(fields, row, strict=True) if one is not None} for row in rows]
+    return _nulled(present, array)
+
+
+def _spans(array: pa.Array) -> Iterator[tuple[int, int]]:
+    offsets = array.offsets.to_pylist()
+    return pairwise(offsets)
+
+
+def _nulled(values: list[Any], array: pa.Array) -> list[Any]:
+    if not array.null_count:
+        return values
+    return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]
+
+
+def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(_OURS)
+
+
+def _is_exact(values: Sequence[Any], node: Node) -> bool:
+    exact = _EXACT.get(node) if isinstance(node, str) else None
+    return exact is not None and set(map(type, values)) <= {exact, _NONE}
+
+
+def _invalid_id(record_hash: int | None, reason: str | None) -> int:
+    texts = pa.string()
+    return xxhash64(((tables.INVALID_RECORDS, texts), (record_hash, pa.int64()), (reason, texts)))
+
+
+def _record_checks(ids: Sequence[int], ranks: Sequence[Any], records: Mapping[str, pa.Array]) -> list[int]:
+    """Return the checks that `windowlib.spark.columns.record_check` computes."""
+    record = records["record"]
+    fields = sorted(record.type, key=lambda field: field.name)
+    values = dict(zip((field.name for field in record.type), record.flatten(), strict=True))
+    columns = [plain_values(values[field.name]) for field in fields]
+    record_ids = plain_values(records["record_id"])
+    rows = zip(*columns, strict=True) if columns else iter([()] * len(ids))
+    long, text = pa.int64(), pa.string()
+    return [
+        xxhash64((
+            (identity, long), (rank, long), (record_id, text),
+            *(part for field, value in zip(fields, row, strict=True) if value is not None
+              for part in ((field.name, text), (value, field.type))),
+        ))
+        for identity, rank, record_id, row in zip(ids, ranks, record_ids, rows, strict=True)
+    ]  # fmt: skip
+
+
+def _by_key(keys: Sequence[Sequence[Any]], count: int) -> list[list[int]]:
+    """Return the numbers of the rows of each key."""
+    rows = zip(*keys, strict=True) if keys else [()] * count
+    found: dict[str, list[int]] = {}
+    for number, key in enumerate(rows):
+        found.setdefault(ascii(key), []).append(number)
+    return list(found.values())
+
+
+def _holds_positions(node: Node) -> bool:
+    """Tell whether a column of `window_state` holds positions: first, last and collect_list, or whole records."""
+    if isinstance(node, str):
+        return False
+    struct = node["elementType"] if node["type"] == "array" else node
+    if isinstance(struct, str) or struct["type"] != "struct":
+        return False
+    return tuple(field["name"] for field in struct["fields"])[:2] in (_PLACED, _PLACED_LISTS)
+
+
+def _positions(value: Any) -> Iterator[Position]:  # noqa: ANN401 - a canonical value
+    if isinstance(value, list):
+        for one in value:
+            yield from _positions(one)
+    elif value is not None and "rank" in value:
+        if value["rank"] is not None and value["slice_start_ms"] is not None:
+            yield value["slice_start_ms"], value["rank"]
+    elif value is not None:
+        yield from zip(value["slice_starts_ms"] or (), value["ranks"] or (), strict=False)
+
+
+def _replaced(value: Any, order: Mapping[Position, int]) -> Any:  # noqa: ANN401 - a canonical value
+    if isinstance(value, list):
+        return [_replaced(one, order) for one in value]
+    if value is None:
+        return None
+    if "rank" in value:
+        if value["rank"] is None or value["slice_start_ms"] is None:
+            return value
+        return {**value, "slice_start_ms": order[value["slice_start_ms"], value["rank"]], "rank": 0}
+    places = [order[position] for position in zip(value["slice_starts_ms"] or (), value["ranks"] or (), strict=False)]
+    return {**value, "slice_starts_ms": places, "ranks": [0] * len(places)}
