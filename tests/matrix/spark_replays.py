@@ -84,7 +84,7 @@ def _what_differs(case: Case, said: Answer, *, log: SparkLog, outcome: "Outcome"
     if not outcome.is_published:
         yield f"it was not published: {outcome.publication}"
     view = open_workspace(pipeline, place, now_ms=lambda: NOW_MS).ledger.view()
-    plain = read_published(place, pipeline.name, view, keys=pipeline.log.key_columns)
+    plain = read_published(place, pipeline.name, view)
     yield from (
         f"to a reader without Spark, {found}" for found in view_differs(case, said, _numbered(plain.to_pylist()))
     )
