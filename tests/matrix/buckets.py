@@ -23,11 +23,11 @@ from windowlib.column_types import parse_type
 from windowlib.row_ids import IdSum
 from windowlib.spark.arrow import arrow_struct, arrow_type
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
+from windowlib.spark.restored import BEFORE, DAMAGED, STATE_KINDS
 from windowlib.spark.steps import Beginning, Steps, columns_of
 from windowlib.timeline import ALL_SOURCES, SourceRow, Timeline
 from windowlib.windows import MIN_TIME_MS
 
-STATE_KINDS: Final = {"window": tables.WINDOW_STATE, "timer": tables.TIMERS, "user": tables.USER_STATE}
 Tallies = dict[tuple[int, str, str], IdSum]
 """(number of the slice, equation, term) -> sum of ids."""
 
@@ -150,7 +150,7 @@ def _state_batches(state: Mapping[str, Sequence[Row]], plan: BucketPlan) -> Iter
     """Yield one bucket's part of the checkpoint: windows, timers, the user's state."""
     for kind, name in STATE_KINDS.items():
         if rows := state[name]:
-            columns = plan.table(name).columns()
+            columns = plan.table(name).emitted_columns()
             plain = {one: columns[one] for one in columns if one not in plan.keys}
             structs = [{one: row[one] for one in plain} for row in rows]
             keys = {f"k{place}": _column([row[key] for row in rows], key) for place, key in enumerate(plan.keys)}
@@ -189,7 +189,9 @@ def _collect(done: Replayed, result: Iterator[pa.RecordBatch], *, first: int) ->
     for batch in result:
         tag = batch.column("tag")[0].as_py()  # a batch holds rows of one table
         for number, values in zip(batch.column("slice_no").to_pylist(), batch.column(tag).to_pylist(), strict=True):
-            if tag == tables.TALLIES:
+            if tag == tables.TALLIES and number == BEFORE:  # about the checkpoint that was read, not about a slice
+                assert values["equation"] != DAMAGED, f"the checkpoint before slice {first}: {values['term']}"
+            elif tag == tables.TALLIES:
                 ids = done.tallies.setdefault((number + first, values["equation"], values["term"]), IdSum())
                 ids.merge(IdSum(values["record_count"], values["id_xor"], values["id_sum"]))
             else:
