@@ -37,7 +37,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fuzz" if ASKED else 
 
 FIRST = ("spark", "e2e", "dags", "gx")
 """What takes longest begins first."""
-IN_SPARK = ("tests/spark/", "tests/expectations/test_engines.py")
+IN_SPARK = ("tests/spark/", "tests/expectations/test_engines.py", "tests/matrix/test_matrix_spark.py")
 
 
 @pytest.hookimpl(tryfirst=True)
