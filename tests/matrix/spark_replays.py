@@ -26,7 +26,7 @@ from windowlib.profiles import EngineFault
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.requests import Outcome
+    from jobs.outcomes import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
