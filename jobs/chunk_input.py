@@ -21,7 +21,7 @@ from windowlib.errors import LogError
 from windowlib.row_ids import IdSum
 from windowlib.spark.bucket import SliceRange
 from windowlib.spark.columns import TimeColumn
-from windowlib.spark.log_order import Ranks, block_slices, number_records, refuse_ties
+from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
 from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
 from windowlib.tables import INVALID_RECORDS
 
@@ -115,6 +115,7 @@ def read_chunk(
     *,
     slices: Sequence[Slice],
     needs_commits: bool = False,
+    records_per_block: int = RECORDS_PER_BLOCK,
 ) -> ChunkInput:
     """Read the records, bring them into log order, and fingerprint each slice.
 
@@ -125,10 +126,11 @@ def read_chunk(
         slices: of the chunk, in order.
         needs_commits: whether the records are to say which commit of their slice brought them (`commit bigint`). Then
             the fingerprints cover it, and the same records in other commits are another input.
+        records_per_block: of the sort.
     """
     order = order_columns(reading)
     count = sum(file.records or 0 for file in pinned.files)
-    numbered = number_records(read_slices(spark, reading), order, count=count)
+    numbered = number_records(read_slices(spark, reading), order, count=count, records_per_block=records_per_block)
     if needs_commits:
         numbered = numbered.withColumn("commit", _commit_column(slices))
     with reading_errors(pinned):

@@ -9,15 +9,13 @@ from jobs.engine import Engine
 from jobs.event_log import PinnedLog
 from jobs.pipeline_models import Pipeline
 from jobs.record_columns import record_names
+from jobs.sizes import SIZES, Sizes
 from jobs.user_functions import Functions
 from jobs.window_spec import engine, pipeline_functions
 from windowlib import tables
 from windowlib.column_types import Node, spell_type, struct_type
 from windowlib.spark.bucket import BucketPlan
 from windowlib.tables import Table
-
-RECORDS_PER_BUCKET = 50_000
-MAX_BUCKETS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +77,12 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
     return ChunkTables(engine=run, functions=functions, keys=keys, inputs=inputs, stored=stored, record_names=names)
 
 
-def plan_buckets(pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, time: ChunkTime) -> BucketPlan:
+def plan_buckets(
+    pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, time: ChunkTime, sizes: Sizes = SIZES
+) -> BucketPlan:
     """Return what every task needs to know. The number of buckets changes nothing but the speed."""
     records = sum(one.records.count for one in read.slices)
-    buckets = min(MAX_BUCKETS, 1 + records // RECORDS_PER_BUCKET) if written.keys else 1
+    buckets = min(sizes.buckets, 1 + records // sizes.records_per_bucket) if written.keys else 1
     run = written.engine
     return BucketPlan(
         spec=run.operator,
@@ -100,4 +100,5 @@ def plan_buckets(pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, 
         tables=written.emitted(),
         buckets=buckets,
         tasks=buckets,
+        rows_per_batch=sizes.rows_per_batch,
     )

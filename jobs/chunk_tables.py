@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from jobs.fingerprints import state_of
 from jobs.runs import Slice
+from jobs.sizes import SIZES, Sizes
 from jobs.store import append_rows
 from windowlib import tables
 from windowlib.plain_json import from_json, to_json
@@ -27,9 +28,6 @@ from windowlib.timeline import SourceRow
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-WRITERS = 3
-DRIVER_ROWS = 20_000
-"""Tables of a chunk with at most this many rows are written by the driver."""
 Tallies = Mapping[tuple[int, str, str], IdSum]
 """(slice number, equation, term) -> ids."""
 
@@ -114,14 +112,14 @@ class Rows:
     count: int
 
 
-def write_tables(written: Iterable[Rows], slices: Sequence[Written]) -> None:
+def write_tables(written: Iterable[Rows], slices: Sequence[Written], *, sizes: Sizes = SIZES) -> None:
     """Append all rows to their tables, a few tables at a time; one commit per table for all slices of the chunk.
 
     Few rows go through the driver: collecting and committing them takes a tenth of a second, a write by Spark one.
     """
-    with ThreadPoolExecutor(max_workers=WRITERS) as writers:
+    with ThreadPoolExecutor(max_workers=sizes.writers) as writers:
         done = [
-            writers.submit(_append_collected if rows.count <= DRIVER_ROWS else _append, rows, slices)
+            writers.submit(_append_collected if rows.count <= sizes.driver_rows else _append, rows, slices)
             for rows in written
         ]
     for one in done:

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from jobs.audit import Audit
 from jobs.checkpoint_check import CheckpointCheck
 from jobs.checks import (
-    PANDAS_ROWS,
     CheckedTable,
     conservation,
     load_checks,
@@ -40,8 +39,9 @@ from jobs.fingerprints import checks_fingerprint, run_id, spec_fingerprint
 from jobs.record_columns import rename_records, stored_records
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, warnings_of
 from jobs.session import spark_session
+from jobs.sizes import SIZES, Sizes
 from jobs.store import ensure_table, read_attempts
-from jobs.stored_rows import CONTENT_ROWS, TALLIES_DIGEST, quality_id
+from jobs.stored_rows import TALLIES_DIGEST, quality_id
 from jobs.user_errors import explained
 from windowlib import tables
 from windowlib.row_ids import IdSum, row_id
@@ -58,16 +58,16 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def spark_replayer(master: str | None = None) -> "Iterator[Replayer]":
+def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> "Iterator[Replayer]":
     """Give a replayer that runs on one Spark session; the session ends with the context."""
     spark = spark_session("hindcast replay", master)
     try:
-        yield lambda order: replay_chunk(spark, order)
+        yield lambda order: replay_chunk(spark, order, sizes=sizes)
     finally:
         spark.stop()
 
 
-def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]:
+def replay_chunk(spark: "SparkSession", order: "ReplayOrder", *, sizes: Sizes = SIZES) -> list[RunResult]:
     """Replay the slices of an order in one Spark job, all that a run does but the ledger.
 
     Returns:
@@ -79,7 +79,7 @@ def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]
         AuditError: an equation does not close; the attempt is void.
     """
     with explained(order.pipeline):
-        chunk = ChunkReplay(spark, order)
+        chunk = ChunkReplay(spark, order, sizes=sizes)
         chunk.compute()
     chunk.write()
     audited = chunk.audit()
@@ -89,12 +89,9 @@ def replay_chunk(spark: "SparkSession", order: "ReplayOrder") -> list[RunResult]
 class ChunkReplay:
     """One attempt at one chunk, as steps that a test can take apart: compute, write, audit, results."""
 
-    def __init__(self, spark: "SparkSession", order: "ReplayOrder", *, content_rows: int = CONTENT_ROWS) -> None:
-        """Pin the input and check the checkpoint before; nothing is written.
-
-        `content_rows`: of at most so many rows of a checkpoint table, the driver checks the content.
-        """
-        self._content_rows = content_rows
+    def __init__(self, spark: "SparkSession", order: "ReplayOrder", *, sizes: Sizes = SIZES) -> None:
+        """Pin the input and check the checkpoint before; nothing is written."""
+        self._sizes = sizes
         self._spark = spark
         self._order = order
         self._started = time.monotonic()
@@ -116,10 +113,15 @@ class ChunkReplay:
         self._tables.functions.ship()
         reading = log_reading(order.pipeline, self._pinned, order.slices, needs_clock=run.needs_clock)
         self._input: ChunkInput = read_chunk(
-            self._spark, self._pinned, reading, slices=order.slices, needs_commits=run.time.needs_commits
+            self._spark,
+            self._pinned,
+            reading,
+            slices=order.slices,
+            needs_commits=run.time.needs_commits,
+            records_per_block=self._sizes.records_per_block,
         )
         self._time = chunk_time(run, self._input, self._time_before)
-        plan = plan_buckets(order.pipeline, self._tables, self._input, time=self._time)
+        plan = plan_buckets(order.pipeline, self._tables, self._input, time=self._time, sizes=self._sizes)
         valid = self._input.ordered.where("problem is null")
         # Not persist(): appending to a checkpoint table that the plan has read would make Spark compute it all again.
         with self._checkpoint.restoring() if self._checkpoint else nullcontext():
@@ -139,7 +141,7 @@ class ChunkReplay:
         """Commit the rows of all tables under the attempt; nobody reads an attempt that the ledger does not name."""
         for table in self._tables.stored:
             ensure_table(self._uri(table.name), table)
-        write_tables(self._rows(), self._written)
+        write_tables(self._rows(), self._written, sizes=self._sizes)
         marks = [(number, row) for number, rows in enumerate(self._watermark_rows) for row in rows]
         self._append(tables.watermarks(), marks)
         self._append(tables.tallies(), self._tally_rows)
@@ -167,6 +169,7 @@ class ChunkReplay:
             before=order.before,
             row_tables=self._tables.digested(),
             contents={table.name: table for table in self._tables.stored},
+            content_rows=self._sizes.audited_rows,
         )
         return audit.close()
 
@@ -183,7 +186,11 @@ class ChunkReplay:
 
     def _checkpoint_check(self) -> CheckpointCheck | None:
         before = self._order.before
-        return None if before is None else CheckpointCheck(before, self._uri, self._tables.stored, self._content_rows)
+        return (
+            None
+            if before is None
+            else CheckpointCheck(before, self._uri, self._tables.stored, self._sizes.content_rows)
+        )
 
     def _checkpoint_rows(self) -> CheckpointRows | None:
         before = self._order.before
@@ -258,7 +265,7 @@ class ChunkReplay:
     def _own_rows(self, table: str, one: Written) -> "CheckedTable":
         """The run's rows of a table, as they were committed: from Arrow, or from Spark where they are many."""
         slice_id = one.slice.slice_id
-        if self._emitted(one.slice_no, table).count <= PANDAS_ROWS:
+        if self._emitted(one.slice_no, table).count <= self._sizes.pandas_rows:
             return read_attempts(self._uri(table), [(slice_id, one.attempt_id)])
         committed = self._spark.read.format("delta").load(self._uri(table))
         return committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == one.attempt_id))

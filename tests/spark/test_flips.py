@@ -24,6 +24,7 @@ from jobs.published import published_runs, read_published
 from jobs.readers import published, published_rows
 from jobs.replay import ChunkReplay
 from jobs.requests import ReplayOrder
+from jobs.sizes import Sizes
 from jobs.slices import parse_bound, slices_between
 from jobs.store import read_attempts
 from jobs.stored_rows import StoredRuns, columns_of, file_of
@@ -148,7 +149,7 @@ def test_tasks_find_damage_that_the_driver_did_not_look_for(
     """`content_rows` of 0: the driver sums up ids, the tasks compute them. Nothing is written."""
     path, good = harm(written, name, column)
     versions = {table.name: DeltaTable(str(table)).version() for table in written.table("x").parent.iterdir()}
-    chunk = ChunkReplay(spark, order_next(written), content_rows=0)
+    chunk = ChunkReplay(spark, order_next(written), sizes=Sizes(content_rows=0))
     try:
         with pytest.raises(CheckpointError, match=rf"in table {name} is not what was written: its content gives"):
             chunk.compute()

@@ -28,7 +28,7 @@ from tests.support.logs import make_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.column_types import struct_type
 from windowlib.errors import LogError
-from windowlib.spark.log_order import Ranks, block_slices, number_records
+from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,8 +129,8 @@ def test_columns_named_like_ours_may_be_used(spark: "SparkSession", tmp_path: Pa
     assert outcome.runs[0].result.counts.assigned == 3
 
 
-@pytest.mark.parametrize("records_per_block", [1, 2, 3, None])
-def test_blocks_of_any_size_number_the_same(spark: "SparkSession", records_per_block: int | None) -> None:
+@pytest.mark.parametrize("records_per_block", [1, 2, 3, RECORDS_PER_BLOCK])
+def test_blocks_of_any_size_number_the_same(spark: "SparkSession", records_per_block: int) -> None:
     """Records per block switches between one sorted partition and several; ranks count on across the blocks."""
     records = spark.sql("SELECT int(id % 2) AS slice_no, 6 - id AS o0 FROM range(7)")
     numbered = number_records(records, ["o0"], count=7, records_per_block=records_per_block).localCheckpoint()

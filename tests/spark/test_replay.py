@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from jobs import chunk_plan, chunk_tables
 from jobs.lake import Lake
 from jobs.outcomes import Outcome
 from jobs.pipeline_models import Pipeline
 from jobs.published import read_published
 from jobs.readers import published
+from jobs.sizes import Sizes
 from jobs.workspace import open_workspace
 from tests.support.logs import make_log
 from tests.support.other_log import (
@@ -35,7 +35,6 @@ from tests.support.other_log import (
 )
 from tests.support.replays import NOW_MS, pipeline_of, run_range, what_was_run
 from windowlib.errors import LedgerError
-from windowlib.spark import log_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,17 +132,23 @@ def test_readers_with_spark_see_what_readers_without_see(replayed: Replayed, spa
 @pytest.mark.parametrize(
     ("text", "chunk"), [(PIPELINE, 1), (SESSIONS, 2), (SLIDING, 3)], ids=["tumbling", "sessions", "sliding"]
 )
-def test_cuts_blocks_and_buckets_change_nothing(
-    spark: "SparkSession", copied: Path, text: str, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Laws L1 and L2: other chunks, sort blocks, buckets, writers, another lake; same ids, digests and checkpoint."""
+def test_cuts_blocks_and_buckets_change_nothing(spark: "SparkSession", copied: Path, text: str, chunk: int) -> None:
+    """Laws L1 and L2: other chunks and sizes, another lake; same ids, digests and checkpoint."""
     pipeline = pipeline_of(text)
     whole = run_range(spark, copied, pipeline, BOUNDS)
     shutil.rmtree(copied / "other")
-    monkeypatch.setattr(log_order, "RECORDS_PER_BLOCK", 97)
-    monkeypatch.setattr(chunk_plan, "RECORDS_PER_BUCKET", 150)
-    monkeypatch.setattr(chunk_tables, "DRIVER_ROWS", 0 if chunk == 3 else 40)
-    assert what_was_run(run_range(spark, copied, pipeline, BOUNDS, chunk=chunk)) == what_was_run(whole)
+    small = Sizes(
+        records_per_block=97,
+        records_per_bucket=150,
+        buckets=3,
+        rows_per_batch=chunk,
+        driver_rows=0 if chunk == 3 else 40,
+        writers=1,
+        content_rows=chunk,
+        audited_rows=0 if chunk == 3 else 10_000,
+        pandas_rows=1,
+    )
+    assert what_was_run(run_range(spark, copied, pipeline, BOUNDS, chunk=chunk, sizes=small)) == what_was_run(whole)
     assert sum(run.result.counts.panes for run in whole.runs) > 100
 
 

@@ -11,6 +11,7 @@ from jobs.pipeline_models import Pipeline
 from jobs.replay import ChunkReplay, replay_chunk
 from jobs.requests import ReplayOrder, Staging, run_request
 from jobs.runs import RunResult
+from jobs.sizes import SIZES, Sizes
 from jobs.slices import parse_bound, slices_between
 from jobs.workspace import Asked, open_workspace
 
@@ -26,13 +27,19 @@ def pipeline_of(text: str) -> Pipeline:
 
 
 def run_range(
-    spark: "SparkSession", lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, chunk: int | None = None
+    spark: "SparkSession",
+    lake: Path,
+    pipeline: Pipeline,
+    bounds: tuple[str, str],
+    *,
+    chunk: int | None = None,
+    sizes: Sizes = SIZES,
 ) -> Outcome:
     """Run `[from, to)` as `hindcast run` does, in the session of the tests."""
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to see what happens")
     work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    return run_request(work, asked, lambda order: replay_chunk(spark, order), staging=Staging(chunk=chunk))
+    return run_request(work, asked, lambda order: replay_chunk(spark, order, sizes=sizes), staging=Staging(chunk=chunk))
 
 
 def what_was_run(outcome: Outcome) -> list[dict[str, object]]:

@@ -42,7 +42,7 @@ class Rises:
 
 
 def number_records(
-    records: DataFrame, order: Sequence[str], *, count: int, records_per_block: int | None = None
+    records: DataFrame, order: Sequence[str], *, count: int, records_per_block: int = RECORDS_PER_BLOCK
 ) -> DataFrame:
     """Bring records into log order and add `sequence bigint`, which ascends along it.
 
@@ -50,13 +50,13 @@ def number_records(
         records: with `slice_no int` and the columns of `order`.
         order: the columns that order the records of one slice.
         count: about how many records there are; decides how many blocks the sort has.
-        records_per_block: by default `RECORDS_PER_BLOCK`; changes nothing but the speed.
+        records_per_block: changes nothing but the speed.
 
     Returns:
         `records` plus `sequence`, to be persisted by the caller before it is read twice.
     """
     keys = ["slice_no", *order]
-    blocks = max(1, -(-count // (records_per_block or RECORDS_PER_BLOCK)))
+    blocks = max(1, -(-count // records_per_block))
     parts = records.coalesce(1) if blocks == 1 else records.repartitionByRange(blocks, *keys)
     return parts.sortWithinPartitions(*keys).withColumn("sequence", F.monotonically_increasing_id())
 
