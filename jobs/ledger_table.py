@@ -1,11 +1,12 @@
 """The ledger as a Delta table: read what is new, append a commit at one version, compact. No decision is made here."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jobs.damage import damaged_file, one_line
 from jobs.ledger_chain import Row
 from jobs.ledger_events import LedgerEvent, encode_details
 from jobs.store import dataset_of
@@ -74,6 +75,7 @@ class LedgerTable:
         with self._errors("read"):
             if self._table is None:
                 if not DeltaTable.is_deltatable(self.uri):
+                    self._refuse_without_log()
                     return 0
                 self._table = DeltaTable(self.uri)
             else:
@@ -152,6 +154,14 @@ class LedgerTable:
             except CommitFailedError:
                 return
 
+    def _refuse_without_log(self) -> None:
+        """Refuse data files without a Delta log: a table whose log was lost, not a ledger that does not exist."""
+        if "://" not in self.uri and any(Path(self.uri).glob("*.parquet")):
+            raise LedgerError(
+                f"ledger {self.uri} is damaged: it has data files, and its _delta_log has no commit. Restore the "
+                "ledger's directory from a backup"
+            )
+
     def _refuse_empty_commits(self, last_seq: int) -> None:
         """Refuse commits after the last event that should hold events: a commit file that lost its content."""
         assert self._table is not None, "read() has opened it"
@@ -175,14 +185,19 @@ class LedgerTable:
 
         try:
             yield
-        except (DeltaError, OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        except LedgerError:
             self._table = None
-            raise LedgerError(f"ledger {self.uri} cannot be {what}: {one_line(error)}") from error
-
-
-def one_line(error: BaseException) -> str:
-    """What Delta says, without its colours and line breaks."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m|↳", "", str(error)).split())
+            raise
+        except BaseException as error:
+            self._table = None
+            expected = isinstance(error, DeltaError | OSError | pa.ArrowException | ValueError | KeyError | TypeError)
+            if not expected and type(error).__name__ != "PanicException":  # of Rust: it is no Exception
+                raise
+            found = damaged_file(self.uri)
+            cause = one_line(error) if found is None else f"file {found[0]} is damaged, truncated or lost ({found[1]})"
+            raise LedgerError(
+                f"ledger {self.uri} cannot be {what}: {cause}. Restore the ledger's directory from a backup"
+            ) from error
 
 
 def ledger_schema() -> "pa.Schema":

@@ -21,7 +21,16 @@ from jobs.publication_rules import describe_hold, describe_stop
 from jobs.publishing import publish_staged
 from jobs.requests import Replayer, Staging, stage
 from jobs.runs import Slice, Verdict
-from jobs.slices import check_range, next_slice, previous_slice, show_instant, slice_grid, slice_of_id, slices_ending_in
+from jobs.slices import (
+    MAX_SLICES,
+    check_range,
+    next_slice,
+    previous_slice,
+    show_instant,
+    slice_grid,
+    slice_of_id,
+    slices_ending_in,
+)
 from jobs.workspace import (
     AIRFLOW_BACKFILL,
     RANGE,
@@ -272,12 +281,20 @@ def _scheduled(work: Workspace, interval_end_ms: int, now_ms: int, *, own_reques
     return Decision(action=REPLAY, why=planned.chain_note, slices=_ids(passing), plan=planned)
 
 
-def _after_head(work: Workspace, view: LedgerView, until_ms: int) -> tuple[Slice, ...]:
+def _after_head(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
     """The slices after the published head, or from the beginning of the log's data, that end by `until_ms`."""
     grid = slice_grid(work.pipeline)
     first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
     found: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
+        if len(found) == most:
+            log = work.pipeline.log
+            raise RequestError(
+                f"pipeline {work.pipeline.name} would replay more than {most:,} slices, from {found[0].slice_id} on: "
+                f"the log {log.table} holds records there. If that is a mistake of a producer, name in "
+                "`log.slice.first` the first slice that is to be replayed; otherwise replay the beginning by hand, in "
+                "ranges"
+            )
         found.append(first)
         first = next_slice(grid, first)
     return tuple(found)

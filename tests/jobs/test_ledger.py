@@ -202,6 +202,30 @@ def test_a_last_commit_without_content_is_found(tmp_path: Path) -> None:
         Ledger(str(uri), now_ms=lambda: 1).view()
 
 
+def test_a_ledger_that_lost_its_log_is_not_an_empty_one(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    shutil.rmtree(uri / "_delta_log")
+    with pytest.raises(LedgerError, match="it has data files, and its _delta_log has no commit"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_file_of_the_ledger_that_is_cut_off_is_told_in_one_paragraph(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    live = {Path(path).name for path in DeltaTable(uri).file_uris()}
+    newest = max((uri / "_delta_log").glob("*.json"))
+    for file in [*(path for path in uri.glob("*.parquet") if path.name in live), newest]:
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(LedgerError) as told:
+            Ledger(str(uri), now_ms=lambda: 1).view()
+        file.write_bytes(whole)
+        assert file.name in str(told.value)
+        assert "\n" not in str(told.value)
+    assert Ledger(str(uri), now_ms=lambda: 1).view().version
+
+
 def test_a_commit_that_was_removed_while_somebody_reads_is_found(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     some_events(uri)

@@ -236,3 +236,11 @@ def test_a_backfill_by_hand_is_resumed_by_the_same_request(airflow: Airflow) -> 
         scheduling.plan_by_hand(sales(), airflow.lake, asked=replace(asked, request_id="r2"), now_ms=now_ms)["action"]
         == "skip"
     )
+
+
+def test_a_garbage_partition_makes_no_endless_chain(airflow: Airflow) -> None:
+    work = airflow.work(day_ms("2024-01-08"))
+    view = work.ledger.view()
+    assert len(scheduling._after_head(work, view, day_ms("2024-01-08"), most=7)) == 7
+    with pytest.raises(RequestError, match=r"more than 6 slices, from 2024-01-01 on.*log\.slice\.first"):
+        scheduling._after_head(work, view, day_ms("2024-01-08"), most=6)
