@@ -107,15 +107,23 @@ class LedgerTable:
 
     def create(self) -> None:
         """Make the table if it does not exist; several processes may do it at once."""
-        from deltalake import DeltaTable
+        from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import CommitFailedError
 
         if self._table is not None:
             return
+        # Without retries: Delta would commit the creation a second time, as version 1.
+        once = CommitProperties(max_commit_retries=0)
         with self._errors("created"):
             try:
                 if not DeltaTable.is_deltatable(self.uri):
-                    DeltaTable.create(self.uri, schema=ledger_schema(), mode="ignore", configuration=_CONFIGURATION)
+                    DeltaTable.create(
+                        self.uri,
+                        schema=ledger_schema(),
+                        mode="ignore",
+                        configuration=_CONFIGURATION,
+                        commit_properties=once,
+                    )
             except CommitFailedError:
                 return  # another process created it at this moment
 

@@ -4,8 +4,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from threading import Barrier
 
 import pyarrow as pa
 import pytest
@@ -15,7 +17,7 @@ from jobs.ledger import Ledger, LedgerLimits
 from jobs.ledger_chain import event_hash
 from jobs.ledger_events import EventKind, LedgerEvent
 from jobs.ledger_fold import Fold, fold
-from jobs.ledger_table import ledger_schema
+from jobs.ledger_table import LedgerTable, ledger_schema
 from jobs.ledger_view import LedgerView
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
@@ -76,6 +78,20 @@ def test_two_processes_append_and_nothing_is_lost(tmp_path: Path) -> None:
         by_commit.setdefault(row["seq"], set()).add(row["who"])
     assert len(by_commit) == 100, "one commit per write, and no two writes at one version"
     assert all(len(writers) == 1 for writers in by_commit.values())
+
+
+def test_a_ledger_that_several_create_at_once_is_created_once(tmp_path: Path) -> None:
+    for number in range(10):
+        uri, barrier = str(tmp_path / str(number)), Barrier(6)
+
+        def create(uri: str = uri, barrier: Barrier = barrier) -> None:
+            barrier.wait()
+            LedgerTable(uri).create()
+
+        with ThreadPoolExecutor(6) as pool:
+            for one in [pool.submit(create) for _ in range(6)]:
+                one.result()
+        assert DeltaTable(uri).version() == 0
 
 
 def test_a_race_has_one_winner_each_time(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def schemas(kind: tuple[str, bool]) -> tuple[dict[str, str], dict[str, dict[str,
 def emitted(kind: tuple[str, bool]) -> tuple[Table, ...]:
     outputs, accumulators = schemas(kind)
     record = tables.late_records("string"), tables.unassigned_records("string")
-    slim = [Table(name=one.name, content=one.content, coordinates={"rank": "long"}) for one in record]
+    slim = [one.slim() for one in record]
     state = tables.window_state(KEYS, accumulators)
     return (tables.window_outputs(KEYS, outputs), *slim, state, tables.timers(KEYS), tables.tallies())
 

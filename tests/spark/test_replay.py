@@ -141,7 +141,7 @@ def test_cuts_blocks_and_buckets_change_nothing(spark: "SparkSession", copied: P
         records_per_block=97,
         records_per_bucket=150,
         buckets=3,
-        rows_per_batch=chunk,
+        rows_per_batch=20 + chunk,
         driver_rows=0 if chunk == 3 else 40,
         writers=1,
         content_rows=chunk,
