@@ -24,7 +24,7 @@ BENCH_ARGS ?=
 # Nothing that is set outside for another project may leak into this one's interpreter.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test soak fuzz mutate bench check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak fuzz mutate bench check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,12 +34,15 @@ setup: $(SET_UP)  ## make .venv, fetch Spark's Delta jars; all other targets do 
 
 # The tests that need Spark share one process and one session (tests/conftest.py); the other process runs all others.
 HEAVY := spark or gx or dags or e2e
-test: $(SET_UP)  ## run the tests, 8 minutes (PYTEST_ARGS="-k name" for some of them)
+test: $(SET_UP)  ## run the tests, 9 minutes (PYTEST_ARGS="-k name" for some of them)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak"
+	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow"
 else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
+
+slow: $(SET_UP)  ## the tests that start whole commands or an Airflow, or replay a log many times, 5 minutes; CI runs them
+	@$(PY) -m pytest -m "slow and not soak"
 
 soak: $(SET_UP)  ## the tests that take minutes each
 	@$(PY) -m pytest -m soak

@@ -111,11 +111,9 @@ def gate(order: Order) -> str:
     found = scheduling.gate(pipeline, Lake(root=order["lake"]), opened=_opened(order), now_ms=now_ms())
     if found["passed"]:
         return str(found["why"])
-    held = ", ".join(found["stopped_by"])
     raise CheckFailed(
         f"{found['why']}. Nothing that readers see has changed. Look at `hindcast report {pipeline.name}`; then "
-        f"correct the input and run again, or let each of {held} pass with `hindcast waive {pipeline.name} SLICE "
-        f"--reason …` and show it with `hindcast publish {pipeline.name}`"
+        f"correct the input and run again, or {found['advice']} and show it with `hindcast publish {pipeline.name}`"
     )
 
 

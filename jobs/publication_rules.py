@@ -12,6 +12,7 @@ from jobs.workspace import AIRFLOW_BACKFILL, RANGE, Workspace, holders
 
 MAX_NAMED = 8
 SEEN = "readers see all of it already"
+_NO_WAIVER = "an error cannot be waived; run again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,13 @@ def describe_stop(run: StagedRun) -> str:
     return f"{slice_id}: {what}" + (f" ({names})" if names else "")
 
 
+def waiver_advice(stopping: Sequence[StagedRun]) -> str:
+    """What to type for a waiver of runs that failed; it names the runs, so it counts for what was looked at."""
+    each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:12]}" for run in stopping[:MAX_NAMED]]
+    more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
+    return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
+
+
 def describe_hold(hold: Hold) -> str:
     """Why nothing is published by itself after a rollback, and what a person can do."""
     return (
@@ -151,11 +159,7 @@ def _held(view: LedgerView, request: Request) -> Publication | None:
     named = "; ".join(describe_stop(run) for run in stopping[:MAX_NAMED])
     more = f"; and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
     can_waive = all(run.verdict is Verdict.FAIL for run in stopping)
-    advice = (
-        "waive each with `hindcast waive`, or correct and run again"
-        if can_waive
-        else "an error cannot be waived; run again"
-    )
+    advice = f"{waiver_advice(stopping)}, or correct and run again" if can_waive else _NO_WAIVER
     return Publication(
         request_id=request.request_id,
         is_published=False,

@@ -17,7 +17,7 @@ from jobs.ledger_view import LedgerView
 from jobs.log_state import LogState
 from jobs.pipeline_models import Pipeline
 from jobs.plan import Ask, Plan, Reason, make_plan
-from jobs.publication_rules import describe_hold, describe_stop
+from jobs.publication_rules import describe_hold, describe_stop, waiver_advice
 from jobs.publishing import publish_staged
 from jobs.requests import Replayer, Staging, stage
 from jobs.runs import Slice, Verdict
@@ -203,7 +203,7 @@ def replay(
 def gate(
     pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Say whether the checks let a request pass: `{"passed", "why", "stopped_by", "verdicts": {slice: verdict}}`.
+    """Say whether the checks let a request pass: `{"passed", "why", "stopped_by", "advice", "verdicts"}`.
 
     With `slices`, only these are judged: a DAG run that shares its request answers for its own. Where they do not pass,
     the request waits for a person, and the lease of the DAG run ends.
@@ -227,6 +227,7 @@ def gate(
         "passed": not stopping,
         "why": "; ".join(describe_stop(run) for run in stopping) or f"{len(runs)} slices passed",
         "stopped_by": [run.result.slice.slice_id for run in stopping],
+        "advice": waiver_advice(stopping) if stopping else "",
         "verdicts": {run.result.slice.slice_id: run.verdict.value for run in runs},
     }
 

@@ -91,7 +91,10 @@ def test_a_failed_check_closes_the_gate_until_a_person_decides(dag: Dag) -> None
     append_day(Path(dag.lake.root), "2024-01-02", {"b": FAILS})
     order = dag.backfill("2024-01-01", "2024-01-04")
     dag.replay(order)
-    with pytest.raises(CheckFailed, match=r"2024-01-02.*hindcast waive sales SLICE --reason"):
+    with pytest.raises(
+        CheckFailed,
+        match=r"2024-01-02.*hindcast waive PIPELINE SLICE --run RUN --reason …` \(2024-01-02 --run [0-9a-f]{12}\)",
+    ):
         dag_tasks.gate(order)
     assert dag.seen == []
     waive(open_workspace(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")

@@ -23,6 +23,7 @@ from windowlib.records import LATE_IN_GAP, PAST_CLEANUP
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
 from windowlib.spark.feed import result_schema, spark_struct
 from windowlib.spark.record_values import ValueLayout
+from windowlib.spark.restored import DAMAGED
 from windowlib.spark.steps import Beginning, Steps, columns_of
 from windowlib.tables import Table
 from windowlib.timeline import Step
@@ -177,8 +178,8 @@ def run(spark: "SparkSession", parts: Sequence[Part], before: "DataFrame | None"
     fed = fed.unionByName(empty, allowMissingColumns=True)
     for name, column in ((tables.WINDOW_STATE, "window"), (tables.TIMERS, "timer")):
         table = next(table for table in emitted(kind) if table.name == name)
-        columns = [one for one in table.columns() if one not in KEYS]
-        state = spark_struct({one: table.columns()[one] for one in columns})
+        columns = [one for one in table.emitted_columns() if one not in KEYS]
+        state = spark_struct({one: table.emitted_columns()[one] for one in columns})
         if before is None:
             fed = fed.withColumn(column, F.lit(None).cast(state))
             continue
@@ -215,6 +216,8 @@ def answers(parts: Sequence[Part], chunks: "Sequence[DataFrame]") -> list[dict[s
                     late = late_of(parts[case].script, row[tables.LATE_RECORDS])
                     rows[case] += late
                     found[case]["dropped"] += row[tables.LATE_RECORDS]["missed_all"] and not late
+                case tables.TALLIES:
+                    assert row[tables.TALLIES]["equation"] != DAMAGED, row[tables.TALLIES]["term"]
                 case tables.TIMERS if chunk is chunks[-1]:
                     timer = row[tables.TIMERS]
                     name = "event_timers" if timer["domain"] == "event" else "proc_timers"

@@ -130,7 +130,12 @@ def test_readers_with_spark_see_what_readers_without_see(replayed: Replayed, spa
 
 
 @pytest.mark.parametrize(
-    ("text", "chunk"), [(PIPELINE, 1), (SESSIONS, 2), (SLIDING, 3)], ids=["tumbling", "sessions", "sliding"]
+    ("text", "chunk"),
+    [
+        pytest.param(PIPELINE, 1, marks=pytest.mark.slow, id="tumbling"),
+        pytest.param(SESSIONS, 2, marks=pytest.mark.slow, id="sessions"),
+        pytest.param(SLIDING, 3, id="sliding"),
+    ],
 )
 def test_cuts_blocks_and_buckets_change_nothing(spark: "SparkSession", copied: Path, text: str, chunk: int) -> None:
     """Laws L1 and L2: other chunks and sizes, another lake; same ids, digests and checkpoint."""
