@@ -109,6 +109,7 @@ def test_a_record_swapped_between_side_tables_makes_the_run_fail(
     assert "rows of unassigned_records" in str(failed.value)
 
 
+@pytest.mark.slow
 def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(spark: "SparkSession", tmp_path: Path) -> None:
     """Law L3 from end to end: the first attempt loses a row between commit and audit, and readers see the second."""
     log = other_log(random.Random(7), records_per_day=30)

@@ -55,6 +55,7 @@ def test_days_without_arrivals_are_slices_with_no_records(spark: "SparkSession",
     assert outcome.is_published
 
 
+@pytest.mark.slow
 def test_a_new_nullable_column_changes_nothing_and_reaches_the_side_tables(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_new_nullable_column_changes_nothing_and_reaches_the_side_tables(
     assert late.select("record.*").columns == ["user", "at_ms", "day", "note"]
 
 
+@pytest.mark.slow
 def test_optimize_changes_no_run(spark: "SparkSession", tmp_path: Path) -> None:
     commits = [day_rows(0, *range(n, n + 5)) for n in (30, 0, 60, 10)]
     make_log(spark, str(tmp_path / "log"), commits, schema=SCHEMA, partition_by="day")

@@ -45,6 +45,7 @@ def row(
     return ("a", at_ms, came_ms, gap_ms, DAY)
 
 
+@pytest.mark.slow
 def test_a_watermark_that_comes_with_commits_depends_on_them_and_not_on_their_versions(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
