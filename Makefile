@@ -41,7 +41,7 @@ else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
 
-slow: $(SET_UP)  ## the tests that start whole commands or an Airflow, or replay a log many times, 5 minutes; CI runs them
+slow: $(SET_UP)  ## the tests that start whole commands or an Airflow, or replay a log many times, 8 minutes; CI runs them
 	@$(PY) -m pytest -m "slow and not soak"
 
 soak: $(SET_UP)  ## the tests that take minutes each
