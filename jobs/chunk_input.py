@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 LAST_SEQUENCE = (1 << 63) - 1
-_DAMAGE = ("FAILED_READ_FILE", "not a Parquet file", "FileNotFoundException", "ParquetDecodingException")
+_DAMAGE = ("FAILED_READ_FILE", "not a Parquet file", "FileNotFoundException", "ParquetDecodingException", "[DELTA_")
 COMMIT_COLUMN = "o0"  # the first order column of a log that is read in the order of its commits
 
 
@@ -158,7 +158,8 @@ def reading_errors(pinned: PinnedLog) -> Iterator[None]:
         if not any(sign in text for sign in _DAMAGE):
             raise
         named = [file for file in pinned.files if unquote(file.path).rpartition("/")[2] in text]
-        which = f"file {named[0].path} (slice {named[0].slice_id})" if named else "a data file"
+        unnamed = "the Delta log" if "[DELTA_" in text else "a data file"
+        which = f"file {named[0].path} (slice {named[0].slice_id})" if named else unnamed
         raise LogError(
             f"{which} of version {pinned.version} of event log {pinned.uri} cannot be read: it is damaged, or it was "
             "removed while it was read. Restore it from a backup, or replay a range that does not need it"
