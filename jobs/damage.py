@@ -29,9 +29,14 @@ def reading(uri: str) -> Iterator[None]:
     except (DeltaError, OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise unreadable(uri, error) from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust: it is no Exception, and its class is not exported
+        if not is_panic(error):
             raise
         raise unreadable(uri, error) from None
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library ended on a panic of Rust, which is no Exception and whose class is not exported."""
+    return type(error).__name__ == "PanicException"
 
 
 def unreadable(uri: str, error: BaseException) -> StoreError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from jobs.damage import is_panic
 from windowlib.column_types import Node, spell_type
 from windowlib.errors import LogError
 
@@ -67,7 +68,7 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
 def _is_about_the_table(error: BaseException) -> bool:
     from deltalake.exceptions import DeltaError
 
-    return isinstance(error, DeltaError | OSError | ValueError) or type(error).__name__ == "PanicException"
+    return isinstance(error, DeltaError | OSError | ValueError) or is_panic(error)
 
 
 def open_log(uri: str, version: int | None = None) -> "DeltaTable":

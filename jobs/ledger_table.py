@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobs.damage import damaged_file, one_line
+from jobs.damage import damaged_file, is_panic, one_line
 from jobs.ledger_chain import Row
 from jobs.ledger_events import LedgerEvent, encode_details
 from jobs.store import dataset_of
@@ -199,7 +199,7 @@ class LedgerTable:
         except BaseException as error:
             self._table = None
             expected = isinstance(error, DeltaError | OSError | pa.ArrowException | ValueError | KeyError | TypeError)
-            if not expected and type(error).__name__ != "PanicException":  # of Rust: it is no Exception
+            if not expected and not is_panic(error):
                 raise
             found = damaged_file(self.uri)
             cause = one_line(error) if found is None else f"file {found[0]} is damaged, truncated or lost ({found[1]})"
