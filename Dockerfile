@@ -15,7 +15,8 @@ WORKDIR /opt/hindcast
 # What the set-up reads, before the rest: a change of code does not install everything again.
 COPY --chown=hindcast Makefile pyproject.toml README.md requirements*.in requirements*.txt requirements*.lock ./
 COPY --chown=hindcast setup setup
-COPY --chown=hindcast jobs/__init__.py jobs/jars.py jobs/java.py jobs/
+COPY --chown=hindcast jobs/__init__.py jobs/project.py jobs/
+COPY --chown=hindcast jobs/spark/__init__.py jobs/spark/jars.py jobs/spark/java.py jobs/spark/
 COPY --chown=hindcast windowlib/__init__.py windowlib/errors.py windowlib/
 RUN make setup && rm -rf "$HOME/.cache"
 

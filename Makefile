@@ -73,10 +73,10 @@ year: $(SET_UP)  ## the whole year 2013 as one backfill through Airflow
 	@$(PY) -m jobs.demo year
 
 up: $(SET_UP)  ## start Airflow and its database, and keep them running; prints URL, user and password
-	@$(PY) -m jobs.airflow_cli up
+	@$(PY) -m jobs.cli.airflow up
 
 down: $(SET_UP)  ## stop what `make up` started
-	@$(PY) -m jobs.airflow_cli down
+	@$(PY) -m jobs.cli.airflow down
 
 lock: $(UV_OK)  ## write the lock files anew from requirements*.in (needs the network; review the difference)
 	@export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
@@ -86,7 +86,7 @@ lock: $(UV_OK)  ## write the lock files anew from requirements*.in (needs the ne
 	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock
 
 clean:  ## stop Airflow, remove what was installed, fetched and run (not a lake that lies elsewhere)
-	@if [[ -e $(PROJECT_OK) ]]; then $(PY) -m jobs.airflow_cli down --remove; fi
+	@if [[ -e $(PROJECT_OK) ]]; then $(PY) -m jobs.cli.airflow down --remove; fi
 	@rm -rf .venv .cache .hindcast
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ $(PLACE): FORCE
 $(PYTHON_FOUND): setup/find-python.sh $(PLACE)
 	@setup/find-python.sh > $@
 
-$(MACHINE_OK): setup/check_machine.py jobs/java.py $(PYTHON_FOUND)
+$(MACHINE_OK): setup/check_machine.py jobs/spark/java.py $(PYTHON_FOUND)
 	@"$$(cat $(PYTHON_FOUND))" setup/check_machine.py
 	@touch $@
 

@@ -1,7 +1,7 @@
 """The DAGs of every pipeline file: `replay_<name>` on its schedule and `backfill_<name>` by hand.
 
-Thin on purpose: this module says what runs when and in which pool; what a task does is in `jobs.dag_tasks`, which is
-imported when a task runs. A file that is no pipeline becomes two DAGs that show its error; all others load.
+This module defines schedules, pools and the order of tasks. `jobs.orchestration.dag_tasks` does the work of a task and
+is imported when the task runs. A pipeline file with an error becomes two DAGs that show the error. All others load.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, PokeReturnValue, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from jobs.jars import delta_jars
-from jobs.pipeline import BrokenPipeline, PipelineFiles, load_all
-from jobs.pipeline_models import Pipeline
+from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import escaped, escaped_lines, shortened
-from jobs.slices import slice_at, slice_grid
+from jobs.spark.jars import delta_jars
 from windowlib.errors import HindcastError, LedgerError, SpecError
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
     @task.sensor(mode="reschedule", poke_interval=LOOK_AGAIN_S, timeout=PATIENCE.total_seconds())
     def plan() -> PokeReturnValue:
         """Ask the ledger what there is to do; while it says wait, come back later without holding a slot."""
-        from jobs import dag_tasks
+        from jobs.orchestration import dag_tasks
 
         with _our_errors():
             decision = dag_tasks.plan(kind, source, _run_facts())
@@ -152,7 +152,7 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
     @task
     def gate(decision: dict[str, Any]) -> str:
         """Fail, for good, if a check failed: nothing was published, and nothing will be until somebody decides."""
-        from jobs import dag_tasks
+        from jobs.orchestration import dag_tasks
 
         with _our_errors():
             return dag_tasks.gate(decision)
@@ -160,7 +160,7 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
     @task(outlets=[asset])
     def publish(decision: dict[str, Any]) -> dict[str, Any]:
         """Show the range to readers in one commit of the ledger, and tell Airflow which slices changed."""
-        from jobs import dag_tasks
+        from jobs.orchestration import dag_tasks
 
         with _our_errors():
             publication = dag_tasks.publish(decision)
@@ -187,7 +187,7 @@ def _our_errors() -> Iterator[None]:
 
 
 def _run_facts() -> dict[str, Any]:
-    """What `jobs.dag_tasks` may know about the DAG run, as plain data."""
+    """What `jobs.orchestration.dag_tasks` may know about the DAG run, as plain data."""
     context = get_current_context()
     run = context["dag_run"]
     return {

@@ -21,8 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobs.plain_text import EscapingFormatter, escaped, escaped_json
-from jobs.slices import RangeError
-from windowlib.errors import HindcastError, SpecError
+from windowlib.errors import HindcastError, RangeError, SpecError
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 

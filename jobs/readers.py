@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from jobs.lake import Lake
-from jobs.ledger import Ledger
-from jobs.ledger_view import LedgerView
-from jobs.published import HIDDEN, PublishedView, published_runs, published_sql, quote_spark, runs_by_keys
-from jobs.store import Attempt
-from jobs.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.lake.lake import Lake
+from jobs.lake.store import Attempt
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView
+from jobs.reading.published import HIDDEN, PublishedView, published_runs, published_sql, quote_spark, runs_by_keys
+from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
 from jobs.wall_clock import now_ms
 from windowlib.errors import LedgerError
-from windowlib.tables import PARTITION_COLUMNS, ROW_ID, WINDOW_OUTPUTS
+from windowlib.records.tables import PARTITION_COLUMNS, ROW_ID, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from jobs.java import JavaNotFound, find_java  # noqa: E402  (jobs is not installed yet)
+from jobs.spark.java import JavaNotFound, find_java  # noqa: E402  (jobs is not installed yet)
 
 DISK_NEEDED_GB = 3
 TOOLS = {"make": "make", "setpriv": "util-linux"}

@@ -12,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jobs.jars import DEFAULT_DIRECTORY, ROOT, SUMS_FILE, listed_jars
-from jobs.java import export_java_home
+from jobs.project import ROOT
+from jobs.spark.jars import DEFAULT_DIRECTORY, SUMS_FILE, listed_jars
+from jobs.spark.java import export_java_home
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 IVY_HOME = DEFAULT_DIRECTORY.parent

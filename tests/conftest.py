@@ -73,7 +73,7 @@ def spark() -> "Iterator[SparkSession]":
 
     The jars come from HINDCAST_JARS or from what `make setup` fetched; without them the test fails, it is not skipped.
     """
-    from jobs.session import spark_session
+    from jobs.spark.session import spark_session
 
     session = spark_session("hindcast tests", "local[2]")
     session.conf.set("spark.sql.session.timeZone", HOSTILE_ZONE)

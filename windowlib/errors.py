@@ -16,6 +16,10 @@ class RequestError(HindcastError):
     """The person who asked has to ask for something else: a range that is empty, a slice without a predecessor."""
 
 
+class RangeError(RequestError):
+    """The range is not valid: a bound is no instant or is inside a slice, or the range is empty or reversed."""
+
+
 class LogError(HindcastError):
     """The owner of the event log has to act: the table is missing, was rewritten, or lost a file."""
 

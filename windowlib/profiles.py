@@ -6,8 +6,8 @@ F1 to F10 are the defects of Flink 2.3.0 in SEMANTICS.md section 1.12; docs/CONF
 from dataclasses import dataclass
 from typing import Final
 
+from windowlib.bounds import wrap_int64
 from windowlib.errors import HindcastError, SpecError
-from windowlib.windows import wrap_int64
 
 
 class EngineFault(HindcastError):  # noqa: N818 - it names a fault of the engine, and is no error of ours

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from windowlib.errors import CheckpointError
-from windowlib.open_windows import NO_EDGES
-from windowlib.storm.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker_messages import NO_TASK, Ack, Fail, Init, Message, ResetTimeout, RootId
-from windowlib.storm.anchors import edge
+from windowlib.records.tallies import NO_EDGES
+from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
+from windowlib.storm.acker.anchors import edge
+from windowlib.storm.acker.messages import NO_TASK, Ack, Fail, Init, Message, ResetTimeout, RootId
 
 both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
 A, B = 0x5EED_0000_0000_0001, -0x7000_0000_0000_0003

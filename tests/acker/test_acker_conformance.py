@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from windowlib.errors import SpecError
-from windowlib.storm.acker_conformance import play
+from windowlib.storm.acker.conformance import play
 
 CASES = Path(__file__).resolve().parents[1] / "conformance" / "storm" / "cases.jsonl"
 

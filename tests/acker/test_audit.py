@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from jobs.audit import READ, Audit
+from jobs.replay.audit import READ, Audit
 from tests.support import audited_lake
 from tests.support.audited_lake import ATTEMPT, SIDE, SLICES, STORED, Attempt, Harm, HonestReplay, Lakes, pick
-from windowlib import tables
 from windowlib.errors import AuditError
+from windowlib.records import tables
 
 ROWS = tuple(name for name in STORED if name != tables.TALLIES)
 HARMS: tuple[Harm, ...] = (

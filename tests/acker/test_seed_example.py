@@ -2,10 +2,10 @@
 
 import pytest
 
-from windowlib.open_windows import Edges
-from windowlib.storm.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker_messages import Ack, Init, Message, Notice, NoticeKind
-from windowlib.storm.anchors import TrackedTuple, acks, edge
+from windowlib.records.tallies import Edges
+from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
+from windowlib.storm.acker.anchors import TrackedTuple, acks, edge
+from windowlib.storm.acker.messages import Ack, Init, Message, Notice, NoticeKind
 
 ROOT, SPOUT_TASK = 1, 5
 RULES = [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")]

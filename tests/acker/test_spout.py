@@ -5,11 +5,11 @@ import json
 import pytest
 
 from windowlib.errors import CheckpointError, InvariantBroken, SpecError
-from windowlib.open_windows import NO_EDGES
-from windowlib.storm.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker_messages import Init, Notice, NoticeKind
-from windowlib.storm.anchors import EdgeIds, TrackedTuple, acks, anchor, fails, resets
-from windowlib.storm.spout import CallKind, Emission, Pending, Spout, SpoutCall
+from windowlib.records.tallies import NO_EDGES
+from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
+from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, acks, anchor, fails, resets
+from windowlib.storm.acker.messages import Init, Notice, NoticeKind
+from windowlib.storm.acker.spout import CallKind, Emission, Pending, Spout, SpoutCall
 
 both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from tests.support.tuple_trees import TASK, Traffic, random_traffic
-from windowlib.storm.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker_messages import Ack, Init, Message, Notice, NoticeKind, RootId
-from windowlib.storm.anchors import EdgeIds, TrackedTuple, acks, anchor
-from windowlib.storm.spout import CallKind, Emission, Spout, SpoutCall
+from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
+from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, acks, anchor
+from windowlib.storm.acker.messages import Ack, Init, Message, Notice, NoticeKind, RootId
+from windowlib.storm.acker.spout import CallKind, Emission, Spout, SpoutCall
 
 both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
 TREES = 60

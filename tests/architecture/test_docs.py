@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from windowlib import errors, tables
+from windowlib import errors
 from windowlib.errors import HindcastError
+from windowlib.records import tables
 
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from windowlib.atlas.documents import MISSING, Date
+from windowlib.atlas.documents.documents import MISSING, Date
 
 INT64_MAX = (1 << 63) - 1
 DAY = 86_400_000

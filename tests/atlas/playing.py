@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from windowlib.atlas import AtlasOperator, AtlasSpec
-from windowlib.plain_json import from_json, to_json
-from windowlib.records import Fate, Late, Output, Pane, Record, SideOutput, Tally, Unassigned
-from windowlib.snapshots import Snapshot, WindowStateRow
-from windowlib.timeline import Arrival, SourceRow, Step, Timeline
-from windowlib.windows import MAX_TIME_MS, MIN_TIME_MS, wrap_int64
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS, wrap_int64
+from windowlib.keyed.snapshots import Snapshot, WindowStateRow
+from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.records import Fate, Late, Output, Pane, Record, SideOutput, Tally, Unassigned
+from windowlib.watermarks.timeline import Arrival, SourceRow, Step, Timeline
 
 COLUMNS = {"n": "bigint", "x": "double", "who": "string"}
 MINUTE = 60_000

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.atlas.test_expressions import name_of, same
-from windowlib.atlas.accumulators import ACCUMULATORS
-from windowlib.atlas.documents import Date
-from windowlib.atlas.places import Place
-from windowlib.atlas.stage_forms import Run
-from windowlib.atlas.stages import compile_pipeline, run_pipeline
+from windowlib.atlas.documents.documents import Date
+from windowlib.atlas.documents.places import Place
+from windowlib.atlas.expressions.accumulators import ACCUMULATORS
+from windowlib.atlas.stages.stage_forms import Run
+from windowlib.atlas.stages.stages import compile_pipeline, run_pipeline
 from windowlib.errors import SpecError
 
 DOCUMENTS: list[dict[str, Any]] = [

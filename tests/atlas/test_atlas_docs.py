@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from windowlib.atlas.accumulators import ACCUMULATORS
-from windowlib.atlas.expressions import OPERATORS
-from windowlib.atlas.expressions import REFUSED as REFUSED_OPERATORS
-from windowlib.atlas.queries import QUERY_OPERATORS
-from windowlib.atlas.stages import REFUSED, STAGES
+from windowlib.atlas.expressions.accumulators import ACCUMULATORS
+from windowlib.atlas.expressions.expressions import OPERATORS
+from windowlib.atlas.expressions.expressions import REFUSED as REFUSED_OPERATORS
+from windowlib.atlas.stages.queries import QUERY_OPERATORS
+from windowlib.atlas.stages.stages import REFUSED, STAGES
 from windowlib.atlas.window_stages import WINDOW_STAGES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ from tests.atlas.playing import (
     steps_of,
 )
 from windowlib.atlas import AtlasSpec
-from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Output, Record, Tally
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Output, Record, Tally
 from windowlib.spark.steps import Beginning, Steps, Walk, columns_of
 
 small = st.integers(1, 12)

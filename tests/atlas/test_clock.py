@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobs.pipeline import build_pipeline
+from jobs.pipeline.files import build_pipeline
 from tests.atlas.playing import ms, stage
 from tests.support.bucket_replay import LogSlice, replay_in_process
 from windowlib.atlas.clock_use import reads_clock

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.atlas.expression_cases import CASES, FAULTS, FEB_8, REFUSALS
-from windowlib.atlas.calendars import PARTS
-from windowlib.atlas.documents import MISSING, Date, sort_key, type_name
-from windowlib.atlas.expressions import OPERATORS, compile_expression
-from windowlib.atlas.forms import Call, Expression, ExpressionFault, NamedCall, Scope, Special
-from windowlib.atlas.json_documents import read_text, to_text
-from windowlib.atlas.places import Place
+from windowlib.atlas.documents.documents import MISSING, Date, sort_key, type_name
+from windowlib.atlas.documents.json_documents import read_text, to_text
+from windowlib.atlas.documents.places import Place
+from windowlib.atlas.expressions.calendars import PARTS
+from windowlib.atlas.expressions.expressions import OPERATORS, compile_expression
+from windowlib.atlas.expressions.forms import Call, Expression, ExpressionFault, NamedCall, Scope, Special
 from windowlib.errors import SpecError
 
 DOCUMENT = {

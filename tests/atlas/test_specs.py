@@ -14,19 +14,19 @@ import pytest
 from tests.atlas.playing import COLUMNS, Event, ms, play, stage
 from windowlib.atlas import ATLAS_PROFILES, AtlasProfile, AtlasSpec
 from windowlib.atlas.dead_letters import DeadLetterWriter
-from windowlib.atlas.documents import Date, compare, sort_key
-from windowlib.atlas.json_documents import read_literal, read_text, to_json, to_text
-from windowlib.atlas.log_columns import LogColumns
-from windowlib.atlas.places import Place
+from windowlib.atlas.documents.documents import Date, compare, sort_key
+from windowlib.atlas.documents.json_documents import read_literal, read_text, to_json, to_text
+from windowlib.atlas.documents.log_columns import LogColumns
+from windowlib.atlas.documents.places import Place
 from windowlib.atlas.window_stages import Hopping, Sessions
 from windowlib.errors import SpecError
-from windowlib.plain_json import from_json
-from windowlib.plain_json import to_json as to_plain_json
-from windowlib.records import Pane, Record
+from windowlib.records.plain_json import from_json
+from windowlib.records.plain_json import to_json as to_plain_json
+from windowlib.records.records import Pane, Record
 
 if TYPE_CHECKING:
-    from windowlib.operator_protocol import Operator, OperatorSpec
-    from windowlib.timeline import TimeDriver
+    from windowlib.keyed.operator_protocol import Operator, OperatorSpec
+    from windowlib.watermarks.timeline import TimeDriver
 
 SECOND = {"size": 1, "unit": "second"}
 DAY = {"size": 1, "unit": "day"}

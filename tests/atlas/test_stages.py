@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.atlas.test_expressions import name_of, same
-from windowlib.atlas.documents import Date
-from windowlib.atlas.places import Place
-from windowlib.atlas.queries import QUERY_OPERATORS
-from windowlib.atlas.stage_forms import Run
-from windowlib.atlas.stages import REFUSED, STAGES, compile_pipeline, run_pipeline
+from windowlib.atlas.documents.documents import Date
+from windowlib.atlas.documents.places import Place
+from windowlib.atlas.stages.queries import QUERY_OPERATORS
+from windowlib.atlas.stages.stage_forms import Run
+from windowlib.atlas.stages.stages import REFUSED, STAGES, compile_pipeline, run_pipeline
 from windowlib.errors import SpecError
 
 ABC: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ import pytest
 from tests.atlas.playing import COLUMNS, PUSH, Event, contents, ms, play, stage, steps_of
 from windowlib.atlas import AtlasDriver, AtlasProfile, AtlasSpec
 from windowlib.atlas.policies import IdleReading
-from windowlib.timeline import Arrival, SourceRow
+from windowlib.watermarks.timeline import Arrival, SourceRow
 
 
 def spec_of(

@@ -6,8 +6,8 @@ import pytest
 
 from tests.atlas.playing import COLUMNS, MINUTE, PUSH, Event, at, contents, hash_of, play, take_step
 from windowlib.atlas import AtlasOperator, AtlasSpec
-from windowlib.records import Record
-from windowlib.timeline import Arrival, Step, Timeline
+from windowlib.records.records import Record
+from windowlib.watermarks.timeline import Arrival, Step, Timeline
 
 
 def minutes(size: int) -> dict[str, object]:

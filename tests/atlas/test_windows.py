@@ -20,12 +20,12 @@ from tests.atlas.playing import (
 )
 from windowlib.atlas import AtlasProfile, AtlasSpec
 from windowlib.atlas.dead_letters import DeadLetterWriter
-from windowlib.atlas.places import Json
+from windowlib.atlas.documents.places import Json
+from windowlib.bounds import TimeWindow, wrap_int64
 from windowlib.errors import CheckpointError, InvariantBroken
-from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Record
-from windowlib.tallies import edge_id
-from windowlib.timers import KeyGroupRange
-from windowlib.windows import TimeWindow, wrap_int64
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Record
+from windowlib.records.tallies import edge_id
 
 
 def spec_of(found: Json, **options: Json) -> AtlasSpec:

@@ -21,7 +21,6 @@ import pytest
 
 from tests.support.beam_driver import BeamRunner, Shown
 from tests.support.fuzzing import seeds
-from windowlib.assigners import Assigner, Session, Sliding, Tumbling
 from windowlib.beam import (
     AfterAll,
     AfterAny,
@@ -36,12 +35,13 @@ from windowlib.beam import (
     OrFinally,
     Repeatedly,
 )
-from windowlib.functions import aggregate
+from windowlib.bounds import TimeWindow
+from windowlib.functions.window_functions import aggregate
 from windowlib.profiles import BEAM
-from windowlib.records import Pane
-from windowlib.spec import WindowSpec
-from windowlib.testing import Harness
-from windowlib.windows import TimeWindow
+from windowlib.records.records import Pane
+from windowlib.testkit.harness import Harness
+from windowlib.windows.assigners import Assigner, Session, Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
 
 beam_driver = pytest.importorskip(
     "tests.support.beam_driver", reason="apache-beam is not installed", exc_type=ImportError

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.fuzzing import cases
-from windowlib.assigners import Assigner, DynamicSession, Session, Sliding, Tumbling
 from windowlib.beam import (
     AfterAll,
     AfterAny,
@@ -23,13 +22,14 @@ from windowlib.beam import (
     OrFinally,
     Repeatedly,
 )
+from windowlib.bounds import wrap_int64
 from windowlib.errors import SpecError
-from windowlib.functions import Reduce, Whole, aggregate
+from windowlib.functions.window_functions import Reduce, Whole, aggregate
 from windowlib.profiles import BEAM, STRICT, Profile
-from windowlib.records import Output, Pane, Record, Tally
-from windowlib.spec import MODES, Accumulation, WindowSpec
-from windowlib.testing import ClockStep, RecordStep, Step, WatermarkStep, play_step, resume_at
-from windowlib.windows import wrap_int64
+from windowlib.records.records import Output, Pane, Record, Tally
+from windowlib.testkit.harness import ClockStep, RecordStep, Step, WatermarkStep, play_step, resume_at
+from windowlib.windows.assigners import Assigner, DynamicSession, Session, Sliding, Tumbling
+from windowlib.windows.spec import MODES, Accumulation, WindowSpec
 
 AGGREGATES = (aggregate("collect_list", "bigint"), aggregate("count"), aggregate("sum", "bigint"))
 LEAVES = st.one_of(

@@ -7,7 +7,6 @@ test_differential.py can take it in. docs/BEAM.md has the list.
 from typing import Any
 
 from tests.support.beam_driver import BeamRunner
-from windowlib.assigners import Session, Tumbling
 from windowlib.beam import (
     AfterAll,
     AfterAny,
@@ -19,10 +18,11 @@ from windowlib.beam import (
     OrFinally,
     Repeatedly,
 )
-from windowlib.functions import aggregate
+from windowlib.functions.window_functions import aggregate
 from windowlib.profiles import BEAM
-from windowlib.spec import WindowSpec
-from windowlib.testing import Harness
+from windowlib.testkit.harness import Harness
+from windowlib.windows.assigners import Session, Tumbling
+from windowlib.windows.spec import WindowSpec
 
 LIST = (aggregate("collect_list", "bigint"),)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.support.names import name_of
-from windowlib.assigners import Global, Session, Tumbling
 from windowlib.beam import (
     AfterAll,
     AfterAny,
@@ -25,15 +24,16 @@ from windowlib.beam import (
     OrFinally,
     Repeatedly,
 )
-from windowlib.contracts import check_trigger
 from windowlib.errors import SpecError
-from windowlib.functions import Apply, Reduce, Whole, aggregate
+from windowlib.functions.window_functions import Apply, Reduce, Whole, aggregate
 from windowlib.profiles import BEAM, FLINK, STRICT, Profile
-from windowlib.records import Pane
-from windowlib.spec import WindowSpec
-from windowlib.testing import Harness
-from windowlib.trigger_wrappers import ProcessingTimeout, Purging
-from windowlib.triggers import ContinuousEventTime, CountReached, EventTime
+from windowlib.records.records import Pane
+from windowlib.testkit.contracts import check_trigger
+from windowlib.testkit.harness import Harness
+from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
+from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+from windowlib.windows.assigners import Global, Session, Tumbling
+from windowlib.windows.spec import WindowSpec
 
 LIST = (aggregate("collect_list", "bigint"),)
 

@@ -17,12 +17,12 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
-from windowlib.assigners import Assigner, Session, Sliding, Tumbling
-from windowlib.functions import aggregate
-from windowlib.records import Pane, Record
-from windowlib.spec import WindowSpec
-from windowlib.timers import TimerService
-from windowlib.windows import MAX_TIME_MS, TimeWindow
+from windowlib.bounds import MAX_TIME_MS, TimeWindow
+from windowlib.functions.window_functions import aggregate
+from windowlib.keyed.timers import TimerService
+from windowlib.records.records import Pane, Record
+from windowlib.windows.assigners import Assigner, Session, Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
 
 BATCH: Final = 1_000
 """Records between two watermarks."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import hindcast
-from jobs.cli_common import run_cli
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day
 
 
@@ -47,9 +47,9 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         shell.sessions += 1
         yield shell.replayer
 
-    replay = ModuleType("jobs.replay")
+    replay = ModuleType("jobs.replay.chunk")
     replay.spark_replayer = spark_replayer  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "jobs.replay", replay)
+    monkeypatch.setitem(sys.modules, "jobs.replay.chunk", replay)
     monkeypatch.setenv("HINDCAST_WHO", "ann")
     monkeypatch.setenv("COLUMNS", "200")
     return shell

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from jobs import cli_run
-from jobs.cli import hindcast
-from jobs.cli_common import run_cli
-from jobs.verify_input import Verification
+from jobs.cli import run as cli_run
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
+from jobs.replay.verify_input import Verification
 from tests.cli.conftest import Shell
 from tests.support.fake_replay import PIPELINE, append_day
 

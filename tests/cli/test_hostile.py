@@ -12,9 +12,10 @@ from typing import NoReturn
 import pytest
 import rich.console
 
-from jobs import cli_look, cli_run
-from jobs.cli import hindcast
-from jobs.cli_common import run_cli
+from jobs.cli import look as cli_look
+from jobs.cli import run as cli_run
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
 from jobs.console import print_table, say
 from tests.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day
@@ -266,7 +267,9 @@ def test_ctrl_c_is_no_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_reader_that_stops_reading_is_no_bug(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
-    command = f"{sys.executable} -m jobs.cli show sales --json --lake {shell.root} --pipelines {shell.root}/pipelines"
+    command = (
+        f"{sys.executable} -m jobs.cli.main show sales --json --lake {shell.root} --pipelines {shell.root}/pipelines"
+    )
     found = subprocess.run(
         ["bash", "-c", f"{command} | true"], capture_output=True, text=True, check=False, env=os.environ
     )

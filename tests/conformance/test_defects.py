@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from windowlib.assigners import DynamicSession, Global, Session, Sliding, Tumbling
+from windowlib.bounds import MAX_TIME_MS, TimeWindow
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.evictors import KeepClose
-from windowlib.functions import Apply, Reduce, Whole, WindowFunction
+from windowlib.functions.window_functions import Apply, Reduce, Whole, WindowFunction
 from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
-from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Record, Tally
-from windowlib.spec import WindowSpec
-from windowlib.testing import Harness, resumed
-from windowlib.trigger_wrappers import ProcessingTimeout, Purging
-from windowlib.triggers import ContinuousEventTime, CountReached, EventTime
-from windowlib.windows import MAX_TIME_MS, TimeWindow
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Record, Tally
+from windowlib.testkit.harness import Harness, resumed
+from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
+from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
+from windowlib.windows.evictors import KeepClose
+from windowlib.windows.spec import WindowSpec
 
 LIST = Apply(lambda _key, _window, values: [list(values)])
 SUM = Whole(Reduce(function=lambda left, right: left + right))

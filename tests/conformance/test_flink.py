@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from windowlib.conformance import play
+from windowlib.testkit.conformance import play
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -52,7 +52,7 @@ def test_the_command_answers_every_script_in_order() -> None:
         "--",
         sys.executable,
         "-m",
-        "windowlib.conformance",
+        "windowlib.testkit.conformance",
     ]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False

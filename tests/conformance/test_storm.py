@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from windowlib.conformance import play
 from windowlib.errors import SpecError
+from windowlib.testkit.conformance import play
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -45,7 +45,7 @@ def test_the_answer_is_that_of_storm(case: Mapping[str, Any]) -> None:
 
 
 def test_the_command_answers_every_script_in_order() -> None:
-    check, ours = [sys.executable, str(HERE / "check.py")], [sys.executable, "-m", "windowlib.conformance"]
+    check, ours = [sys.executable, str(HERE / "check.py")], [sys.executable, "-m", "windowlib.testkit.conformance"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*check, *map(str, FILES), "--", *ours], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Each law of windowlib.contracts is broken by somebody here, and the check says so."""
+"""Each law of windowlib.testkit.contracts is broken by somebody here, and the check says so."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -7,20 +7,27 @@ from typing import Any
 
 import pytest
 
-from windowlib.assigners import Assigner, AssignerContext, Tumbling
-from windowlib.contracts import LIST, check_assigner, check_evictor, check_function, check_operator, check_trigger
+from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.evictors import Evictor, EvictorContext
-from windowlib.functions import Place, ProcessContext, ProcessFunction
-from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
-from windowlib.records import Fate, Record, Stored, Tally
-from windowlib.spec import WindowSpec
-from windowlib.state import StateSpec
-from windowlib.timers import KeyGroupRange
-from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
-from windowlib.triggers import EventTime
-from windowlib.window_operator import WindowOperator
-from windowlib.windows import GLOBAL_WINDOW, TimeWindow, Window
+from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.keyed.state import StateSpec
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records.records import Fate, Record, Stored, Tally
+from windowlib.testkit.contracts import (
+    LIST,
+    check_assigner,
+    check_evictor,
+    check_function,
+    check_operator,
+    check_trigger,
+)
+from windowlib.triggers.flink import EventTime
+from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.windows.assigners import Assigner, AssignerContext, Tumbling
+from windowlib.windows.evictors import Evictor, EvictorContext
+from windowlib.windows.spec import WindowSpec
+from windowlib.windows.window_operator import WindowOperator
 
 
 class RemembersOnItself(Trigger):

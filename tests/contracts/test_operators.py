@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from tests.atlas.playing import COLUMNS, PUSH, ms, stage
 from tests.support.fuzzing import cases
 from tests.support.windows import steps
-from windowlib.assigners import Session, Sliding, Stagger, Tumbling
 from windowlib.atlas import AtlasSpec
-from windowlib.contracts import LIST, check_operator, typical_steps
-from windowlib.functions import Reduce, Whole
-from windowlib.operator_protocol import OperatorSpec
-from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.functions.window_functions import Reduce, Whole
+from windowlib.keyed.operator_protocol import OperatorSpec
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.keyed.state import StateSpec
+from windowlib.keyed.timers import KeyGroupRange
 from windowlib.profiles import BEAM
-from windowlib.records import Record
-from windowlib.spec import WindowSpec, count_windows
-from windowlib.state import StateSpec
+from windowlib.records.records import Record
 from windowlib.storm.spec import CountLength, StormSpec, TimeLength
-from windowlib.testing import RecordStep, Step
-from windowlib.timers import KeyGroupRange
-from windowlib.trigger_wrappers import ProcessingTimeout
-from windowlib.triggers import CountReached
+from windowlib.testkit.contracts import LIST, check_operator, typical_steps
+from windowlib.testkit.harness import RecordStep, Step
+from windowlib.triggers.flink import CountReached
+from windowlib.triggers.wrappers import ProcessingTimeout
+from windowlib.windows.assigners import Session, Sliding, Stagger, Tumbling
+from windowlib.windows.spec import WindowSpec, count_windows
 
 
 class Silence(KeyedProcessFunction):

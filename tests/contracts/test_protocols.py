@@ -9,12 +9,10 @@ import pytest
 
 from tests.support.names import name_of
 from windowlib import beam
-from windowlib.aggregates import Accumulator, Aggregate
-from windowlib.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
-from windowlib.contracts import LIST, check_assigner, check_evictor, check_function, check_trigger
+from windowlib.bounds import TimeWindow, Window
 from windowlib.errors import InvariantBroken
-from windowlib.evictors import Evictor, EvictorContext, KeepClose, KeepCount, KeepRecent
-from windowlib.functions import (
+from windowlib.functions.aggregates import Accumulator, Aggregate
+from windowlib.functions.window_functions import (
     KINDS,
     Aggregates,
     Apply,
@@ -28,12 +26,11 @@ from windowlib.functions import (
     aggregate,
     fold,
 )
+from windowlib.keyed.state import StateSpec
 from windowlib.profiles import BEAM, FLINK, STRICT, Profile
-from windowlib.records import Record, Stored
-from windowlib.state import StateSpec
-from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
-from windowlib.trigger_wrappers import ProcessingTimeout, Purging
-from windowlib.triggers import (
+from windowlib.records.records import Record, Stored
+from windowlib.testkit.contracts import LIST, check_assigner, check_evictor, check_function, check_trigger
+from windowlib.triggers.flink import (
     ContinuousEventTime,
     ContinuousProcessingTime,
     CountReached,
@@ -43,7 +40,10 @@ from windowlib.triggers import (
     Never,
     ProcessingTime,
 )
-from windowlib.windows import TimeWindow, Window
+from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+from windowlib.windows.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
+from windowlib.windows.evictors import Evictor, EvictorContext, KeepClose, KeepCount, KeepRecent
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from jobs.airflow_api import AirflowApi, AirflowRefused, TaskState
+from jobs.orchestration.embedded.airflow_api import AirflowApi, AirflowRefused, TaskState
 
 Answer = Callable[[httpx.Request], httpx.Response]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.airflow_env import (
+from jobs.orchestration.embedded.airflow_env import (
     HOST,
     POOLS,
     USER,

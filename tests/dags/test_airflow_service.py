@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs import airflow_service
-from jobs.airflow_api import AirflowApi
-from jobs.airflow_env import POOLS, ROOT, Home
+from jobs.orchestration.embedded import airflow_service
+from jobs.orchestration.embedded.airflow_api import AirflowApi
+from jobs.orchestration.embedded.airflow_env import POOLS, Home
 from jobs.processes import end_session, session_members
+from jobs.project import ROOT
 from tests.support.commands import until
 from windowlib.errors import RequestError
 
@@ -24,8 +25,8 @@ LISTEN, LOOPBACK = "0A", "0100007F"  # as /proc/net writes them
 
 START_AND_WAIT = """
 import sys, time
-from jobs import airflow_service
-from jobs.airflow_env import Home
+from jobs.orchestration.embedded import airflow_service
+from jobs.orchestration.embedded.airflow_env import Home
 with airflow_service.running(Home.from_json(sys.argv[1]), lambda phase: print(phase, flush=True)):
     time.sleep(600)
 """

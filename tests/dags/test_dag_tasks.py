@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from jobs import dag_tasks, scheduling
-from jobs.dag_tasks import CheckFailed
-from jobs.decisions import waive
-from jobs.lake import Lake
+from jobs.lake.lake import Lake
+from jobs.orchestration import dag_tasks, scheduling
+from jobs.orchestration.dag_tasks import CheckFailed
+from jobs.planning.workspace import Opened, open_workspace
+from jobs.publishing.decisions import waive
 from jobs.wall_clock import now_ms
-from jobs.workspace import Opened, open_workspace
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from windowlib.errors import RequestError
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 import pytest
 
-from jobs.airflow_env import POOLS
+from jobs.orchestration.embedded.airflow_env import POOLS
+from jobs.pipeline.slices import SliceGrid, slice_grid
 from jobs.plain_text import escaped
-from jobs.slices import SliceGrid, slice_grid
 from tests.support.fuzzing import seeds
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
     from airflow.timetables.base import TimeRestriction
 
-    from jobs.pipeline_models import Pipeline
+    from jobs.pipeline.models.pipeline import Pipeline
     from tests.dags.conftest import LoadDags
 
 pytestmark = pytest.mark.dags
@@ -250,7 +250,7 @@ def test_a_pipeline_whose_dags_cannot_be_made_stops_only_itself(
     def grid(pipeline: "Pipeline") -> SliceGrid:
         return slice_grid(pipeline) if pipeline.name == "flights" else 1 / 0  # type: ignore[return-value]
 
-    monkeypatch.setattr("jobs.slices.slice_grid", grid)
+    monkeypatch.setattr("jobs.pipeline.slices.slice_grid", grid)
     for name in ("flights", "rotations"):
         (tmp_path / f"{name}.yaml").write_text((PIPELINES / f"{name}.yaml").read_text(encoding="utf-8"))
     dags = load_dags(tmp_path)

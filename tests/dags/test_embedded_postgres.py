@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from jobs import embedded_postgres, server_user
-from jobs.embedded_postgres import Cluster, DatabaseFailed
+from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded import server_user
+from jobs.orchestration.embedded.postgres import Cluster, DatabaseFailed
 
 START_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from jobs import embedded_postgres, server_user
+from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded import server_user
 cluster = embedded_postgres.cluster_for(Path(sys.argv[1]), Path(sys.argv[2]))
 print(embedded_postgres.start(cluster).pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -43,7 +43,7 @@ def commands() -> Iterator[Commands]:
 
 def _hindcast(commands: Commands, lake: Path, *arguments: str) -> "subprocess.Popen[str]":
     """Start the command in a session of its own, so that one signal reaches all its processes."""
-    return commands.python("-m", "jobs.cli", *arguments, "--lake", str(lake), environ={"TZ": "America/New_York"})
+    return commands.python("-m", "jobs.cli.main", *arguments, "--lake", str(lake), environ={"TZ": "America/New_York"})
 
 
 def _run(commands: Commands, lake: Path) -> "subprocess.Popen[str]":

@@ -18,7 +18,7 @@ from expectations.catalogue import ADMITTED, AGGREGATES, REFUSED
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
 from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
-from jobs import checks
+from jobs.replay import checks
 from jobs.runs import Counts, Verdict
 from windowlib.errors import InvariantBroken, SpecError
 

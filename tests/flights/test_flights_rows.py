@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobs.flights_rows import (
+from jobs.demo.flights_rows import (
     DAY_MS,
     END_DAY,
     FIRST_DAY,
@@ -232,12 +232,12 @@ def test_a_second_flight_of_the_same_name_gets_a_suffix() -> None:
 
 
 def test_a_missing_package_and_a_missing_file_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("jobs.flights_rows.PACKAGE", "no_such_package")
+    monkeypatch.setattr("jobs.demo.flights_rows.PACKAGE", "no_such_package")
     with pytest.raises(LogError, match="no_such_package is not installed"):
         read_flights()
     (tmp_path / "empty_package_of_flights").mkdir()
     (tmp_path / "empty_package_of_flights" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("jobs.flights_rows.PACKAGE", "empty_package_of_flights")
+    monkeypatch.setattr("jobs.demo.flights_rows.PACKAGE", "empty_package_of_flights")
     with pytest.raises(LogError, match=r"lacks flights\.csv\.zip and airports\.csv"):
         read_flights()

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from jobs.pipeline import build_pipeline
-from jobs.pipeline_models import Pipeline
+from jobs.pipeline.files import build_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
-from windowlib import tables
-from windowlib.key_groups import key_group
+from windowlib.keyed.key_groups import key_group
+from windowlib.records import tables
 
 DAY_MS = 86_400_000
 COLUMNS = {"key": "string", "at_ms": "bigint", "seen_ms": "bigint", "amount": "bigint", "gap_ms": "bigint"}

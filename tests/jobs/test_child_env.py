@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.airflow_env import Home, Ports, airflow_environment, prepare_home
-from jobs.child_env import BACKTRACES, clean_environment, is_secret
+from jobs.orchestration.embedded.airflow_env import Home, Ports, airflow_environment, prepare_home
+from jobs.spark.child_env import BACKTRACES, clean_environment, is_secret
 
 WRAPPER = Path(__file__).resolve().parents[2] / "jobs" / "bin" / "spark-submit-pdeathsig"
 

@@ -7,7 +7,7 @@ import pytest
 from croniter import croniter
 from croniter.croniter import CroniterBadDateError
 
-from jobs.cron import MAX_LENGTH, check_cron
+from jobs.pipeline.models.cron import MAX_LENGTH, check_cron
 from tests.support.fuzzing import seeds
 
 FIELDS = (

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.fingerprints import spec_fingerprint
-from jobs.log_models import LogGrammar
-from jobs.pipeline import parse_pipeline
-from jobs.pipeline_models import Pipeline, WatermarkGrammar, WindowsGrammar
-from jobs.pipeline_schema import validate_against_schema
-from jobs.process_models import AGGREGATE_KINDS, ProcessGrammar
-from jobs.trigger_models import TriggerGrammar
-from jobs.window_models import EvictorGrammar
-from jobs.window_spec import engine
+from jobs.engine.window_spec import engine
+from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.log import LogGrammar
+from jobs.pipeline.models.pipeline import Pipeline, WatermarkGrammar, WindowsGrammar
+from jobs.pipeline.models.process import AGGREGATE_KINDS, ProcessGrammar
+from jobs.pipeline.models.triggers import TriggerGrammar
+from jobs.pipeline.models.windows import EvictorGrammar
+from jobs.planning.fingerprints import spec_fingerprint
 from tests.support.grammar import COLUMNS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "PIPELINES.md").read_text()

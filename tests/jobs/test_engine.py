@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from jobs.engine import Engine, ValueLayout
-from jobs.window_spec import engine, window_spec
+from jobs.engine.engine import Engine, ValueLayout
+from jobs.engine.window_spec import engine, window_spec
 from tests.support.grammar import COLUMNS, OURS, document, every_form, pipeline
-from windowlib import tables
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import SpecError
-from windowlib.records import Emitted, Output, Pane, Record, SideOutput
+from windowlib.records import tables
+from windowlib.records.records import Emitted, Output, Pane, Record, SideOutput
 from windowlib.spark.output_rows import OutputRows
-from windowlib.timeline import Arrival, SourceRow
-from windowlib.windows import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.watermarks.timeline import Arrival, SourceRow
 
 HOUR_MS = 3_600_000
 NAMES = ("flight_id", "carrier", "distance", "dep_delay", "departed_at")

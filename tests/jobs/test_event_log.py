@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.event_log import KnownLog, PinnedLog, pin_log
+from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of, cut_off, map_columns
 from tests.support.fuzzing import seeds

@@ -9,14 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.delta_log import describe_log
-from jobs.explain import Explanation, explain, plain
-from jobs.explain_windows import record_time
-from jobs.lake import Lake
-from jobs.log_models import TimeColumn
-from jobs.log_rows import find_record
-from jobs.requests import ReplayOrder, run_request
-from jobs.workspace import Asked, open_workspace
+from jobs.lake.delta_log import describe_log
+from jobs.lake.lake import Lake
+from jobs.lake.log_rows import find_record
+from jobs.orchestration.requests import run_request
+from jobs.pipeline.models.log import TimeColumn
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.replay.orders import ReplayOrder
+from jobs.review.explain import Explanation, explain, plain
+from jobs.review.explain_windows import record_time
 from tests.support.delta_logs import cut_off, map_columns
 from tests.support.fake_replay import SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 from windowlib.errors import LogError

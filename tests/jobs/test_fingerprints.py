@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.fingerprints import fingerprint, run_id, spec_fingerprint
-from jobs.pipeline import parse_pipeline
+from jobs.pipeline.files import parse_pipeline
+from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.runs import Slice
 
 FLIGHTS = (Path(__file__).parents[2] / "pipelines" / "flights.yaml").read_text()

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake import Lake
-from jobs.ledger import Ledger
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
 from tests.support.fake_replay import PIPELINE, sales
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError, RequestError, SpecError

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.ledger import Ledger, LedgerLimits
-from jobs.ledger_chain import event_hash
-from jobs.ledger_events import EventKind, LedgerEvent
-from jobs.ledger_fold import Fold, fold
-from jobs.ledger_table import LedgerTable, ledger_schema
-from jobs.ledger_view import LedgerView
+from jobs.ledger.chain import event_hash
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.fold import Fold, fold
+from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.table import LedgerTable, ledger_schema
+from jobs.ledger.view import LedgerView
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
 
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 
 APPENDER = """
 import sys
-from jobs.ledger import Ledger
-from jobs.ledger_events import EventKind, LedgerEvent
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.events import EventKind, LedgerEvent
 uri, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
 ledger = Ledger(uri, now_ms=lambda: 7)
 for number in range(times):
@@ -36,8 +36,8 @@ for number in range(times):
 """
 RACER = """
 import sys
-from jobs.ledger import Ledger
-from jobs.ledger_events import EventKind, LedgerEvent
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.events import EventKind, LedgerEvent
 uri, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 ledger = Ledger(uri, now_ms=lambda: 7)
 for number in range(rounds):

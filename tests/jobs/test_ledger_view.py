@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.leases import Lease
-from jobs.ledger_events import (
+from jobs.ledger.events import (
     EventKind,
     LedgerEvent,
     checked_event,
@@ -17,8 +16,9 @@ from jobs.ledger_events import (
     staged_event,
     with_checks,
 )
-from jobs.ledger_fold import fold
-from jobs.ledger_view import LedgerView, RequestState
+from jobs.ledger.fold import fold
+from jobs.ledger.leases import Lease
+from jobs.ledger.view import LedgerView, RequestState
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from windowlib.errors import LedgerError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.pipeline import (
+from jobs.pipeline.files import (
     build_pipeline,
     load_all,
     load_file,
@@ -16,8 +16,8 @@ from jobs.pipeline import (
     pipeline_from_json,
     pipeline_to_json,
 )
-from jobs.pipeline_models import Pipeline
-from jobs.pipeline_schema import validate_against_schema
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.pipeline import Pipeline
 from windowlib.errors import SpecError
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
@@ -261,7 +261,7 @@ def test_a_bug_in_reading_one_file_stops_only_that_file(tmp_path: Path, monkeypa
     def load(path: Path) -> Pipeline:
         return load_file(path) if path.stem == "rotations" else 1 / 0  # type: ignore[return-value]
 
-    monkeypatch.setattr("jobs.pipeline.load_file", load)
+    monkeypatch.setattr("jobs.pipeline.files.load_file", load)
     files = load_all(tmp_path)
     assert [one.name for one in files.good] == ["rotations"]
     assert "ZeroDivisionError: division by zero; this is a bug in Hindcast" in files.broken[0].error
@@ -279,7 +279,7 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
 
 def test_reading_pipelines_imports_nothing_heavy() -> None:
     code = (
-        "import sys, jobs.pipeline, jobs.slices\n"
+        "import sys, jobs.pipeline.files, jobs.pipeline.slices\n"
         "heavy = {'pyspark', 'airflow', 'great_expectations', 'deltalake', 'pandas', 'duckdb', 'pyarrow', 'numpy'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

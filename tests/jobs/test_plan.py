@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.fingerprints import fingerprint, spec_fingerprint
-from jobs.ledger_events import (
+from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.ledger.events import (
     EventKind,
     LedgerEvent,
     checked_event,
@@ -19,14 +19,14 @@ from jobs.ledger_events import (
     verified_event,
     verified_sighting,
 )
-from jobs.ledger_fold import fold
-from jobs.ledger_view import LedgerView, StagedRun
-from jobs.log_match import Match, compare_coordinates, match_input
-from jobs.log_state import LogState
-from jobs.plan import Ask, Plan, Reason, make_plan
-from jobs.requests import next_chunk
+from jobs.ledger.fold import fold
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.orchestration.requests import next_chunk
+from jobs.pipeline.slices import slices_between
+from jobs.planning.fingerprints import fingerprint, spec_fingerprint
+from jobs.planning.log_state import LogState
+from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Sighting, Verdict
-from jobs.slices import slices_between
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from windowlib.errors import RequestError
 

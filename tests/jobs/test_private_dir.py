@@ -9,7 +9,7 @@ from pathlib import Path
 
 MAKE = """
 import sys
-from jobs.private_dir import private_directory
+from jobs.spark.private_dir import private_directory
 directory = private_directory()
 (directory / "block").write_text("a record")
 print(directory, flush=True)

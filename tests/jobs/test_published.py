@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.published import PublishedView, published_sql, quote_duckdb, quote_spark
-from jobs.store import query
+from jobs.lake.store import query
+from jobs.reading.published import PublishedView, published_sql, quote_duckdb, quote_spark
 from tests.support.fuzzing import cases
 from tests.support.standing_panes import standing_by_order
 

@@ -13,19 +13,20 @@ from typing import Any
 
 import pytest
 
-from jobs import scheduling
-from jobs.decisions import resume, rollback, waive
-from jobs.lake import Lake
-from jobs.lease_keeping import leased
-from jobs.leases import Holder, this_process
-from jobs.ledger import Ledger
-from jobs.ledger_events import EventKind, LedgerEvent
-from jobs.ledger_table import ConflictError, LedgerTable
-from jobs.ledger_view import RequestState
-from jobs.publishing import publish, publish_request
-from jobs.requests import ReplayOrder, Staging, run_request, stage
-from jobs.slices import slices_between
-from jobs.workspace import AIRFLOW_BACKFILL, Asked, Opened, Workspace, is_live, open_request, open_workspace
+from jobs.lake.lake import Lake
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.leases import Holder, this_process
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.table import ConflictError, LedgerTable
+from jobs.ledger.view import RequestState
+from jobs.orchestration import scheduling
+from jobs.orchestration.requests import Staging, run_request, stage
+from jobs.pipeline.slices import slices_between
+from jobs.planning.lease_keeping import leased
+from jobs.planning.workspace import AIRFLOW_BACKFILL, Asked, Opened, Workspace, is_live, open_request, open_workspace
+from jobs.publishing.decisions import resume, rollback, waive
+from jobs.publishing.publishing import publish, publish_request
+from jobs.replay.orders import ReplayOrder
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LedgerError, LogError, RequestError
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs.decisions import rollback, waive
-from jobs.lake import Lake
-from jobs.outcomes import Outcome
-from jobs.publishing import publish, publish_request
-from jobs.requests import ReplayOrder, Staging, run_request
+from jobs.lake.lake import Lake
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.publishing.decisions import rollback, waive
+from jobs.publishing.publishing import publish, publish_request
+from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult, Verdict
-from jobs.workspace import Asked, Workspace, open_workspace
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import AuditError, InvariantBroken, LogError, RequestError
 

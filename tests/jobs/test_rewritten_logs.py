@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs import event_log
-from jobs.delta_log import read_history
-from jobs.lake import Lake
-from jobs.plan import plan_range
-from jobs.requests import run_request
-from jobs.workspace import Asked, Workspace, open_workspace
+from jobs.lake import event_log
+from jobs.lake.delta_log import read_history
+from jobs.lake.lake import Lake
+from jobs.orchestration.requests import run_request
+from jobs.planning.plan import plan_range
+from jobs.planning.workspace import Asked, Workspace, open_workspace
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LogError

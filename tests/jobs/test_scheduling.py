@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobs import scheduling
-from jobs.decisions import waive
-from jobs.lake import Lake
-from jobs.requests import Staging, run_request
-from jobs.workspace import Asked, Opened, Workspace, open_workspace
+from jobs.lake.lake import Lake
+from jobs.orchestration import scheduling
+from jobs.orchestration.requests import Staging, run_request
+from jobs.planning.workspace import Asked, Opened, Workspace, open_workspace
+from jobs.publishing.decisions import waive
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import RequestError
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobs.log_models import FIRST_DAY, LAST_DAY
-from jobs.pipeline_models import Pipeline
-from jobs.slices import (
-    RangeError,
+from jobs.pipeline.models.log import FIRST_DAY, LAST_DAY
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import (
     SliceGrid,
     check_range,
     next_slice,
@@ -29,7 +28,7 @@ from jobs.slices import (
     slices_ending_in,
 )
 from tests.support.fake_replay import PIPELINE, day_ms, sales
-from windowlib.errors import RequestError
+from windowlib.errors import RangeError, RequestError
 
 if TYPE_CHECKING:
     from jobs.runs import Slice

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from jobs.store import append_rows, ensure_table, read_attempts
+from jobs.lake.store import append_rows, ensure_table, read_attempts
 from tests.support.fuzzing import seeds
-from windowlib import tables
 from windowlib.errors import SpecError, StoreError
-from windowlib.tables import Table
+from windowlib.records import tables
+from windowlib.records.tables import Table
 
 WRITERS = 6
 KEYS = {"origin": "string"}

@@ -12,20 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.cli import hindcast
-from jobs.cli_common import run_cli
-from jobs.lake import Lake
-from jobs.published import read_published, read_published_table, read_quality_results
-from jobs.report import write_report
-from jobs.requests import run_request
-from jobs.stored_rows import id_sums
-from jobs.verify import Span, Verification, verify
-from jobs.workspace import Asked, Workspace, open_workspace
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
+from jobs.lake.lake import Lake
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.reading.published import read_published, read_published_table, read_quality_results
+from jobs.reading.stored_rows import id_sums
+from jobs.reading.verify import Span, Verification, verify
+from jobs.review.report.page import write_report
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
-from windowlib import tables
 from windowlib.errors import StoreError
-from windowlib.row_ids import IdSum
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 LATE = {"record_hash": 5, "rank": 1, "event_time_ms": 1, "missed_all": True, "watermark_ms": 9, "late_by_ms": 8}

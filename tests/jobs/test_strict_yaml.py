@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.strict_yaml import MAX_BYTES, parse_yaml, read_yaml
+from jobs.pipeline.strict_yaml import MAX_BYTES, parse_yaml, read_yaml
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError
 

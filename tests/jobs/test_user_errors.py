@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.pipeline import load_file
-from jobs.pipeline_models import Pipeline
-from jobs.user_errors import explained
-from jobs.user_functions import Functions
+from jobs.engine.user_errors import explained
+from jobs.engine.user_functions import Functions
+from jobs.pipeline.files import load_file
+from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.grammar import document
 from windowlib.errors import CheckpointError, RequestError, SpecError
 
@@ -35,7 +35,7 @@ def ours(columns):
 """
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "/somewhere/windowlib/assigners.py", line 251, in _gap_ms
+  File "/somewhere/windowlib/windows/assigners.py", line 251, in _gap_ms
     gap_ms = self.gap(record)
              ^^^^^^^^^^^^^^^^
   File "{file}", line 9, in raises

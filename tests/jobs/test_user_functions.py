@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.fingerprints import spec_fingerprint
-from jobs.grammar import FunctionGrammar
-from jobs.pipeline import load_all, load_file
-from jobs.user_functions import Functions
-from jobs.window_spec import engine, pipeline_functions
+from jobs.engine.user_functions import Functions
+from jobs.engine.window_spec import engine, pipeline_functions
+from jobs.pipeline.files import load_all, load_file
+from jobs.pipeline.models.grammar import FunctionGrammar
+from jobs.planning.fingerprints import spec_fingerprint
 from tests.support.grammar import COLUMNS, document
 from windowlib.errors import SpecError
-from windowlib.spec import WindowSpec
+from windowlib.windows.spec import WindowSpec
 
 GAP = """
 from my_helpers import factor
@@ -87,7 +87,7 @@ def test_a_module_in_a_package_beside_the_file(tmp_path: Path) -> None:
         ("my_syntax:gap", "importing"),
         ("json:gap", "json.py is named like the module 'json' of Python or of an installed package; rename it"),
         ("yaml:gap", "yaml.py is named like the module 'yaml' of Python or of an installed package; rename it"),
-        ("windowlib.triggers:Never", "'windowlib.triggers' is a module of Hindcast"),
+        ("windowlib.triggers.flink:Never", "'windowlib.triggers.flink' is a module of Hindcast"),
     ],
 )
 def test_what_a_person_is_told(tmp_path: Path, function: str, said: str) -> None:
@@ -158,8 +158,8 @@ def test_shipped_functions_work_where_their_module_is_not(tmp_path: Path) -> Non
         "import sys\n"
         "from pathlib import Path\n"
         "from pyspark import cloudpickle\n"
-        "from jobs.pipeline import load_file\n"
-        "from jobs.window_spec import engine, pipeline_functions\n"
+        "from jobs.pipeline.files import load_file\n"
+        "from jobs.engine.window_spec import engine, pipeline_functions\n"
         "from tests.support.grammar import COLUMNS\n"
         "one = load_file(Path(sys.argv[1]))\n"
         "functions = pipeline_functions(one)\n"

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from jobs.pipeline_models import Pipeline
-from jobs.published import PublishedView, published_sql, quote_duckdb
-from jobs.store import plain_rows, query
+from jobs.lake.store import plain_rows, query
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from tests.jobs.test_bucket_replay import COLUMNS, pipeline
 from tests.support.bucket_replay import LogSlice, Replayed, Row, replay_in_process
 from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
 from tests.support.standing_panes import standing_as_emitted
-from windowlib import tables
 from windowlib.errors import SpecError
 from windowlib.profiles import EngineFault
+from windowlib.records import tables
 
 SLICE_MS = 100
 SHOWN = ("key", "window_start", "window_end", "pane_index", "record_count", "amounts")

@@ -12,21 +12,21 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.chunk_plan import ChunkTables, chunk_tables, plan_buckets
-from jobs.chunk_time import ChunkTime
+from jobs.replay.chunk_plan import ChunkTables, chunk_tables, plan_buckets
+from jobs.replay.chunk_time import ChunkTime
 from tests.matrix.log import COLUMNS, HOUR_MS, HOURS
 from tests.matrix.one_process import Answer, Entry, Hashes, TimePass, slice_start_ms
 from tests.matrix.pipelines import Case
 from tests.matrix.rows import Row
-from windowlib import tables
-from windowlib.column_types import parse_type
-from windowlib.row_ids import IdSum
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.records import tables
+from windowlib.records.column_types import parse_type
+from windowlib.records.row_ids import IdSum
 from windowlib.spark.arrow import arrow_struct, arrow_type
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
 from windowlib.spark.restored import BEFORE, DAMAGED, STATE_KINDS
 from windowlib.spark.steps import Beginning, Steps, columns_of
-from windowlib.timeline import ALL_SOURCES, SourceRow, Timeline
-from windowlib.windows import MIN_TIME_MS
+from windowlib.watermarks.timeline import ALL_SOURCES, SourceRow, Timeline
 
 Tallies = dict[tuple[int, str, str], IdSum]
 """(number of the slice, equation, term) -> sum of ids."""

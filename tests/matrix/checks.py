@@ -12,8 +12,8 @@ from tests.matrix.one_process import Answer, Hashes, answer
 from tests.matrix.pipelines import Case
 from tests.matrix.published_model import published_rows
 from tests.matrix.rows import Row, Rows, expected_rows, first_difference
-from windowlib import tables
 from windowlib.profiles import EngineFault
+from windowlib.records import tables
 
 DRIVERS = (tables.INVALID_RECORDS, tables.WATERMARKS)
 """The tables that the tasks of a chunk do not emit."""

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from windowlib.evictors import Evictor, EvictorContext
-from windowlib.functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
-from windowlib.process_operator import KeyContext, KeyedProcessFunction
-from windowlib.records import Record, Stored
-from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
-from windowlib.windows import Window
+from windowlib.bounds import Window
+from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction
+from windowlib.records.records import Record, Stored
+from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.windows.evictors import Evictor, EvictorContext
 
 MINUTE_MS = 60_000
 Columns = Mapping[str, Any]

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from jobs.published import PublishedView, published_sql, quote_duckdb
-from jobs.store import query
+from jobs.lake.store import query
+from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from tests.matrix.buckets import Tallies
 from tests.matrix.log import HOURS
 from tests.matrix.one_process import Answer
 from tests.matrix.pipelines import OWN_WINDOWS, Case
 from tests.matrix.rows import Row, Rows
-from windowlib import tables
-from windowlib.records import Fate
-from windowlib.row_ids import IdSum
+from windowlib.records import tables
+from windowlib.records.records import Fate
+from windowlib.records.row_ids import IdSum
 from windowlib.spark.arrow import arrow_type
 
 

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from tests.matrix.log import HOUR_MS, HOURS, START_MS, Commit, Reading
 from tests.matrix.pipelines import Case
-from windowlib.operator_protocol import Operator
-from windowlib.records import Fate, Output, Position, Record, Tally
-from windowlib.snapshots import Snapshot
-from windowlib.timeline import Arrival, SourceRow, Step, Timeline
-from windowlib.windows import MIN_TIME_MS
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.keyed.operator_protocol import Operator
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.records.records import Fate, Output, Position, Record, Tally
+from windowlib.watermarks.timeline import Arrival, SourceRow, Step, Timeline
 
 Place = tuple[int, int]
 """(number of the slice, rank in it)."""

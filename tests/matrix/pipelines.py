@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import yaml
 
-from jobs.engine import Engine
-from jobs.pipeline import build_pipeline
-from jobs.pipeline_models import Pipeline
-from jobs.pipeline_schema import validate_against_schema
-from jobs.window_spec import engine
+from jobs.engine.engine import Engine
+from jobs.engine.window_spec import engine
+from jobs.pipeline.files import build_pipeline
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.pipeline import Pipeline
 from tests.matrix.log import COLUMNS, HOURS, TABLE
 from tests.matrix.pairs import Choice, Pair, Pairs
 from windowlib.errors import SpecError

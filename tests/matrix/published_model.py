@@ -6,7 +6,7 @@ from typing import Any
 from tests.matrix.one_process import Answer
 from tests.matrix.pipelines import Case
 from tests.matrix.rows import Row, pane_row, plain
-from windowlib.records import Emitted, Pane
+from windowlib.records.records import Emitted, Pane
 
 
 def published_rows(case: Case, answer: Answer) -> list[Row]:

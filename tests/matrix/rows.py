@@ -11,11 +11,11 @@ from typing import Any, Final
 from tests.matrix.log import HOURS
 from tests.matrix.one_process import Answer, Hour
 from tests.matrix.pipelines import Case
-from windowlib import tables
-from windowlib.plain_json import from_json, to_json
-from windowlib.records import Emitted, Late, Output, Pane, SideOutput, Unassigned
-from windowlib.timeline import FIRST_ARRIVAL
-from windowlib.windows import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.records import tables
+from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.records import Emitted, Late, Output, Pane, SideOutput, Unassigned
+from windowlib.watermarks.timeline import FIRST_ARRIVAL
 
 Row = Mapping[str, Any]
 Rows = Mapping[str, Sequence[Row]]

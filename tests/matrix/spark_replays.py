@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.chunk_input import log_reading, pin_chunk, read_chunk
-from jobs.lake import Lake
-from jobs.pipeline_models import Pipeline
-from jobs.published import read_published
+from jobs.lake.lake import Lake
+from jobs.lake.store import read_attempts
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.workspace import open_workspace
 from jobs.readers import published
-from jobs.store import read_attempts
-from jobs.workspace import open_workspace
+from jobs.reading.published import read_published
+from jobs.replay.chunk_input import log_reading, pin_chunk, read_chunk
 from tests.matrix.checks import view_differs
 from tests.matrix.log import BOUNDS, PARTITION, SCHEMA, TABLE, Commit
 from tests.matrix.one_process import Answer, Hashes, answer
@@ -26,7 +26,7 @@ from windowlib.profiles import EngineFault
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.outcomes import Outcome
+    from jobs.orchestration.outcomes import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,19 @@ import json
 from typing import Any, Final
 
 from tests.support.grammar import pipeline
-from windowlib.assigners import Assigner, Session, Sliding, Tumbling
 from windowlib.atlas import ATLAS_PROFILES, AtlasSpec
-from windowlib.functions import Apply
-from windowlib.operator_protocol import Operator, OperatorSpec
+from windowlib.functions.window_functions import Apply
+from windowlib.keyed.operator_protocol import Operator, OperatorSpec
 from windowlib.profiles import profile
-from windowlib.records import Late, Output, Pane, Record, SideOutput, Unassigned
-from windowlib.spec import WindowSpec
+from windowlib.records.records import Late, Output, Pane, Record, SideOutput, Unassigned
 from windowlib.storm.profiles import storm_profile
 from windowlib.storm.spec import StormSpec, TimeLength
-from windowlib.timeline import Arrival, SourceRow, TimeDriver, Timeline
-from windowlib.watermark_driver import SourcesSpec
-from windowlib.watermarks import Bounded
-from windowlib.window_operator import WindowOperator
+from windowlib.watermarks.generators import Bounded
+from windowlib.watermarks.sources_driver import SourcesSpec
+from windowlib.watermarks.timeline import Arrival, SourceRow, TimeDriver, Timeline
+from windowlib.windows.assigners import Assigner, Session, Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
+from windowlib.windows.window_operator import WindowOperator
 
 ENGINES: Final = ("strict", "flink", "storm", "mongodb", "beam")
 STORMS: Final = {"storm": "storm", "storm-strict": "strict"}

@@ -29,14 +29,14 @@ from tests.profiles.engines import (
     watermark_of,
 )
 from tests.profiles.rows import WORDS, Refused, cells_of, is_refused, places_of, row, storms_cells, without_row
-from windowlib.assigners import Tumbling
 from windowlib.beam import AfterCount, AfterWatermark
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.evictors import KeepCount
-from windowlib.timeline import Arrival
-from windowlib.triggers import CountReached
-from windowlib.watermark_driver import SourcesSpec
-from windowlib.watermarks import Bounded, EmitPeriodically
+from windowlib.triggers.flink import CountReached
+from windowlib.watermarks.generators import Bounded, EmitPeriodically
+from windowlib.watermarks.sources_driver import SourcesSpec
+from windowlib.watermarks.timeline import Arrival
+from windowlib.windows.assigners import Tumbling
+from windowlib.windows.evictors import KeepCount
 
 Windows = list[tuple[int, int, list[int]]]
 

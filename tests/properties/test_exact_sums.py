@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windowlib.aggregates import SumDouble
-from windowlib.exact_sum import PARTS_MAX, ExactSum, divide_rounded
-from windowlib.functions import aggregate
+from windowlib.functions.aggregates import SumDouble
+from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded
+from windowlib.functions.window_functions import aggregate
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 doubles = st.floats()

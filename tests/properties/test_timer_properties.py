@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.support.fuzzing import cases, seeds
-from windowlib.key_groups import key_group, key_group_range
-from windowlib.key_order import key_orderer, sortable
-from windowlib.timers import STALE_MAX, Domain, KeyGroupRange, Owner, TimerQueue, TimerService, rows_by_group
+from windowlib.keyed.key_groups import key_group, key_group_range
+from windowlib.keyed.key_order import key_orderer, sortable
+from windowlib.keyed.timers import STALE_MAX, Domain, KeyGroupRange, Owner, TimerQueue, TimerService, rows_by_group
 
 keys = st.sampled_from(["a", "b", "c", ("a", 1), ("a", 2), 7, -7])
 namespaces = st.sampled_from([(0, 10), (5, 15)])

@@ -9,15 +9,15 @@ import numpy as np
 from hypothesis import given, reject
 
 from tests.support.windows import specs, steps
-from windowlib.operator_protocol import Operator
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.keyed.operator_protocol import Operator
 from windowlib.profiles import EngineFault
-from windowlib.records import Late, Output, Record, Unassigned
+from windowlib.records.records import Late, Output, Record, Unassigned
 from windowlib.spark.steps import Beginning, Steps, Walk, columns_of
-from windowlib.spec import WindowSpec
-from windowlib.testing import ClockStep, RecordStep, WatermarkStep
-from windowlib.testing import Step as ScriptStep
-from windowlib.timeline import Step
-from windowlib.windows import MIN_TIME_MS
+from windowlib.testkit.harness import ClockStep, RecordStep, WatermarkStep
+from windowlib.testkit.harness import Step as ScriptStep
+from windowlib.watermarks.timeline import Step
+from windowlib.windows.spec import WindowSpec
 
 BEGINNING = Beginning(watermark_ms=MIN_TIME_MS, clock_ms=0)
 

@@ -9,17 +9,17 @@ from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from tests.support.windows import LIST, SQL, WIDTH, panes_of, specs, steps, without_position
-from windowlib.assigners import DynamicSession, Session, Sliding, Tumbling
+from windowlib.bounds import wrap_int64
 from windowlib.intervals import merge
-from windowlib.key_groups import key_group, key_group_range
-from windowlib.operator_protocol import Operator
+from windowlib.keyed.key_groups import key_group, key_group_range
+from windowlib.keyed.operator_protocol import Operator
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.keyed.timers import KeyGroupRange
 from windowlib.profiles import STRICT, EngineFault
-from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Output, Pane, Record, Tally, Unassigned
-from windowlib.snapshots import Snapshot
-from windowlib.spec import WindowSpec
-from windowlib.testing import RecordStep, Step, WatermarkStep, play_step, resume_at, started
-from windowlib.timers import KeyGroupRange
-from windowlib.windows import wrap_int64
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Output, Pane, Record, Tally, Unassigned
+from windowlib.testkit.harness import RecordStep, Step, WatermarkStep, play_step, resume_at, started
+from windowlib.windows.assigners import DynamicSession, Session, Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
 
 
 def play(spec: WindowSpec, script: Sequence[Step]) -> tuple[Operator, list[Output], list[Fate]]:

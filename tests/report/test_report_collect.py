@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from jobs.decisions import waive
-from jobs.lake import Lake
-from jobs.publishing import publish
-from jobs.report import write_report
-from jobs.report_collect import collect
-from jobs.report_model import Status, build_model
-from jobs.report_rows import ReportRows
-from jobs.requests import run_request
+from jobs.lake.lake import Lake
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.publishing.decisions import waive
+from jobs.publishing.publishing import publish
+from jobs.review.report.collect import collect
+from jobs.review.report.model import Status, build_model
+from jobs.review.report.page import write_report
+from jobs.review.report.rows import ReportRows
 from jobs.runs import RunResult
-from jobs.workspace import Asked, Workspace, open_workspace
 from tests.support.fake_replay import FAILS, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 from windowlib.errors import SpecError
 

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 from typing_extensions import override
 
-from jobs.report import render
-from jobs.report_model import build_model
+from jobs.review.report.model import build_model
+from jobs.review.report.page import render
 from tests.support.report_rows import blizzard, hostile, many_days
 
 MARKER = "pwned"

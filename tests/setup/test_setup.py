@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from jobs import jars
-from jobs.jars import JarsMissing, delta_jars, listed_jars
-from jobs.java import JavaNotFound, find_java
+from jobs.spark import jars
+from jobs.spark.jars import JarsMissing, delta_jars, listed_jars
+from jobs.spark.java import JavaNotFound, find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-bootstrap.txt")
@@ -53,14 +53,14 @@ def test_a_java_of_another_version_is_passed_over(tmp_path: Path) -> None:
 def test_without_java_17_the_message_says_what_was_found_and_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.java._JVM_DIRECTORIES", (tmp_path / "nowhere",))
+    monkeypatch.setattr("jobs.spark.java._JVM_DIRECTORIES", (tmp_path / "nowhere",))
     old = _java_home(tmp_path / "old", "1.8.0_392")
     with pytest.raises(JavaNotFound, match=r"old is Java 8\).*openjdk-17-jre-headless"):
         find_java({"JAVA_HOME": str(old), "PATH": ""})
 
 
 def test_the_usual_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.java._JVM_DIRECTORIES", (tmp_path,))
+    monkeypatch.setattr("jobs.spark.java._JVM_DIRECTORIES", (tmp_path,))
     _java_home(tmp_path / "java-11", "11.0.2")
     right = _java_home(tmp_path / "java-17", "17.0.9")
     assert find_java({"PATH": ""}) == right

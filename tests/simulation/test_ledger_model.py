@@ -21,24 +21,25 @@ from typing import Any
 
 import pytest
 
-from jobs import scheduling
-from jobs.decisions import resume, rollback, waive
-from jobs.fingerprints import fingerprint, run_id, spec_fingerprint
-from jobs.lake import Lake
-from jobs.lease_keeping import renew
-from jobs.leases import Holder, Lease, is_held
-from jobs.ledger import Ledger, LedgerLimits
-from jobs.ledger_chain import GENESIS, Row, check_chain
-from jobs.ledger_events import EventKind
-from jobs.ledger_fold import Fold
-from jobs.ledger_view import LedgerView
-from jobs.log_state import LogState
-from jobs.pipeline_models import Pipeline
-from jobs.publishing import publish
-from jobs.requests import ReplayOrder, Staging, run_request
+from jobs.lake.lake import Lake
+from jobs.ledger.chain import GENESIS, Row, check_chain
+from jobs.ledger.events import EventKind
+from jobs.ledger.fold import Fold
+from jobs.ledger.leases import Holder, Lease, is_held
+from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.view import LedgerView
+from jobs.orchestration import scheduling
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slices_between
+from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
+from jobs.planning.lease_keeping import renew
+from jobs.planning.log_state import LogState
+from jobs.planning.workspace import RANGE, Asked, Opened, Workspace, covers, open_workspace
+from jobs.publishing.decisions import resume, rollback, waive
+from jobs.publishing.publishing import publish
+from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
-from jobs.slices import slices_between
-from jobs.workspace import RANGE, Asked, Opened, Workspace, covers, open_workspace
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.simulated_ledger import Faults, MemoryStore, MemoryTable, Writer
@@ -374,7 +375,7 @@ def _filled(seen: dict[str, str | None]) -> dict[str, str]:
 
 
 def _event(row: Row) -> Any:  # noqa: ANN401 - a LedgerEvent
-    from jobs.ledger import _event as event
+    from jobs.ledger.ledger import _event as event
 
     return event(row)
 

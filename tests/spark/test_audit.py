@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake import Lake
-from jobs.replay import ChunkReplay
-from jobs.requests import ReplayOrder, run_request
+from jobs.lake.lake import Lake
+from jobs.orchestration.requests import run_request
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.replay.chunk import ChunkReplay
+from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult
-from jobs.slices import parse_bound
-from jobs.workspace import Asked, open_workspace
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
 from tests.support.replays import NOW_MS, committed_chunk, finish, order_of, pipeline_of

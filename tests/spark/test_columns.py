@@ -13,10 +13,10 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError
-from windowlib.instants import read_instant
+from windowlib.records.instants import read_instant
+from windowlib.records.tables import unassigned_records
 from windowlib.spark.columns import TimeColumn, instant, range_problem, record_check, record_hash
 from windowlib.spark.row_identity import RowIdentity
-from windowlib.tables import unassigned_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

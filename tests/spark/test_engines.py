@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import duckdb
 import pytest
 
-from jobs.explain import explain
-from jobs.flights import TABLE, load_flights
-from jobs.lake import Lake
-from jobs.pipeline import parse_pipeline
-from jobs.pipeline_models import Pipeline
-from jobs.published import read_published
-from jobs.report import write_report
-from jobs.verify import verify
-from jobs.workspace import open_workspace
+from jobs.demo.flights import TABLE, load_flights
+from jobs.lake.lake import Lake
+from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.workspace import open_workspace
+from jobs.reading.published import read_published
+from jobs.reading.verify import verify
+from jobs.review.explain import explain
+from jobs.review.report.page import write_report
 from tests.support.replays import NOW_MS, run_range, what_was_run
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ aggregates: {flights: {count: {}}, first_delay: {first: dep_delay}}
 """
 FUNCTIONS = '''
 """A user's module beside the pipeline file."""
-from windowlib.process_operator import KeyedProcessFunction
+from windowlib.keyed.process_operator import KeyedProcessFunction
 
 HOUR_MS = 3_600_000
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs.lake import Lake
-from jobs.ledger_view import LedgerView, StagedRun
-from jobs.outcomes import Outcome, run_to_json
-from jobs.plan import Ask, Plan, plan
-from jobs.report import write_report
-from jobs.report_collect import SHORT
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.orchestration.outcomes import Outcome, run_to_json
+from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.plan import Ask, Plan, plan
+from jobs.planning.workspace import open_workspace
+from jobs.review.report.collect import SHORT
+from jobs.review.report.page import write_report
 from jobs.runs import EMPTY_STATE, RunResult
-from jobs.slices import parse_bound, slices_between
-from jobs.workspace import open_workspace
 from tests.support.logs import make_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
-from windowlib import tables
+from windowlib.records import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from delta.tables import DeltaTable
 
-from jobs.flights import COLUMNS, PROPERTIES, TABLE, DayLoaded, load_flights
-from jobs.flights_rows import read_flights
+from jobs.demo.flights import COLUMNS, PROPERTIES, TABLE, DayLoaded, load_flights
+from jobs.demo.flights_rows import read_flights
 from tests.support.logs import log_order, make_log
 from windowlib.errors import LogError, RequestError
 
@@ -94,7 +94,7 @@ def test_loading_again_adds_only_the_days_that_are_not_there(spark: "SparkSessio
 
 
 def test_a_load_of_nothing_new_needs_no_spark(own_lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.flights.spark_session", lambda *_: pytest.fail("a session was started"))
+    monkeypatch.setattr("jobs.demo.flights.spark_session", lambda *_: pytest.fail("a session was started"))
     summary = load_flights(str(own_lake), DAYS[0], END)
     assert (summary.loaded, summary.skipped, summary.records) == ((), tuple(DAYS), 0)
 
@@ -103,7 +103,7 @@ def test_a_day_that_another_load_commits_meanwhile_is_not_doubled(
     own_lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = len(commits(own_lake))
-    monkeypatch.setattr("jobs.flights._days_present", lambda _table: {})
+    monkeypatch.setattr("jobs.demo.flights._days_present", lambda _table: {})
     load_flights(str(own_lake), DAYS[0], END)
     assert len(commits(own_lake)) == before
 
@@ -113,7 +113,7 @@ def test_a_day_that_another_load_commits_meanwhile_is_not_doubled(
 def test_a_load_that_is_killed_goes_on_where_it_stopped(spark: "SparkSession", tmp_path: Path) -> None:
     first, end = date(2013, 2, 1), date(2013, 2, 9)
     command = (
-        "from datetime import date; from jobs.flights import load_flights; "
+        "from datetime import date; from jobs.demo.flights import load_flights; "
         f"load_flights({str(tmp_path)!r}, date.fromisoformat('{first}'), date.fromisoformat('{end}'))"
     )
     log = tmp_path / TABLE / "_delta_log"

@@ -16,32 +16,32 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from jobs.checkpoint_check import CheckpointCheck
-from jobs.chunk_input import log_reading, pin_chunk, read_chunk
-from jobs.lake import Lake
-from jobs.ledger import Ledger
-from jobs.ledger_view import LedgerView
-from jobs.published import published_runs, read_published
+from jobs.lake.lake import Lake
+from jobs.lake.store import read_attempts
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.readers import published, published_rows
-from jobs.replay import ChunkReplay
-from jobs.requests import ReplayOrder
-from jobs.sizes import Sizes
-from jobs.slices import parse_bound, slices_between
-from jobs.store import read_attempts
-from jobs.stored_rows import StoredRuns, columns_of, file_of
-from jobs.stored_tables import stored_table
-from jobs.verify import verify
+from jobs.reading.published import published_runs, read_published
+from jobs.reading.stored_rows import StoredRuns, columns_of, file_of
+from jobs.reading.stored_tables import stored_table
+from jobs.reading.verify import verify
+from jobs.replay.checkpoint_check import CheckpointCheck
+from jobs.replay.chunk import ChunkReplay
+from jobs.replay.chunk_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.orders import ReplayOrder
+from jobs.replay.sizes import Sizes
 from tests.support.fuzzing import first_seed
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, SCHEMA, TABLE, other_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
-from windowlib import tables
 from windowlib.errors import CheckpointError, HindcastError, StoreError
+from windowlib.records import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.pipeline_models import Pipeline
+    from jobs.pipeline.models.pipeline import Pipeline
 
 pytestmark = pytest.mark.spark
 BOUNDS = ("1969-12-30", "1970-01-01")

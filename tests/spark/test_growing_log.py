@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from jobs.lake import Lake
-from jobs.outcomes import Outcome
-from jobs.position import Located, Wanted, locate
+from jobs.lake.lake import Lake
+from jobs.orchestration.outcomes import Outcome
+from jobs.review.position import Located, Wanted, locate
 from jobs.runs import CheckpointRef
 from tests.support.logs import make_log
 from tests.support.replays import pipeline_of, run_range, what_was_run

@@ -13,21 +13,21 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
-from jobs.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk
-from jobs.lake import Lake
-from jobs.plan import Plan, plan_range
-from jobs.record_columns import record_names
-from jobs.requests import run_request
-from jobs.slices import parse_bound, slices_between
-from jobs.verify_input import Verification, verify_inputs
-from jobs.workspace import Asked, Workspace, open_workspace
+from jobs.lake.lake import Lake
+from jobs.lake.record_columns import record_names
+from jobs.orchestration.requests import run_request
+from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.plan import Plan, plan_range
+from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.replay.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk
+from jobs.replay.verify_input import Verification, verify_inputs
 from tests.support.delta_logs import clean_commits, commits_of, cut_off
 from tests.support.fake_replay import PIPELINE as SALES
 from tests.support.fake_replay import FakeReplayer, append_day, sales
 from tests.support.logs import make_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
-from windowlib.column_types import struct_type
 from windowlib.errors import LogError
+from windowlib.records.column_types import struct_type
 from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records
 
 if TYPE_CHECKING:

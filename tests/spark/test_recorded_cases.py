@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from windowlib import tables
-from windowlib.conformance import play
-from windowlib.flink_conformance import spec_of
-from windowlib.functions import Reduce, Whole
-from windowlib.records import LATE_IN_GAP, PAST_CLEANUP
+from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
+from windowlib.functions.window_functions import Reduce, Whole
+from windowlib.records import tables
+from windowlib.records.records import LATE_IN_GAP, PAST_CLEANUP
+from windowlib.records.tables import Table
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
 from windowlib.spark.feed import result_schema, spark_struct
 from windowlib.spark.record_values import ValueLayout
 from windowlib.spark.restored import DAMAGED
 from windowlib.spark.steps import Beginning, Steps, columns_of
-from windowlib.tables import Table
-from windowlib.timeline import Step
-from windowlib.windows import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
+from windowlib.testkit.conformance import play
+from windowlib.testkit.flink_conformance import spec_of
+from windowlib.watermarks.timeline import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from jobs.lake import Lake
-from jobs.outcomes import Outcome
-from jobs.pipeline_models import Pipeline
-from jobs.published import read_published
+from jobs.lake.lake import Lake
+from jobs.orchestration.outcomes import Outcome
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.workspace import open_workspace
 from jobs.readers import published
-from jobs.sizes import Sizes
-from jobs.workspace import open_workspace
+from jobs.reading.published import read_published
+from jobs.replay.sizes import Sizes
 from tests.support.logs import make_log
 from tests.support.other_log import (
     PARTITION,

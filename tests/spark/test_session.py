@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.private_dir import private_directory
+from jobs.spark.private_dir import private_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

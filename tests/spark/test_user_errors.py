@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from jobs.lake import Lake
-from jobs.pipeline import load_file
-from jobs.published import read_published
-from jobs.workspace import open_workspace
+from jobs.lake.lake import Lake
+from jobs.pipeline.files import load_file
+from jobs.planning.workspace import open_workspace
+from jobs.reading.published import read_published
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
 from tests.support.replays import run_range

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.storm import Driven, Fired, lists_spec
 from windowlib.errors import SpecError
-from windowlib.records import ASSIGNED, LATE
+from windowlib.records.records import ASSIGNED, LATE
 from windowlib.storm.profiles import STORM, STRICT, StormProfile
 from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP, BETWEEN_WINDOWS, OUT_OF_ORDER
 from windowlib.storm.spec import CountLength, TimeLength

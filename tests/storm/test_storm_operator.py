@@ -10,20 +10,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.storm import Driven, Fired, lists_spec
+from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
 from windowlib.errors import CheckpointError, InvariantBroken, SpecError
-from windowlib.functions import Aggregates, Place, ProcessContext, ProcessFunction, Reduce, Whole, aggregate
-from windowlib.records import ASSIGNED, LATE, Late, Pane, Record, SideOutput
-from windowlib.snapshots import Snapshot
-from windowlib.state import StateSpec
+from windowlib.functions.window_functions import (
+    Aggregates,
+    Place,
+    ProcessContext,
+    ProcessFunction,
+    Reduce,
+    Whole,
+    aggregate,
+)
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.keyed.state import StateSpec
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records.records import ASSIGNED, LATE, Late, Pane, Record, SideOutput
 from windowlib.storm.firing import StormContext
 from windowlib.storm.profiles import STORM, STRICT, StormProfile, storm_profile
 from windowlib.storm.spec import CountLength, StormSpec, TimeLength
-from windowlib.timers import KeyGroupRange
-from windowlib.windows import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
 
 if TYPE_CHECKING:
-    from windowlib.operator_protocol import Operator, OperatorSpec
-    from windowlib.timeline import TimeDriver
+    from windowlib.keyed.operator_protocol import Operator, OperatorSpec
+    from windowlib.watermarks.timeline import TimeDriver
 
 PROFILES = pytest.mark.parametrize("profile", [STRICT, STORM], ids=lambda profile: str(profile.name))
 TEN = TimeLength(10)

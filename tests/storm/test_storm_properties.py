@@ -14,11 +14,11 @@ from tests.support.storm import (
     lists_spec,
 )
 from tests.support.storm_replay import NO_EDGES, LogRow, Replayed, replay, together
-from windowlib.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Unassigned
+from windowlib.keyed.timers import STALE_MAX
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Unassigned
 from windowlib.storm.manager import COMPACT_EVERY, Queued, WindowManager
 from windowlib.storm.profiles import STORM, STRICT
 from windowlib.storm.spec import CountLength, Length, StormSpec, TimeLength
-from windowlib.timers import STALE_MAX
 
 Step = tuple[str, int]
 """("e", event time) or ("w", watermark in Storm's reading)."""

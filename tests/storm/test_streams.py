@@ -2,12 +2,12 @@
 
 import pytest
 
+from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError, InvariantBroken
 from windowlib.storm.generator import StreamWatermarks
 from windowlib.storm.profiles import STORM, STRICT
 from windowlib.storm.stream_time import StreamTime
-from windowlib.timeline import ALL_SOURCES, Arrival, SourceRow
-from windowlib.windows import MIN_TIME_MS
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
 
 
 def streams(*expected: str, lag_ms: int = 0, emitted_ms: int | None = 0) -> StreamWatermarks:

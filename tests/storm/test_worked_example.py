@@ -3,11 +3,11 @@
 import pytest
 
 from tests.support.storm import Driven, Fired, fired, lists_spec
-from windowlib.records import ASSIGNED, LATE, Pane, Record
+from windowlib.bounds import TimeWindow
+from windowlib.records.records import ASSIGNED, LATE, Pane, Record
 from windowlib.storm.profiles import STORM, STRICT, StormProfile
 from windowlib.storm.spec import StormSpec, TimeLength
-from windowlib.timeline import Arrival, Timeline
-from windowlib.windows import TimeWindow
+from windowlib.watermarks.timeline import Arrival, Timeline
 
 SECOND_MS = 1_000
 PROFILES = pytest.mark.parametrize("profile", [STRICT, STORM], ids=lambda profile: str(profile.name))

@@ -14,13 +14,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from jobs.audit import Audit
+from jobs.replay.audit import Audit
 from jobs.runs import CheckpointRef
-from windowlib import tables
-from windowlib.open_windows import NO_EDGES
-from windowlib.row_ids import IdSum
-from windowlib.tallies import edge_id, signed, together
-from windowlib.windows import wrap_int64
+from windowlib.bounds import wrap_int64
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tallies import NO_EDGES, edge_id, signed, together
 
 Row = dict[str, Any]
 ATTEMPT, EARLIER = "a" * 32, "b" * 32

@@ -17,8 +17,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 
 from windowlib import beam
-from windowlib.assigners import Assigner, Session, Sliding, Tumbling
-from windowlib.spec import WindowSpec
+from windowlib.windows.assigners import Assigner, Session, Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
 
 
 class Shown(NamedTuple):

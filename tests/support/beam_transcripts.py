@@ -12,14 +12,14 @@ from typing import Any
 import yaml
 
 from windowlib import beam
-from windowlib.assigners import Assigner, Global, Session, Tumbling
-from windowlib.functions import aggregate
+from windowlib.functions.window_functions import aggregate
+from windowlib.keyed.snapshots import WindowStateRow
 from windowlib.profiles import BEAM
-from windowlib.records import Pane
-from windowlib.snapshots import WindowStateRow
-from windowlib.spec import WindowSpec
-from windowlib.testing import Harness
-from windowlib.trigger_protocol import FINISHED
+from windowlib.records.records import Pane
+from windowlib.testkit.harness import Harness
+from windowlib.triggers.protocol import FINISHED
+from windowlib.windows.assigners import Assigner, Global, Session, Tumbling
+from windowlib.windows.spec import WindowSpec
 
 Transcript = Mapping[str, Any]
 Shown = dict[str, Any]

@@ -16,23 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import write_deltalake
 
-from jobs.audit import READ, Audit
-from jobs.engine import Engine
-from jobs.pipeline_models import Pipeline
-from jobs.published import PublishedView, published_sql, quote_duckdb
-from jobs.store import query
-from jobs.window_spec import engine
-from windowlib import tables
-from windowlib.column_types import parse_type, struct_type
-from windowlib.row_ids import IdSum
+from jobs.engine.engine import Engine
+from jobs.engine.window_spec import engine
+from jobs.lake.store import query
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.published import PublishedView, published_sql, quote_duckdb
+from jobs.replay.audit import READ, Audit
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.records import tables
+from windowlib.records.column_types import parse_type, struct_type
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 from windowlib.spark.arrow import arrow_type
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
 from windowlib.spark.log_order import BlockSlice, Ranks
 from windowlib.spark.restored import DAMAGED
 from windowlib.spark.steps import Beginning, Steps, columns_of
-from windowlib.tables import Table
-from windowlib.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
-from windowlib.windows import MIN_TIME_MS
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
 
 Row = dict[str, Any]
 ATTEMPT: Final = "a" * 32
@@ -195,7 +195,7 @@ def _tables(pipeline: Pipeline, columns: Mapping[str, str], run: Engine) -> tupl
 def _time(
     pipeline: Pipeline, run: Engine, log: Sequence[LogSlice], slices: Sequence[SliceRange], *, chain: _Chain
 ) -> tuple[Steps, Beginning]:
-    """The sequential pass of jobs.chunk_time, over records that are all valid."""
+    """The sequential pass of jobs.replay.chunk_time, over records that are all valid."""
     first_ms = log[0].start_ms if run.needs_clock else MIN_TIME_MS
     timeline = Timeline(run.time.driver(), clock_ms=first_ms)
     if chain.time:

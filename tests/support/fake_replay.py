@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.event_log import pin_log
-from jobs.fingerprints import fingerprint, run_id, spec_fingerprint
-from jobs.pipeline import parse_pipeline
-from jobs.pipeline_models import Pipeline
-from jobs.requests import ReplayOrder
+from jobs.lake.event_log import pin_log
+from jobs.lake.store import append_rows, ensure_table
+from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
+from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
-from jobs.store import append_rows, ensure_table
-from windowlib import tables
-from windowlib.column_types import parse_type
-from windowlib.row_ids import IdSum
+from windowlib.records import tables
+from windowlib.records.column_types import parse_type
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 from windowlib.spark.arrow import arrow_type
 from windowlib.spark.row_identity import RowIdentity
-from windowlib.tables import Table
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("key", pa.string()), ("at_ms", pa.int64()), ("amount", pa.int64()), ("day", pa.date32())]

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from windowlib.evictors import Evictor, EvictorContext
-from windowlib.functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
-from windowlib.process_operator import KeyContext, KeyedProcessFunction
-from windowlib.records import Record, Stored
-from windowlib.trigger_protocol import (
+from windowlib.bounds import Window
+from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate, fold
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction
+from windowlib.records.records import Record, Stored
+from windowlib.triggers.protocol import (
     CONTINUE,
     FIRE,
     FIRE_AND_PURGE,
@@ -17,7 +17,7 @@ from windowlib.trigger_protocol import (
     TriggerContext,
     TriggerResult,
 )
-from windowlib.windows import Window
+from windowlib.windows.evictors import Evictor, EvictorContext
 
 HOUR_MS = 3_600_000
 
@@ -131,7 +131,7 @@ class Silence(KeyedProcessFunction):
 class KeepsUndeclaredState(Share):
     """Says itself what it remembers, which the file has to say, too."""
 
-    from windowlib.state import StateSpec
+    from windowlib.keyed.state import StateSpec
 
     state = (StateSpec(name="secret", kind="list"),)
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import yaml
 
-from jobs.pipeline import build_pipeline
-from jobs.pipeline_models import Pipeline
+from jobs.pipeline.files import build_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
 
 COLUMNS: Final[Mapping[str, str]] = {
     "flight_id": "string", "carrier": "string", "flight": "int", "tailnum": "string", "origin": "string",

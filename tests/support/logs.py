@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jobs.flights import PROPERTIES
+from jobs.demo.flights import PROPERTIES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,16 +4,17 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.lake import Lake
-from jobs.outcomes import Outcome
-from jobs.pipeline import parse_pipeline
-from jobs.pipeline_models import Pipeline
-from jobs.replay import ChunkReplay, replay_chunk
-from jobs.requests import ReplayOrder, Staging, run_request
+from jobs.lake.lake import Lake
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.replay.chunk import ChunkReplay, replay_chunk
+from jobs.replay.orders import ReplayOrder
+from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import RunResult
-from jobs.sizes import SIZES, Sizes
-from jobs.slices import parse_bound, slices_between
-from jobs.workspace import Asked, open_workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from expectations.suites import Check
 from expectations.units import spell
 from expectations.values import to_json
 from expectations.wording import demand
-from jobs.checks import conservation
-from jobs.report_rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
+from jobs.replay.checks import conservation
+from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
 from jobs.runs import CheckResult, Counts, Slice, Verdict
 
 DAY_MS = 86_400_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from jobs.ledger_chain import Row
-from jobs.ledger_table import ConflictError
+from jobs.ledger.chain import Row
+from jobs.ledger.table import ConflictError
 
 
 class Killed(BaseException):

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from windowlib.records import Fate, Late, Output, Pane, Record, Tally, Unassigned
+from windowlib.records.records import Fate, Late, Output, Pane, Record, Tally, Unassigned
 from windowlib.storm.conformance import Lists
 from windowlib.storm.manager import Policies, Queued, WindowManager
 from windowlib.storm.policies import EvictionPolicy, TriggerPolicy

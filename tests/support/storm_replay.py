@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from windowlib.operator_protocol import Operator
-from windowlib.records import Fate, Late, Output, Pane, Record, Unassigned
-from windowlib.snapshots import Snapshot
+from windowlib.bounds import MIN_TIME_MS, wrap_int64
+from windowlib.keyed.operator_protocol import Operator
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.records.records import Fate, Late, Output, Pane, Record, Unassigned
 from windowlib.storm.spec import StormSpec
-from windowlib.timeline import Arrival, SourceRow, Step, Timeline
-from windowlib.windows import MIN_TIME_MS, wrap_int64
+from windowlib.watermarks.timeline import Arrival, SourceRow, Step, Timeline
 
 _GOLDEN = 0x9E37_79B9_7F4A_7C15
 Edges = tuple[int, int, int]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from windowlib.storm.acker_messages import Init, Message, RootId
-from windowlib.storm.anchors import EdgeIds, TrackedTuple, acks, anchor
-from windowlib.storm.spout import Spout
+from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, acks, anchor
+from windowlib.storm.acker.messages import Init, Message, RootId
+from windowlib.storm.acker.spout import Spout
 
 TASK = 3
 

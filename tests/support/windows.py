@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from windowlib.assigners import SHARED_MAX, Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling
-from windowlib.evictors import Evictor, KeepClose, KeepCount, KeepRecent
-from windowlib.functions import (
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.functions.window_functions import (
     Aggregates,
     Apply,
     Place,
@@ -20,14 +19,12 @@ from windowlib.functions import (
     aggregate,
     fold,
 )
+from windowlib.keyed.state import StateSpec
+from windowlib.keyed.timers import STALE_MAX
 from windowlib.profiles import FLINK, STRICT, Profile
-from windowlib.records import Late, Output, Pane, Record, Unassigned
-from windowlib.spec import WindowSpec
-from windowlib.state import StateSpec
-from windowlib.testing import ClockStep, RecordStep, Step, WatermarkStep
-from windowlib.timers import STALE_MAX
-from windowlib.trigger_wrappers import ProcessingTimeout, Purging
-from windowlib.triggers import (
+from windowlib.records.records import Late, Output, Pane, Record, Unassigned
+from windowlib.testkit.harness import ClockStep, RecordStep, Step, WatermarkStep
+from windowlib.triggers.flink import (
     ContinuousEventTime,
     ContinuousProcessingTime,
     CountReached,
@@ -37,10 +34,22 @@ from windowlib.triggers import (
     Never,
     ProcessingTime,
 )
-from windowlib.windows import MAX_TIME_MS
+from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+from windowlib.windows.assigners import (
+    SHARED_MAX,
+    Assigner,
+    DynamicSession,
+    Global,
+    Session,
+    Sliding,
+    Stagger,
+    Tumbling,
+)
+from windowlib.windows.evictors import Evictor, KeepClose, KeepCount, KeepRecent
+from windowlib.windows.spec import WindowSpec
 
 if TYPE_CHECKING:
-    from windowlib.trigger_protocol import Trigger
+    from windowlib.triggers.protocol import Trigger
 
 
 class Remembers(ProcessFunction):

@@ -13,20 +13,10 @@ from typing import Any
 import pytest
 
 from tests.support.fuzzing import seeds
-from windowlib.assigners import (
-    Assigner,
-    AssignerContext,
-    DynamicSession,
-    Global,
-    Session,
-    Sliding,
-    Stagger,
-    Tumbling,
-)
+from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, MIN_TIME_MS, SAFE_TIME_MS, TimeWindow, Window
 from windowlib.errors import CheckpointError, SpecError
-from windowlib.evictors import Evictor, EvictorContext, KeepClose, KeepCount, KeepRecent
-from windowlib.exact_sum import PARTS_MAX, ExactSum, divide_rounded
-from windowlib.functions import (
+from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded
+from windowlib.functions.window_functions import (
     Aggregates,
     Apply,
     Place,
@@ -38,18 +28,13 @@ from windowlib.functions import (
     aggregate,
 )
 from windowlib.intervals import merge
-from windowlib.key_groups import microseconds, stable_hash
-from windowlib.merging import Meeting, _mixed, meet
-from windowlib.open_windows import OpenWindow, Runtime
+from windowlib.keyed.key_groups import microseconds, stable_hash
+from windowlib.keyed.state import KeyedState, StateSpec, UserStateRow
+from windowlib.keyed.timers import STALE_MAX, KeyGroupRange, TimerRow, TimerService, TimerServices
 from windowlib.profiles import BEAM, FLINK, STRICT, EngineFault, Profile
-from windowlib.records import LATE, UNASSIGNED, Late, Pane, Record, SideOutput, Stored, Tally, Unassigned
-from windowlib.spec import WindowSpec
-from windowlib.state import KeyedState, StateSpec, UserStateRow
-from windowlib.testing import Harness, resumed
-from windowlib.timers import STALE_MAX, KeyGroupRange, TimerRow, TimerService, TimerServices
-from windowlib.trigger_protocol import CONTINUE, FIRE, PURGE, Trigger, TriggerContext, TriggerResult
-from windowlib.trigger_wrappers import ProcessingTimeout, Purging
-from windowlib.triggers import (
+from windowlib.records.records import LATE, UNASSIGNED, Late, Pane, Record, SideOutput, Stored, Tally, Unassigned
+from windowlib.testkit.harness import Harness, resumed
+from windowlib.triggers.flink import (
     ContinuousEventTime,
     ContinuousProcessingTime,
     CountReached,
@@ -57,9 +42,31 @@ from windowlib.triggers import (
     EndOfStream,
     ProcessingTime,
 )
-from windowlib.watermark_valve import Advanced, CombinedWatermark, StatusChanged, Valve
-from windowlib.watermarks import Bounded, EmitEveryRecord, EmitPeriodically, Periodic, Punctuated, WatermarkSource
-from windowlib.windows import GLOBAL_WINDOW, MAX_TIME_MS, MIN_TIME_MS, SAFE_TIME_MS, TimeWindow, Window
+from windowlib.triggers.protocol import CONTINUE, FIRE, PURGE, Trigger, TriggerContext, TriggerResult
+from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+from windowlib.watermarks.generators import (
+    Bounded,
+    EmitEveryRecord,
+    EmitPeriodically,
+    Periodic,
+    Punctuated,
+    WatermarkSource,
+)
+from windowlib.watermarks.valve import Advanced, CombinedWatermark, StatusChanged, Valve
+from windowlib.windows.assigners import (
+    Assigner,
+    AssignerContext,
+    DynamicSession,
+    Global,
+    Session,
+    Sliding,
+    Stagger,
+    Tumbling,
+)
+from windowlib.windows.evictors import Evictor, EvictorContext, KeepClose, KeepCount, KeepRecent
+from windowlib.windows.merging import Meeting, _mixed, meet
+from windowlib.windows.open_windows import OpenWindow, Runtime
+from windowlib.windows.spec import WindowSpec
 
 LIST = Apply(lambda _key, _window, values: [list(values)])
 

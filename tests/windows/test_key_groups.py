@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windowlib.errors import SpecError
-from windowlib.key_groups import default_max_parallelism, key_group, key_group_range, stable_hash, subtask_of
-from windowlib.key_order import group_of_order, key_orderer, sortable
+from windowlib.keyed.key_groups import default_max_parallelism, key_group, key_group_range, stable_hash, subtask_of
+from windowlib.keyed.key_order import group_of_order, key_orderer, sortable
 
 plain = {
     "int": st.integers(-(2**70), 2**70),

@@ -35,21 +35,21 @@ from typing import Any
 
 import pytest
 
-from windowlib.assigners import Global, Session, Sliding, Tumbling
-from windowlib.contracts import LIST
-from windowlib.evictors import KeepCount
-from windowlib.functions import Reduce, Whole
-from windowlib.key_groups import key_group, key_group_range
-from windowlib.merging import meet
-from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
+from windowlib.functions.window_functions import Reduce, Whole
+from windowlib.keyed.key_groups import key_group, key_group_range
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.keyed.timers import KeyGroupRange, TimerService, TimerServices
 from windowlib.profiles import STRICT
-from windowlib.records import ASSIGNED, LATE, Emitted, Record
-from windowlib.spec import WindowSpec
-from windowlib.testing import Harness
-from windowlib.timers import KeyGroupRange, TimerService, TimerServices
-from windowlib.trigger_protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
-from windowlib.triggers import CountReached, EventTime
-from windowlib.windows import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
+from windowlib.records.records import ASSIGNED, LATE, Emitted, Record
+from windowlib.testkit.contracts import LIST
+from windowlib.testkit.harness import Harness
+from windowlib.triggers.flink import CountReached, EventTime
+from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
+from windowlib.windows.assigners import Global, Session, Sliding, Tumbling
+from windowlib.windows.evictors import KeepCount
+from windowlib.windows.merging import meet
+from windowlib.windows.spec import WindowSpec
 
 
 def bounds(one: Harness) -> list[tuple[int | None, int | None]]:

@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from tests.support.fuzzing import seeds
-from windowlib.assigners import Sliding, Tumbling
-from windowlib.functions import Reduce, Whole, aggregate
-from windowlib.operator_protocol import Operator
-from windowlib.records import Pane, Record
-from windowlib.spec import WindowSpec
-from windowlib.testing import resumed
-from windowlib.window_operator import WindowOperator
-from windowlib.windows import MAX_TIME_MS
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.functions.window_functions import Reduce, Whole, aggregate
+from windowlib.keyed.operator_protocol import Operator
+from windowlib.records.records import Pane, Record
+from windowlib.testkit.harness import resumed
+from windowlib.windows.assigners import Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
+from windowlib.windows.window_operator import WindowOperator
 
 SUM = (aggregate("sum", "bigint"), aggregate("count"))
 WHOLE = Whole(Reduce(function=lambda left, right: (left[0] + right[0], 0)))

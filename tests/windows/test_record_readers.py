@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from windowlib.assigners import Tumbling
+from windowlib.bounds import MAX_TIME_MS, Window
 from windowlib.errors import SpecError
-from windowlib.evictors import Evictor, EvictorContext, KeepClose
-from windowlib.functions import aggregate
-from windowlib.record_readers import (
+from windowlib.functions.window_functions import aggregate
+from windowlib.records.records import Pane, Record, Stored
+from windowlib.triggers.flink import DeltaExceeded
+from windowlib.windows.assigners import Tumbling
+from windowlib.windows.evictors import Evictor, EvictorContext, KeepClose
+from windowlib.windows.record_readers import (
     ColumnsOf,
     EvictorOnColumns,
     GapOfColumn,
@@ -19,10 +22,7 @@ from windowlib.record_readers import (
     WatermarkOfColumn,
     WatermarkOfFunction,
 )
-from windowlib.records import Pane, Record, Stored
-from windowlib.spec import WindowSpec
-from windowlib.triggers import DeltaExceeded
-from windowlib.windows import MAX_TIME_MS, Window
+from windowlib.windows.spec import WindowSpec
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.support.fuzzing import seeds
-from windowlib import tables
-from windowlib.column_types import Node, parse_type
-from windowlib.row_ids import IdSum
+from windowlib.records import tables
+from windowlib.records.column_types import Node, parse_type
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 from windowlib.spark.row_identity import RowIdentity
 from windowlib.spark.tagged_rows import TaggedRows
 from windowlib.spark.xxhash import hash_bytes, hash_int, hash_long, signed, xxhash64
-from windowlib.tables import Table
 
 TYPES = (
     "bigint", "int", "tinyint", "double", "float", "boolean", "string", "binary", "timestamp", "date",

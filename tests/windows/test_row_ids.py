@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windowlib.column_types import parse_type, spell_type
 from windowlib.errors import SpecError
-from windowlib.row_ids import IdSum, row_id
+from windowlib.records.column_types import parse_type, spell_type
+from windowlib.records.row_ids import IdSum, row_id
 
 IDS = st.integers(-(2**63), 2**63 - 1)
 NAMES = ("key", "start", "total")

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from windowlib.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.errors import SpecError
-from windowlib.evictors import KeepCount
-from windowlib.functions import Apply, ProcessFunction, Whole, aggregate, fold
+from windowlib.functions.window_functions import Apply, ProcessFunction, Whole, aggregate, fold
+from windowlib.keyed.state import StateSpec
 from windowlib.profiles import profile
-from windowlib.records import Record
-from windowlib.spec import WindowSpec, count_windows
-from windowlib.state import StateSpec
-from windowlib.testing import Harness
-from windowlib.trigger_wrappers import ProcessingTimeout
-from windowlib.triggers import ContinuousEventTime, CountReached, DeltaExceeded, EventTime, ProcessingTime
+from windowlib.records.records import Record
+from windowlib.testkit.harness import Harness
+from windowlib.triggers.flink import ContinuousEventTime, CountReached, DeltaExceeded, EventTime, ProcessingTime
+from windowlib.triggers.wrappers import ProcessingTimeout
+from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
+from windowlib.windows.evictors import KeepCount
+from windowlib.windows.spec import WindowSpec, count_windows
 
 LIST = Apply(lambda _key, _window, values: [list(values)])
 

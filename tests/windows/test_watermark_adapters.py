@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.watermark_adapters import (
+from windowlib.watermarks.adapters import (
     AssignerSource,
     AutomaticWatermarkContext,
     Collected,
@@ -20,8 +21,7 @@ from windowlib.watermark_adapters import (
     UpstreamSource,
     source_context,
 )
-from windowlib.watermark_valve import Advanced, StatusChanged
-from windowlib.windows import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.watermarks.valve import Advanced, StatusChanged
 
 IDLE, ACTIVE = StatusChanged(is_idle=True), StatusChanged(is_idle=False)
 

@@ -10,12 +10,9 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from tests.support.names import name_of
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import CheckpointError, SpecError
-from windowlib.ingestion_driver import EXACT_TICKS, IngestionSpec
-from windowlib.timeline import Arrival, SourceRow, Step, TimeDriver, Timeline
-from windowlib.watermark_driver import DriverEmission, EmitWithCommits, SourcesSpec
-from windowlib.watermark_valve import StatusChanged, Valve, WatermarkEvent
-from windowlib.watermarks import (
+from windowlib.watermarks.generators import (
     Bounded,
     EmitEveryRecord,
     EmitPeriodically,
@@ -25,7 +22,10 @@ from windowlib.watermarks import (
     WatermarkSource,
     ascending,
 )
-from windowlib.windows import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.watermarks.ingestion_driver import EXACT_TICKS, IngestionSpec
+from windowlib.watermarks.sources_driver import DriverEmission, EmitWithCommits, SourcesSpec
+from windowlib.watermarks.timeline import Arrival, SourceRow, Step, TimeDriver, Timeline
+from windowlib.watermarks.valve import StatusChanged, Valve, WatermarkEvent
 
 EVERY = 10
 MARK = Punctuated(watermark_of=lambda _, columns: columns["mark"])

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from windowlib.bounds import MAX_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.watermark_valve import Advanced, CombinedWatermark, StatusChanged, Valve, WatermarkEvent
-from windowlib.watermarks import (
+from windowlib.watermarks.generators import (
     Bounded,
     EmitEveryRecord,
     EmitPeriodically,
@@ -16,7 +16,7 @@ from windowlib.watermarks import (
     ascending,
     ingestion_watermark,
 )
-from windowlib.windows import MAX_TIME_MS
+from windowlib.watermarks.valve import Advanced, CombinedWatermark, StatusChanged, Valve, WatermarkEvent
 
 
 def test_the_bound_and_its_legacy_reading_differ_by_one() -> None:

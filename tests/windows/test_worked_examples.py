@@ -7,22 +7,22 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from windowlib.assigners import Global, Session, Sliding, Stagger, Tumbling
+from windowlib.bounds import MAX_TIME_MS, TimeWindow
 from windowlib.errors import CheckpointError, InvariantBroken, SpecError
-from windowlib.functions import Aggregates, Apply, Place, ProcessContext, ProcessFunction, aggregate
-from windowlib.key_groups import key_group
-from windowlib.merging import meet
-from windowlib.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.functions.window_functions import Aggregates, Apply, Place, ProcessContext, ProcessFunction, aggregate
+from windowlib.keyed.key_groups import key_group
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.keyed.snapshots import STATE_VERSION
+from windowlib.keyed.state import StateSpec
+from windowlib.keyed.timers import KeyGroupRange, TimerServices
 from windowlib.profiles import FLINK
-from windowlib.records import ASSIGNED, Emitted, Pane, Record, SideOutput, Tally
-from windowlib.snapshots import STATE_VERSION
-from windowlib.spec import WindowSpec, count_windows
-from windowlib.state import StateSpec
-from windowlib.tallies import edge_id
-from windowlib.testing import Harness
-from windowlib.timers import KeyGroupRange, TimerServices
-from windowlib.triggers import EndOfStream, EventTime
-from windowlib.windows import MAX_TIME_MS, TimeWindow
+from windowlib.records.records import ASSIGNED, Emitted, Pane, Record, SideOutput, Tally
+from windowlib.records.tallies import edge_id
+from windowlib.testkit.harness import Harness
+from windowlib.triggers.flink import EndOfStream, EventTime
+from windowlib.windows.assigners import Global, Session, Sliding, Stagger, Tumbling
+from windowlib.windows.merging import meet
+from windowlib.windows.spec import WindowSpec, count_windows
 
 LIST = Apply(lambda _key, _window, values: [list(values)])
 SHANGHAI = ZoneInfo("Asia/Shanghai")

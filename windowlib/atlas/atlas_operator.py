@@ -10,16 +10,19 @@ from itertools import groupby
 from typing import Any
 
 from windowlib.atlas.dead_letters import DEAD_LETTER_EDGE, DEAD_LETTERS, LATE_REASON, SOURCE_META, DeadLetterWriter
-from windowlib.atlas.documents import MISSING, Date, Document
-from windowlib.atlas.forms import Expression, ExpressionFault, Scope
-from windowlib.atlas.json_documents import to_text
+from windowlib.atlas.documents.documents import MISSING, Date, Document
+from windowlib.atlas.documents.json_documents import to_text
+from windowlib.atlas.expressions.forms import Expression, ExpressionFault, Scope
 from windowlib.atlas.open_documents import Closing, Lane, OpenDocuments, edges_of
 from windowlib.atlas.policies import AtlasProfile
-from windowlib.atlas.stage_forms import Failure, Run, Stage
-from windowlib.atlas.stages import run_pipeline
+from windowlib.atlas.stages.stage_forms import Failure, Run, Stage
+from windowlib.atlas.stages.stages import run_pipeline
 from windowlib.atlas.window_stages import Hopping, Windows
+from windowlib.bounds import MIN_TIME_MS, TimeWindow
 from windowlib.errors import InvariantBroken
-from windowlib.records import (
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records.records import (
     ASSIGNED,
     LATE,
     ON_TIME,
@@ -36,10 +39,7 @@ from windowlib.records import (
     Tally,
     Unassigned,
 )
-from windowlib.snapshots import Snapshot
-from windowlib.tallies import FIRED, NEW, Tallies, edge_id
-from windowlib.timers import KeyGroupRange
-from windowlib.windows import MIN_TIME_MS, TimeWindow
+from windowlib.records.tallies import FIRED, NEW, Tallies, edge_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

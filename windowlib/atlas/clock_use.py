@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from windowlib.atlas.expressions import compile_expression
-from windowlib.atlas.places import SYSTEM_VARIABLES, Json, Place
-from windowlib.atlas.stages import compile_pipeline
+from windowlib.atlas.documents.places import SYSTEM_VARIABLES, Json, Place
+from windowlib.atlas.expressions.expressions import compile_expression
+from windowlib.atlas.stages.stages import compile_pipeline
 from windowlib.atlas.window_stages import Sessions, Windows, read_windows
 from windowlib.errors import SpecError
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from windowlib.atlas.documents import Date, Document
-from windowlib.atlas.json_documents import to_text
+from windowlib.atlas.documents.documents import Date, Document
+from windowlib.atlas.documents.json_documents import to_text
+from windowlib.bounds import TimeWindow
 from windowlib.errors import SpecError
-from windowlib.windows import TimeWindow
 
 DEAD_LETTERS: Final = "dead_letters"
 """The tag of the side output."""

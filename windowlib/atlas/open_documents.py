@@ -5,17 +5,16 @@ from heapq import heapify, heappop, heappush, merge
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from windowlib.atlas.documents import SortKey, Value, sort_key
-from windowlib.atlas.json_documents import read_literal, to_json
-from windowlib.atlas.places import Place
+from windowlib.atlas.documents.documents import SortKey, Value, sort_key
+from windowlib.atlas.documents.json_documents import read_literal, to_json
+from windowlib.atlas.documents.places import Place
+from windowlib.bounds import TimeWindow
 from windowlib.errors import CheckpointError
-from windowlib.key_order import group_of_order, key_orderer
-from windowlib.open_windows import NO_EDGES, Edges
-from windowlib.records import Stored, Tally
-from windowlib.snapshots import WindowStateRow
-from windowlib.tallies import signed, together
-from windowlib.timers import KeyGroupRange
-from windowlib.windows import TimeWindow
+from windowlib.keyed.key_order import group_of_order, key_orderer
+from windowlib.keyed.snapshots import WindowStateRow
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records.records import Stored, Tally
+from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 
 _PARTITION: Final = "partition"
 STALE_MAX: Final = 1024

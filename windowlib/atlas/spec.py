@@ -8,19 +8,19 @@ from typing import Final
 from windowlib.atlas.atlas_operator import AtlasOperator, Windowing
 from windowlib.atlas.clock_use import uses_now
 from windowlib.atlas.dead_letters import DEAD_LETTERS, DeadLetterWriter
-from windowlib.atlas.expressions import compile_expression
-from windowlib.atlas.forms import Expression
-from windowlib.atlas.json_documents import json_text
-from windowlib.atlas.log_columns import LogColumns
+from windowlib.atlas.documents.json_documents import json_text
+from windowlib.atlas.documents.log_columns import LogColumns
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.expressions import compile_expression
+from windowlib.atlas.expressions.forms import Expression
 from windowlib.atlas.open_documents import STALE_MAX
-from windowlib.atlas.places import Json, Place
 from windowlib.atlas.policies import STRICT, AtlasProfile
-from windowlib.atlas.stages import STAGES, compile_pipeline
+from windowlib.atlas.stages.stages import STAGES, compile_pipeline
 from windowlib.atlas.time_driver import AtlasDriver
 from windowlib.atlas.window_stages import Hopping, Sessions, Source, Windows, read_windows
+from windowlib.bounds import SAFE_TIME_MS
 from windowlib.errors import SpecError
-from windowlib.timers import KeyGroupRange
-from windowlib.windows import SAFE_TIME_MS
+from windowlib.keyed.timers import KeyGroupRange
 
 OUTPUT_COLUMNS: Final[Mapping[str, str]] = {"document": "string"}
 """The columns of a pane's values: a document, as JSON text."""

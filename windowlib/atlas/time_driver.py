@@ -10,9 +10,9 @@ from heapq import heapify, heappop, heappush
 
 from windowlib.atlas.policies import AtlasProfile
 from windowlib.atlas.window_stages import Hopping, Windows
-from windowlib.timeline import ALL_SOURCES, Arrival, SourceRow
-from windowlib.watermark_valve import Channel, CombinedWatermark
-from windowlib.windows import MIN_TIME_MS
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
+from windowlib.watermarks.valve import Channel, CombinedWatermark
 
 _OPEN_ENDS = "open_window_ends_ms"
 

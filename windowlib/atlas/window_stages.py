@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from windowlib.assigners import WINDOWS_PER_RECORD_MAX
-from windowlib.atlas.json_documents import json_text
-from windowlib.atlas.places import Json, Place
+from windowlib.atlas.documents.json_documents import json_text
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.bounds import SAFE_TIME_MS, TimeWindow
 from windowlib.errors import SpecError
-from windowlib.windows import SAFE_TIME_MS, TimeWindow
+from windowlib.windows.assigners import WINDOWS_PER_RECORD_MAX
 
 UNITS: Final[Mapping[str, int]] = {"ms": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 OFFSET_UNITS: Final = ("ms", "second", "minute", "hour")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from windowlib.beam.composite import Composite, Moment, State, wait_for_end
 from windowlib.beam.conditions import Never
 from windowlib.errors import SpecError
-from windowlib.trigger_protocol import TriggerContext
+from windowlib.triggers.protocol import TriggerContext
 
 _INNER: Final = "inner"
 _EARLY: Final = "early"

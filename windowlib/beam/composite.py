@@ -13,8 +13,9 @@ Source: the Beam model (Akidau et al., The Dataflow Model, 2015); SEMANTICS.md s
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from windowlib.records import Record
-from windowlib.trigger_protocol import (
+from windowlib.bounds import Window
+from windowlib.records.records import Record
+from windowlib.triggers.protocol import (
     CONTINUE,
     FINISH,
     FINISHED,
@@ -24,7 +25,6 @@ from windowlib.trigger_protocol import (
     TriggerContext,
     TriggerResult,
 )
-from windowlib.windows import Window
 
 State = dict[str, Any]
 """What one composite remembers for one window, its parts included."""

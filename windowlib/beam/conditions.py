@@ -9,7 +9,7 @@ from typing import Final
 
 from windowlib.beam.composite import Composite, Moment, State, wait_for_end
 from windowlib.errors import SpecError
-from windowlib.trigger_protocol import TriggerContext
+from windowlib.triggers.protocol import TriggerContext
 
 _COUNT: Final = "count"
 _DEADLINE: Final = "deadline_ms"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from windowlib.column_types import Node, decimal_of
 from windowlib.errors import SpecError
+from windowlib.records.column_types import Node, decimal_of
 
 _ARROW = {
     "byte": pa.int8(),

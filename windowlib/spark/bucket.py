@@ -14,17 +14,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from windowlib.operator_protocol import OperatorSpec
-from windowlib.records import Fate, Record
-from windowlib.row_ids import IdSum
+from windowlib.keyed.operator_protocol import OperatorSpec
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records.records import Fate, Record
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 from windowlib.spark.output_rows import OutputRows
 from windowlib.spark.record_values import ValueLayout, batch_keys, batch_values
 from windowlib.spark.restored import BEFORE, DAMAGED, RESTORED, STATE_KINDS, RestoredState
 from windowlib.spark.state_rows import StateRows
 from windowlib.spark.steps import Beginning, Steps, Walk
 from windowlib.spark.tagged_rows import ROWS_PER_BATCH, TaggedRows
-from windowlib.tables import Table
-from windowlib.timers import KeyGroupRange
 
 FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
 

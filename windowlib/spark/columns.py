@@ -13,8 +13,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
+from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.instants import (
+from windowlib.records.instants import (
     BLANKS,
     INFINITE_TIME,
     INSTANT_PATTERN,
@@ -26,7 +27,6 @@ from windowlib.instants import (
     UNITS_PER_MS,
     WRONG_TYPE,
 )
-from windowlib.windows import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 SELF_EXPLAINING = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -188,8 +188,8 @@ def _has(kind: T.DataType, wanted: type[T.DataType]) -> bool:
 def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: PLR0911 - one return per type
     """Read an instant from a column.
 
-    `windowlib.instants` is the definition. Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a text that
-    is no instant).
+    `windowlib.records.instants` is the definition. Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a
+    text that is no instant).
 
     Raises:
         SpecError: the column's type holds no time, or needs a unit, or must not have one.

@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.column_types import Node, spell_type
+from windowlib.records.column_types import Node, spell_type
+from windowlib.records.tables import Table
 from windowlib.spark.bucket import FEED_KINDS, BucketPlan, replay_bucket
 from windowlib.spark.columns import column
-from windowlib.tables import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

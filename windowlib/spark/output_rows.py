@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, assert_never
 
-from windowlib import tables
+from windowlib.bounds import MAX_TIME_MS, Window
 from windowlib.errors import SpecError
-from windowlib.records import ON_TIME, Emitted, Late, Output, Pane, Position, SideOutput, Unassigned
-from windowlib.windows import MAX_TIME_MS, Window
+from windowlib.records import tables
+from windowlib.records.records import ON_TIME, Emitted, Late, Output, Pane, Position, SideOutput, Unassigned
 
 US_PER_MS: Final = 1_000
 Row = tuple[str, Sequence[Any]]

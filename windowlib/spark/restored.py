@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from windowlib import tables
 from windowlib.errors import HindcastError
-from windowlib.row_ids import IdSum
-from windowlib.snapshots import Snapshot
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 from windowlib.spark.arrow import plain_values
 from windowlib.spark.row_identity import UNREADABLE, RowIdentity
 from windowlib.spark.state_rows import StateRows
 from windowlib.spark.steps import Beginning
-from windowlib.tables import Table
 
 if TYPE_CHECKING:
-    from windowlib.operator_protocol import Operator
+    from windowlib.keyed.operator_protocol import Operator
 
 BEFORE: Final = -1
 """The slice number of what a task reports about the checkpoint that it read."""

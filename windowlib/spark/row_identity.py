@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from windowlib import tables
-from windowlib.column_types import Node
-from windowlib.records import Position
-from windowlib.row_ids import row_check, row_id
+from windowlib.records import tables
+from windowlib.records.column_types import Node
+from windowlib.records.records import Position
+from windowlib.records.row_ids import row_check, row_id
+from windowlib.records.tables import Table
 from windowlib.spark.arrow import arrow_type, plain_values
 from windowlib.spark.xxhash import xxhash64
-from windowlib.tables import Table
 
 Columns = Mapping[str, Sequence[Any]]
 """Column name -> one canonical value per row."""

@@ -8,15 +8,15 @@ position, its place among all positions in the state of the same key (windowlib.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from windowlib import tables
+from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
 from windowlib.errors import CheckpointError
-from windowlib.plain_json import from_json, to_json
-from windowlib.records import Stored
-from windowlib.snapshots import Snapshot, WindowStateRow
+from windowlib.keyed.snapshots import Snapshot, WindowStateRow
+from windowlib.keyed.state import UserStateRow
+from windowlib.keyed.timers import TimerRow
+from windowlib.records import tables
+from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.records import Stored
 from windowlib.spark.steps import Beginning
-from windowlib.state import UserStateRow
-from windowlib.timers import TimerRow
-from windowlib.windows import GLOBAL_WINDOW, TimeWindow, Window
 
 _PLAIN: Final = (
     "record_count", "edge_count", "edge_xor", "edge_sum", "fired_count", "fired_xor", "fired_sum",

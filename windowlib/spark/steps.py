@@ -1,6 +1,6 @@
 """The steps of a chunk as arrays, and an operator's walk along them.
 
-A chunk's clock and watermark move at certain places of the log, the same for every key (windowlib.timeline). An
+A chunk's clock and watermark move at certain places of the log, the same for every key (`timeline`). An
 operator visits only the steps that reach one of its timers, and is told of the others as one.
 """
 
@@ -10,17 +10,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from windowlib.operator_protocol import Operator
-from windowlib.records import Position
-from windowlib.timeline import Step
-from windowlib.windows import MIN_TIME_MS
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.keyed.operator_protocol import Operator
+from windowlib.records.records import Position
+from windowlib.watermarks.timeline import Step
 
 Int64s: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """After the record at `sequence[i]`, and before the next: clock and watermark (see `windowlib.timeline.Step`).
+    """After the record at `sequence[i]`, and before the next: clock and watermark (see `timeline.Step`).
 
     `due_ms`, `clock_ms` and `watermark_ms` never fall. `slice_start_ms` and `rank` say where the record stands that
     led to the step. `slice_ends[n]` is the number of steps up to the end of slice n of the chunk.

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from windowlib import tables
-from windowlib.row_ids import IdSum
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 from windowlib.spark.arrow import arrow_struct, struct_array
 from windowlib.spark.row_identity import RowIdentity
-from windowlib.tables import Table
 
 ROWS_PER_BATCH: Final = 8_192
 _Waiting = tuple[int, Sequence[Any]]

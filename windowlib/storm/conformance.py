@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from windowlib.errors import InvariantBroken, SpecError
-from windowlib.functions import Place, ProcessContext, ProcessFunction
-from windowlib.records import Late, Pane, Record
+from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction
+from windowlib.records.records import Late, Pane, Record
 from windowlib.storm.firing import StormContext
 from windowlib.storm.generator import StreamWatermarks
 from windowlib.storm.profiles import STORM

@@ -4,16 +4,16 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
-from windowlib.aggregates import Aggregate
-from windowlib.functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
-from windowlib.records import ON_TIME, Output, Pane, Position, SideOutput, Value
-from windowlib.state import KeyedState, StateView
+from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
+from windowlib.functions.aggregates import Aggregate
+from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
+from windowlib.keyed.state import KeyedState, StateView
+from windowlib.keyed.timers import TimerService
+from windowlib.records.records import ON_TIME, Output, Pane, Position, SideOutput, Value
+from windowlib.records.tallies import FIRED, Tallies
 from windowlib.storm.manager import Policies, Queued
 from windowlib.storm.manager_rows import edges_of
 from windowlib.storm.profiles import StormProfile
-from windowlib.tallies import FIRED, Tallies
-from windowlib.timers import TimerService
-from windowlib.windows import GLOBAL_WINDOW, TimeWindow, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StormContext:
-    """What a process function sees besides the window: a `windowlib.functions.ProcessContext`, and Storm's lists.
+    """What a process function sees besides the window: a `ProcessContext` and Storm's lists.
 
     `new` are the values that the window before did not hold, `expired` those that left since then; a window that held
     nothing took its expired values with it, as in Storm.

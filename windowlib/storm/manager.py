@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, assert_never
 
-from windowlib.records import Position
+from windowlib.records.records import Position
 from windowlib.storm.policies import (
     Action,
     Context,

@@ -8,12 +8,11 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from windowlib.errors import CheckpointError
-from windowlib.open_windows import Edges
-from windowlib.records import Stored
-from windowlib.snapshots import WindowStateRow
+from windowlib.keyed.snapshots import WindowStateRow
+from windowlib.records.records import Stored
+from windowlib.records.tallies import Edges, signed
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP
-from windowlib.tallies import signed
 
 _SHOWN: Final = 1
 _PREVIOUS: Final = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from windowlib.windows import MIN_TIME_MS
+from windowlib.bounds import MIN_TIME_MS
 
 TAKES_ALL_MS: Final = (1 << 31) - 1
 """How much longer Storm makes the first window on the clock: as long as it can."""

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from windowlib.aggregates import Aggregate
 from windowlib.errors import SpecError
-from windowlib.functions import Aggregates, WindowFunction, process_function
+from windowlib.functions.aggregates import Aggregate
+from windowlib.functions.window_functions import Aggregates, WindowFunction, process_function
+from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
 from windowlib.storm.firing import Windows
 from windowlib.storm.generator import StreamWatermarks
 from windowlib.storm.manager import COMPACT_EVERY, Policies
@@ -25,8 +26,7 @@ from windowlib.storm.profiles import STRICT, StormProfile
 from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP, BETWEEN_WINDOWS, OUT_OF_ORDER
 from windowlib.storm.storm_operator import StormOperator
 from windowlib.storm.stream_time import StreamTime
-from windowlib.timeline import ALL_SOURCES
-from windowlib.timers import STALE_MAX, KeyGroupRange
+from windowlib.watermarks.timeline import ALL_SOURCES
 
 
 @dataclass(frozen=True, slots=True)

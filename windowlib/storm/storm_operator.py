@@ -7,10 +7,14 @@ fires at Storm's watermark, in strict at ours, when nothing of the window can co
 from collections.abc import Hashable
 from typing import Final
 
+from windowlib.bounds import TimeWindow, Window
 from windowlib.errors import CheckpointError, InvariantBroken, SpecError
-from windowlib.functions import process_function
-from windowlib.key_order import group_of_order
-from windowlib.records import (
+from windowlib.functions.window_functions import process_function
+from windowlib.keyed.key_order import group_of_order
+from windowlib.keyed.snapshots import Snapshot, WindowStateRow
+from windowlib.keyed.state import KeyedState
+from windowlib.keyed.timers import KeyGroupRange, TimerService
+from windowlib.records.records import (
     ASSIGNED,
     LATE,
     START,
@@ -23,15 +27,11 @@ from windowlib.records import (
     Tally,
     Unassigned,
 )
-from windowlib.snapshots import Snapshot, WindowStateRow
-from windowlib.state import KeyedState
+from windowlib.records.tallies import NEW, Tallies, signed
 from windowlib.storm.firing import Cause, Firing, LastPane, Runtime, Windows
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.manager_rows import edges_of, manager_row, restore_manager
 from windowlib.storm.reasons import BEFORE_START, LATE_LOGGED, LATE_STREAM
-from windowlib.tallies import NEW, Tallies, signed
-from windowlib.timers import KeyGroupRange, TimerService
-from windowlib.windows import TimeWindow, Window
 
 MISSED_MAX: Final = 100
 """A late record lists the windows that it missed if there are no more of them."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError, InvariantBroken
 from windowlib.storm.generator import StreamWatermarks
-from windowlib.timeline import ALL_SOURCES, Arrival, SourceRow
-from windowlib.windows import MIN_TIME_MS
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
 
 
 class StreamTime:

@@ -1,0 +1,1 @@
+"""The `hindcast` command, one module per group of commands."""

@@ -1,0 +1,66 @@
+"""`make up` and `make down`: the embedded Airflow, started to stay, and stopped cleanly. Exit status 0 or 1."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from jobs.console import log_to_stderr, out, run_command, say
+from jobs.orchestration.embedded import airflow_service
+from jobs.orchestration.embedded.airflow_env import Home
+from jobs.project import ROOT
+
+
+def default_home() -> Home:
+    """The Airflow of this clone: state below .hindcast/airflow, the lake of HINDCAST_LAKE, the clone's pipelines."""
+    lake = os.environ.get("HINDCAST_LAKE") or str(ROOT / ".hindcast" / "lake")
+    return Home(
+        root=ROOT / ".hindcast" / "airflow",
+        lake=lake if "://" in lake else str(Path(lake).resolve()),  # tasks run in another directory
+        pipelines=Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines").resolve(),
+    )
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    """Dispatch to the two commands."""
+
+
+@main.command()
+def up() -> None:
+    """Start Airflow and its database, wait until they are healthy, print where they are, and leave them running."""
+    home = default_home()
+    service = airflow_service.find(home)
+    if service is not None and service.supervisor.is_alive() and service.phase == "running":
+        login = airflow_service.login(service)
+        lake = service.lake
+    else:
+        login = airflow_service.start(home, lambda phase: say(f"{phase} …", style="dim"))
+        lake = home.lake
+    console = out()
+    console.print(f"Airflow   [bold]{login.url}[/bold]   (only from this machine)")
+    console.print(f"user      [bold]{login.user}[/bold]")
+    console.print(f"password  [bold]{login.password}[/bold]")
+    say(f"lake      {lake}", f"logs      {home.logs}", "`make down` stops it.", style="dim")
+
+
+@main.command()
+@click.option("--remove", is_flag=True, help="Also remove Airflow's files and database: its history, users, logs.")
+def down(*, remove: bool) -> None:
+    """Stop what `up` started: running tasks, Airflow, the database."""
+    home = default_home()
+    stopped = airflow_service.stop(home)
+    if remove:
+        airflow_service.remove(home)
+    say("Airflow and its database are stopped." if stopped else "Airflow was not running.")
+
+
+def run() -> int:
+    """The command line, with our own errors as one paragraph."""
+    log_to_stderr()
+    return run_command(main, None, name="airflow", interrupted="stopped; nothing is left running")
+
+
+if __name__ == "__main__":
+    sys.exit(run())

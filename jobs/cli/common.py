@@ -1,0 +1,140 @@
+"""What every command shares: lake and pipelines, the clock, who asks; what is printed goes through `jobs.console`."""
+
+import functools
+import getpass
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+from rich.text import Text
+
+from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
+from jobs.lake.lake import Lake
+from jobs.pipeline.files import load_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.workspace import Workspace, open_workspace
+from jobs.project import ROOT
+from jobs.runs import Verdict
+from jobs.wall_clock import now_ms
+
+DEFAULT_LAKE = ROOT / ".hindcast" / "lake"
+
+__all__ = [
+    "OK", "REFUSED", "USAGE", "VERDICT_STYLES", "Places", "complain", "err", "existing_place_options", "json_option",
+    "master_option", "out", "place_options", "print_json", "print_table", "range_options", "run_cli", "say",
+    "verdict_text", "who",
+]  # fmt: skip
+
+VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.ERROR: "bold red"}
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a command works: the lake, and the directory of pipeline files."""
+
+    lake: Lake
+    pipelines: Path
+
+    def pipeline(self, name: str) -> Pipeline:
+        """The pipeline file of that name or path."""
+        return load_pipeline(name, self.pipelines)
+
+    def workspace(self, pipeline: Pipeline, *, checks: str | None = None) -> Workspace:
+        """The pipeline's ledger and lake, on the wall clock."""
+        return open_workspace(pipeline, self.lake, now_ms=now_ms, checks=checks)
+
+
+def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add --lake and --pipelines to a command that may make the lake, and give it `places`."""
+    return _place_options(command, must_exist=False)
+
+
+def existing_place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add --lake and --pipelines to a command about what is there; a lake that is not there is refused."""
+    return _place_options(command, must_exist=True)
+
+
+def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool) -> Callable[..., _Result]:
+
+    @click.option(
+        "--lake",
+        envvar="HINDCAST_LAKE",
+        default=str(DEFAULT_LAKE),
+        show_envvar=True,
+        help="Root of the lake: a directory or a URI.",
+    )
+    @click.option(
+        "--pipelines",
+        envvar="HINDCAST_PIPELINES",
+        type=click.Path(path_type=Path),
+        default=None,
+        show_envvar=True,
+        help="Directory of pipeline files.  [default: ./pipelines, else the one of Hindcast itself]",
+    )
+    @functools.wraps(command)
+    def with_places(*args: Any, lake: str, pipelines: Path | None, **kwargs: Any) -> _Result:  # noqa: ANN401
+        beside = Path("pipelines")
+        directory = pipelines or (beside if beside.is_dir() else ROOT / "pipelines")
+        places = Places(lake=Lake(root=lake), pipelines=directory)
+        places.lake.check(must_exist=must_exist)
+        return command(*args, places=places, **kwargs)  # type: ignore[arg-type]
+
+    return with_places
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a screen for people."
+)
+master_option = click.option(
+    "--master", envvar="HINDCAST_MASTER", default=None, help="Spark master, such as local[2].  [default: local[*]]"
+)
+
+
+def range_options(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Add --from and --to, the half-open range that a command is about."""
+    to = click.option(
+        "--to",
+        "to_text",
+        required=True,
+        metavar="DATE",
+        help="End of the range, not included: [from, to) is half-open.",
+    )
+    start = click.option(
+        "--from",
+        "from_text",
+        required=True,
+        metavar="DATE",
+        help="Start of the range, a date or time at which a slice starts.",
+    )
+    return start(to(command))
+
+
+def who() -> str:
+    """The person at the keyboard, for the ledger; `HINDCAST_WHO` where that says nothing, as in a container."""
+    try:
+        return os.environ.get("HINDCAST_WHO") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> Text:
+    """A verdict in its colour."""
+    return Text(
+        verdict.value + (", waived" if is_waived else ""), style="cyan" if is_waived else VERDICT_STYLES[verdict]
+    )
+
+
+def run_cli(command: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        0: done. 1: a check failed, or the request was refused. 2: usage, or a pipeline file.
+    """
+    interrupted = "interrupted; run the same command again and it goes on where it stopped"
+    return run_command(command.main, arguments, name="hindcast", interrupted=interrupted)

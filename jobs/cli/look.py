@@ -1,0 +1,271 @@
+"""Commands that look: status, show, explain, report."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobs.cli import common
+from jobs.engine.user_errors import explained
+from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.files import load_all
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import show_instant, show_ms, slice_grid, slice_of_id
+from jobs.plain_text import escaped_json
+from jobs.planning.workspace import Workspace, is_live, on_published_spec
+from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.reading.published import read_published
+from jobs.review.explain import Locator, explain, plain
+from jobs.runs import CheckpointRef, Slice
+from windowlib.errors import HindcastError
+
+
+@click.command("status", epilog="Examples: hindcast status; hindcast status flights --json")
+@click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
+@common.json_option
+@common.existing_place_options
+def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
+    """Say where pipelines stand: what readers see, which requests are open, and what holds them.
+
+    Without PIPELINE, all of the pipelines directory; a file that is broken is shown with its error, and so is a ledger
+    that cannot be read (exit status 1).
+    """
+    files = load_all(places.pipelines) if pipeline_name is None else None
+    pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
+    broken = [{"pipeline": one.name, "error": one.error} for one in (files.broken if files else ())]
+    states, status = [], common.OK
+    for pipeline in pipelines:
+        try:
+            states.append(_state(places.workspace(pipeline)))
+        except HindcastError as error:
+            if files is None:
+                raise
+            broken.append({"pipeline": pipeline.name, "error": str(error)})  # the other pipelines are shown (law L10)
+            status = common.REFUSED
+    if as_json:
+        common.print_json({"pipelines": states, "broken": broken})
+        return status
+    for state in states:
+        _show_state(state)
+    for one in broken:
+        common.say(f"{one['pipeline']}: broken: {one['error']}")
+    return status
+
+
+@click.command(
+    "show", epilog="Examples: hindcast show flights --limit 5; hindcast show flights --slice 2013-02-08 --json"
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--slice",
+    "slice_ids",
+    multiple=True,
+    metavar="SLICE",
+    help="Only rows that these slices made; may be given several times.",
+)
+@click.option("--all-panes", is_flag=True, help="Every firing of every window, not only what it came to in the end.")
+@click.option(
+    "--at",
+    "at_version",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="VERSION",
+    help="As readers saw it at this ledger version.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=None,
+    help="At most so many rows.  [default: 20 on a screen, all with --json]",
+)
+@common.json_option
+@common.existing_place_options
+def show_command(
+    *, pipeline_name: str, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
+    as_json: bool, places: common.Places,
+) -> int:  # fmt: skip
+    """Show the published windows of a pipeline, by window and key. With --json, one object per line and window row."""
+    work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
+    pipeline, view = work.pipeline, work.ledger.view(at_version)
+    wanted = {slice_of_id(pipeline, slice_id).slice_id for slice_id in slice_ids}
+    rows = read_published(places.lake, pipeline.name, view, all_panes=all_panes)
+    chosen = [row for row in rows.to_pylist() if not wanted or row["slice_id"] in wanted] if rows.num_rows else []
+    if as_json:
+        for row in chosen[:limit]:
+            common.print_json(plain(row))
+        return common.OK
+    shown = chosen[: 20 if limit is None else limit]
+    if not shown:
+        common.say(f"readers see no window of {pipeline.name}; `hindcast status {pipeline.name}` says why")
+        return common.OK
+    keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
+    firing = ("kind", "pane_index", "timing") if all_panes else ()
+    bounds = "(start, end]" if pipeline.front_end == "storm" else "[start, end)"
+    title = f"{pipeline.name}: {len(shown):,} of {len(chosen):,} rows, windows are {bounds}, times are UTC"
+    cells = (
+        [
+            *(_cell(row[key]) for key in keys),
+            _window(row),
+            *(_cell(row[name]) for name in (*outputs, *firing, "slice_id")),
+        ]
+        for row in shown
+    )
+    names = [*keys, "window", *outputs, *firing, "slice"]
+    documents = [name for name in outputs if any(isinstance(row[name], list | dict) for row in shown)]
+    numbers = [name for name in (*outputs, "pane_index") if name not in documents]
+    title += "; --json has long values whole" if documents else ""
+    common.print_table(title, names, cells, right=numbers, whole=["window", "slice"], cut=documents)
+    return common.OK
+
+
+@click.command("explain", epilog="Example: hindcast explain flights RECORD_ID")
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.argument("record_id", metavar="RECORD_ID")
+@click.option(
+    "--position",
+    "with_position",
+    is_flag=True,
+    help="For a record in windows, say its place in the log and the watermark it met, too; starts Spark, 15 s.",
+)
+@common.json_option
+@common.master_option
+@common.existing_place_options
+def explain_command(
+    *, pipeline_name: str, record_id: str, with_position: bool, as_json: bool, master: str | None, places: common.Places
+) -> int:
+    """Say what became of one record and why: in which windows it is, or why it is late, unassigned or invalid.
+
+    RECORD_ID is a value of the column that the pipeline file names as log.record_id.
+    """
+    work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
+    locate = _locator(work.pipeline, places, master=master) if with_position else None
+    explanation = explain(places.lake, work.pipeline, record_id, view=work.ledger.view(), locate=locate)
+    if as_json:
+        common.print_json(explanation.to_json())
+    else:
+        common.say(explanation.sentence)
+    return common.OK
+
+
+@click.command("report", epilog="Example: hindcast report flights --output flights.html")
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="The file to write.  [default: reports/PIPELINE.html in the lake]",
+)
+@common.existing_place_options
+def report_command(*, pipeline_name: str, output: Path | None, places: common.Places) -> int:
+    """Write one self-contained HTML page: calendar of slices, checks with their history, counts, how to reproduce."""
+    from jobs.review.report.page import write_report
+
+    work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
+    path = write_report(places.lake, work.pipeline, output)
+    common.say(f"report: {path.resolve()}")
+    return common.OK
+
+
+def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -> Locator:
+    def find(one: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
+        from jobs.review.position import Wanted, locate
+        from jobs.spark.session import spark_session
+
+        wanted = Wanted(one=one, record_id=record_id, before=before)
+        with explained(pipeline):
+            found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
+        return found.rank, found.watermark_ms
+
+    return find
+
+
+def _state(work: Workspace) -> dict[str, Any]:
+    view = work.ledger.view()
+    published = list(view.published)
+    return {
+        "pipeline": work.pipeline.name,
+        "ledger_version": view.version,
+        "published": {
+            "slices": len(published),
+            "first": published[0] if published else None,
+            "last": published[-1] if published else None,
+        },
+        "newest_publication": _newest_publication(view),
+        "held": None if view.hold is None else describe_hold(view.hold),
+        "requests": [_request(work, view, request) for request in view.open_requests()],
+    }
+
+
+def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
+    """The publication that a rollback would take back."""
+    if not view.standing:
+        return None
+    newest = view.standing[-1]
+    return {
+        "publication": newest.seq,
+        "who": newest.who,
+        "at": show_instant(newest.at_ms),
+        "slices": len(newest.changes),
+    }
+
+
+def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, Any]:
+    grid = slice_grid(work.pipeline)
+    return {
+        "request_id": request.request_id,
+        "kind": request.kind,
+        "who": request.who,
+        "reason": request.reason,
+        "opened": show_instant(request.opened_at_ms),
+        "from": None if request.from_ms is None else show_ms(grid, request.from_ms),
+        "to": None if request.to_ms is None else show_ms(grid, request.to_ms),
+        "staged": len(request.runs),
+        "working": is_live(work, request),
+        "failure": request.failure,
+        "publication": judge_publication(work, view, request).why if request.runs else "nothing staged yet",
+    }
+
+
+def _show_state(state: dict[str, Any]) -> None:
+    published = state["published"]
+    seen = (
+        f"{published['slices']} slices, {published['first']} … {published['last']}"
+        if published["slices"]
+        else "nothing"
+    )
+    common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
+    newest = state["newest_publication"]
+    if newest is not None:
+        common.say(
+            f"  newest publication: {newest['publication']}, {newest['slices']} slices, by {newest['who']} at "
+            f"{newest['at']}"
+        )
+    if state["held"]:
+        common.say(f"  {state['held']}")
+    for request in state["requests"]:
+        span = f" [{request['from']}, {request['to']})" if request["from"] else ""
+        work = "being worked on" if request["working"] else request["failure"] or request["publication"]
+        common.say(
+            f"  request {request['request_id'][:12]}{span} {request['kind']} by {request['who']} at "
+            f"{request['opened']}: {request['staged']} slices staged; {work}"
+        )
+
+
+def _window(row: Mapping[str, Any]) -> str:
+    """`2013-02-08 05:00 - 06:00`; the day is said twice only where it changes."""
+    start, end = row["window_start"], row["window_end"]
+    if start is None or end is None:
+        return "all time"
+    same_day = start.date() == end.date()
+    return f"{_cell(start)} - {_cell(end).removeprefix(f'{end:%Y-%m-%d} ') if same_day else _cell(end)}"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if hasattr(value, "strftime"):
+        return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
+    if isinstance(value, list | dict | bytes):
+        return escaped_json(plain(value))
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,302 @@
+"""Commands that make runs: plan, run, load-flights."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from jobs.cli import common
+from jobs.durations import human_duration
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Progress as Staged
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import check_range, parse_bound
+from jobs.planning.fingerprints import checks_fingerprint
+from jobs.planning.plan import Plan, plan_range
+from jobs.planning.workspace import Asked, Workspace
+from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.runs import RunResult, Verdict
+
+if TYPE_CHECKING:
+    from jobs.replay.verify_input import Verification
+
+
+@click.command(
+    "plan",
+    epilog="Example: hindcast plan flights --from 2013-02-01 --to 2013-02-08",
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@common.range_options
+@click.option("--fresh", is_flag=True, help="Plan as if the chain began at --from, whatever stands before it.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read the log's records again and compare them with what the runs read; starts Spark. Recorded.",
+)
+@common.master_option
+@common.json_option
+@common.place_options
+def plan_command(
+    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, master: str | None, as_json: bool,
+    places: common.Places,
+) -> int:  # fmt: skip
+    """Show what `run` would replay of [from, to), and why. Reads the ledger and the Delta log only; nothing is started.
+
+    A slice is replayed when it has no run yet (missing), when the log holds other records for it now (input changed),
+    when the pipeline file would give other rows (spec changed), or when the slice before leaves another state (state
+    before changed). Input unverified: the log has other files for it, and the commits that would say why are gone; a
+    replay reads them anyway, and --verify finds out without one. Otherwise it is current. With --verify the exit status
+    is 1 when records differ. PIPELINE is a name from the pipelines directory, or the path of a file.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    work = places.workspace(pipeline)
+    bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
+
+    def planned_now() -> Plan:
+        now_ms = work.ledger.now_ms()
+        return plan_range(pipeline, places.lake, work.ledger.view(), now_ms=now_ms, is_fresh=fresh, **bounds)
+
+    planned = planned_now()
+    found = _verify(work, planned, master=master) if verify else None
+    if found is not None:
+        planned = planned_now()
+    if as_json:
+        verified = {} if found is None else {"verified": asdict(found)}
+        common.print_json(planned.to_json() | verified)
+    else:
+        _show_plan(planned)
+        if found is not None:
+            common.say(found.summary)
+    return common.REFUSED if found is not None and found.different else common.OK
+
+
+def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verification":
+    from jobs.replay.verify_input import verify_inputs
+    from jobs.spark.session import spark_session
+
+    spark = spark_session("hindcast plan --verify", master)
+    try:
+        return verify_inputs(spark, work, planned, who=common.who())
+    finally:
+        spark.stop()
+
+
+@click.command(
+    "run",
+    epilog="Example: hindcast run flights --from 2013-02-01 --to 2013-02-08 --chunk 3",
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@common.range_options
+@click.option("--chunk", type=click.IntRange(min=1), default=None, help="Slices per Spark job.  [default: all in one]")
+@click.option("--no-publish", is_flag=True, help="Stage only; look at it, then `hindcast publish`.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Begin a new chain at --from, with no state from before, and replay what holds, too. Recorded.",
+)
+@click.option("--reason", default="", help="Why; kept in the ledger.")
+@common.master_option
+@common.json_option
+@common.place_options
+def run_command(  # noqa: PLR0913  (its options)
+    *, pipeline_name: str, from_text: str, to_text: str, chunk: int | None, no_publish: bool, fresh: bool, reason: str,
+    master: str | None, as_json: bool, places: common.Places,
+) -> int:  # fmt: skip
+    """Replay what is missing or stale of the half-open range [from, to), check it, and publish all of it or nothing.
+
+    Readers see nothing before every slice has passed (or was waived). Interrupted or killed, the same command goes on
+    where it stopped. Exit status 1 says that a check failed, or that publication was refused; the message says by what.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    work = places.workspace(pipeline, checks=_suite_fingerprint(pipeline))
+    from_ms, to_ms = parse_bound(pipeline, from_text), parse_bound(pipeline, to_text)
+    check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
+    asked = Asked(from_ms=from_ms, to_ms=to_ms, who=common.who(), reason=reason, is_fresh=fresh)
+    with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name) as on_progress:
+        staging = Staging(chunk=chunk, on_progress=on_progress)
+        outcome = run_request(work, asked, replayer, staging=staging, publish=not no_publish)
+    if as_json:
+        common.print_json(outcome.to_json())
+    else:
+        _show_outcome(outcome)
+    if outcome.publication is not None and not outcome.is_published:
+        common.complain(f"not published: {outcome.publication.why}")
+    return common.OK if _is_good(outcome) else common.REFUSED
+
+
+@click.command("load-flights", epilog="Example: hindcast load-flights --from 2013-02-01 --to 2013-02-15")
+@click.option(
+    "--from", "from_day", type=click.DateTime(["%Y-%m-%d"]), default="2013-01-01", show_default=True, help="First day."
+)
+@click.option(
+    "--to",
+    "to_day",
+    type=click.DateTime(["%Y-%m-%d"]),
+    default="2014-01-02",
+    show_default=True,
+    help="Day after the last.",
+)
+@common.master_option
+@common.place_options
+def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | None, places: common.Places) -> int:
+    """Make or extend the demo's event log, event_logs/flights: flights that left New York in 2013, as reported.
+
+    Loads the UTC days of report in the half-open range [from, to); 2013-01-01 to 2014-01-02 is all. One commit a day;
+    a day that is there already is left alone.
+    """
+    from jobs.demo.flights import DayLoaded, load_flights
+
+    first, last = from_day.date(), to_day.date()
+    days = max((last - first).days, 0)
+    with _bar() as bar:
+        task = bar.add_task("flights", total=days)
+
+        def advance(day: DayLoaded) -> None:
+            bar.update(task, completed=day.done, total=day.total, description=f"flights {day.day}")
+
+        summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
+    skipped = f", {len(summary.skipped)} were there already" if summary.skipped else ""
+    common.say(
+        f"{summary.records:,} flights of {len(summary.loaded)} days in [{_iso(first)}, {_iso(last)}) loaded into "
+        f"{summary.table}{skipped}"
+    )
+    return common.OK
+
+
+@dataclass(slots=True)
+class LazyReplayer:
+    """Starts Spark for the first chunk, and stops it at the end; a run that has nothing to do needs none."""
+
+    master: str | None
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _replay: Replayer | None = None
+
+    def __enter__(self) -> "LazyReplayer":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    def __call__(self, order: ReplayOrder) -> list[RunResult]:
+        """Replay one chunk."""
+        from jobs.replay.chunk import spark_replayer
+
+        if self._replay is None:
+            self._replay = self._stack.enter_context(spark_replayer(self.master))
+        return self._replay(order)
+
+
+def _suite_fingerprint(pipeline: Pipeline) -> str | None:
+    """The fingerprint of what will judge the runs; what is wrong with a suite is found here, before Spark starts."""
+    from jobs.replay.checks import load_checks
+
+    suites = load_checks(pipeline)
+    return None if suites is None else checks_fingerprint(pipeline, suites.document)
+
+
+def _is_good(outcome: Outcome) -> bool:
+    if outcome.publication is not None:
+        return outcome.is_published
+    return all(run.is_publishable for run in outcome.runs)
+
+
+def _bar() -> Progress:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=common.err(), transient=True)
+
+
+@contextmanager
+def _progress_bar(name: str) -> Iterator["_Reporter"]:
+    with _bar() as bar:
+        yield _Reporter(name=name, bar=bar)
+
+
+@dataclass(slots=True)
+class _Reporter:
+    """Shows how staging goes on: a bar, and a line for every slice that is done."""
+
+    name: str
+    bar: Progress
+    _task: TaskID | None = None
+
+    def __call__(self, progress: Staged) -> None:
+        """Take in one report."""
+        first, last = progress.chunk[0].slice_id, progress.chunk[-1].slice_id
+        what = first if first == last else f"{first} … {last}"
+        if self._task is None:
+            self._task = self.bar.add_task(self.name, total=progress.total)
+        self.bar.update(
+            self._task, completed=progress.done, total=progress.total, description=f"replaying {self.name} {what}"
+        )
+        for result in progress.results:
+            common.say(
+                f"{result.slice.slice_id} {result.verdict.value} read {result.counts.read:,}, late "
+                f"{result.counts.late:,}, invalid {result.counts.invalid:,}, panes {result.counts.panes:,}, "
+                f"{result.seconds:.1f} s",
+                style=common.VERDICT_STYLES[result.verdict],
+                console=self.bar.console,
+            )
+
+
+def _show_plan(planned: Plan) -> None:
+    rows = [
+        (
+            step.slice.slice_id,
+            step.reason.value if step.is_certain else f"perhaps: {step.reason.value}",
+            step.because,
+            f"{step.records:,}",
+            f"{step.bytes:,}",
+            "" if not step.expected_seconds else f"{step.expected_seconds:.1f} s",
+        )
+        for step in planned.steps
+    ]
+    columns = ("slice", "replay", "because", "records", "bytes", "about")
+    share = f"{len(planned.stale)} of {len(planned.steps)} slices to replay"
+    title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
+    common.print_table(title, columns, rows, right=("records", "bytes", "about"))
+    seconds = [step.expected_seconds for step in planned.stale if step.expected_seconds is not None]
+    total = f", about {human_duration(sum(seconds) * 1_000)} by past runs" if seconds else ""
+    records = sum(step.records for step in planned.stale)
+    common.say(f"{planned.chain_note}. To read: {records:,} records{total}.")
+    for warning in planned.warnings:
+        common.say(f"warning: {warning}")
+
+
+def _show_outcome(outcome: Outcome) -> None:
+    rows = [
+        (
+            run.result.slice.slice_id,
+            common.verdict_text(run.verdict, is_waived=run.waiver is not None),
+            run.result.run_id[:12],
+            *(f"{count:,}" for count in _counts(run.result)),
+        )
+        for run in outcome.runs
+    ]
+    numbers = ("read", "assigned", "late", "unassigned", "invalid", "panes")
+    common.print_table(outcome.pipeline, ("slice", "verdict", "run", *numbers), rows, right=numbers)
+    failed = sum(run.verdict in {Verdict.FAIL, Verdict.ERROR} for run in outcome.runs)
+    state = "published" if outcome.is_published else "staged, not published"
+    common.say(f"{outcome.replayed} slices replayed, {len(outcome.runs)} in the range, {failed} failed; {state}.")
+
+
+def _counts(result: RunResult) -> tuple[int, ...]:
+    counts = result.counts
+    return counts.read, counts.assigned, counts.late, counts.unassigned, counts.invalid, counts.panes
+
+
+def _iso(day: date) -> str:
+    return day.isoformat()
+
+
+__all__ = ["LazyReplayer", "load_flights_command", "plan_command", "run_command"]

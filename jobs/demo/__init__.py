@@ -1,0 +1,1 @@
+"""`make demo` and `make year`: the story on real flights, and the flights log."""

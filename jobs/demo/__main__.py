@@ -1,0 +1,284 @@
+"""`make demo` and `make year`: Hindcast on real flights, through a real Airflow that is started and stopped for it.
+
+Nothing is staged: the data is every flight that left New York in 2013, and the blizzard of 8 and 9 February was real.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from jobs.console import run_command
+from jobs.demo.airflow import Follower
+from jobs.demo.stage import Stage, StoryBroken, new_stage
+from jobs.orchestration.embedded import airflow_service
+from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded.airflow_api import AirflowApi
+from jobs.project import ROOT
+from jobs.reading.published import read_published_table
+from jobs.runs import Verdict
+from windowlib.records.tables import LATE_RECORDS
+
+PIPELINE = "flights"
+FIRST, SINGLE_DAYS_END, END = date(2013, 2, 1), date(2013, 2, 4), date(2013, 2, 15)
+BLIZZARD = ("2013-02-08", "2013-02-09")
+YEAR = (date(2013, 1, 1), date(2014, 1, 2))
+HONOLULU = "HNL"
+NOON_UTC = "17:00"
+MAX_SHARE = 0.25
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    """Dispatch to the two demonstrations."""
+
+
+@main.command()
+def story() -> None:
+    """Two weeks of February 2013, told in chapters."""
+    stage = new_stage("demo", PIPELINE)
+    _opening(stage)
+    _load(stage, FIRST, END)
+    stage.chapter("Airflow starts", "Airflow standalone, on a PostgreSQL of its own, listening on this machine only.")
+    with _airflow(stage) as follower:
+        _single_days(stage, follower)
+        _blizzard(stage, follower)
+    _decision(stage)
+    _ending(stage)
+
+
+@main.command()
+def year() -> None:
+    """The whole year as one backfill, without the story."""
+    stage = new_stage("year", PIPELINE)
+    _opening(stage)
+    _load(stage, *YEAR)
+    stage.chapter("Airflow starts", "As in the demonstration.")
+    with _airflow(stage) as follower:
+        stage.chapter("One backfill", "Every slice of 2013 in one DAG run; a Spark job takes a month at a time.")
+        follower.wait_for_dag(f"backfill_{PIPELINE}")
+        run = follower.trigger(f"backfill_{PIPELINE}", _params(*YEAR, "the whole year"))
+    view = stage.ledger()
+    held = [one for one in view.runs.values() if not one.is_publishable]
+    if len(view.runs) < (YEAR[1] - YEAR[0]).days:
+        raise StoryBroken(
+            f"only {len(view.runs)} slices were replayed (DAG run {run.state}); the logs are in {stage.home.logs}"
+        )
+    stage.chapter(
+        "What came of it",
+        f"{len(view.runs)} slices replayed; {len(view.published)} published; {len(held)} held by a check.",
+    )
+    for one in held:
+        stage.tell_run(one)
+    if held:
+        stage.say(
+            f"Nothing is published while a day is held. Let each pass with `hindcast waive {PIPELINE} DAY --reason …`, "
+            f"then `hindcast publish {PIPELINE}` shows the whole year at once."
+        )
+    stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
+    _how_to_go_on(stage)
+
+
+def _opening(stage: Stage) -> None:
+    stage.say("Below, `hindcast` is .venv/bin/hindcast, and every command works on the lake of this demonstration:")
+    stage.console.print(f"[bold]$ export HINDCAST_LAKE={escape(_shown(Path(stage.lake.root)))}[/]")
+
+
+def _load(stage: Stage, first: date, end: date) -> None:
+    stage.chapter(
+        "An event log",
+        "Flights that left New York, in the order of their report, which comes after landing. Append-only, "
+        "in Delta, one commit a day. Ranges are half-open: [from, to).",
+    )
+    stage.hindcast("load-flights", "--from", first.isoformat(), "--to", end.isoformat())
+
+
+def _single_days(stage: Stage, follower: Follower) -> None:
+    """Three days, one DAG run each, by the backfill that is part of Airflow."""
+    stage.chapter(
+        "Three days, one by one",
+        "Airflow's own backfill of the daily DAG replay_flights. Each run asks the ledger what is due, replays it in "
+        "Spark from the state that the day before left, checks the result, and publishes it.",
+    )
+    for dag_id in (f"replay_{PIPELINE}", f"backfill_{PIPELINE}"):
+        follower.wait_for_dag(dag_id)
+    follower.backfill_by_airflow(f"replay_{PIPELINE}", FIRST, date.fromordinal(SINGLE_DAYS_END.toordinal() - 1))
+    _expect_readers_see(stage, FIRST, SINGLE_DAYS_END)
+    stage.hindcast("show", PIPELINE, "--limit", "4")
+
+
+def _blizzard(stage: Stage, follower: Follower) -> None:
+    """The other days as one backfill; two of them fail the check, and readers notice nothing."""
+    stage.chapter(
+        "The rest, as one backfill",
+        f"backfill_flights replays [{SINGLE_DAYS_END}, {END}) in one Spark session and publishes all of it or nothing.",
+    )
+    before = _what_readers_see(stage)
+    run = follower.trigger(f"backfill_{PIPELINE}", _params(SINGLE_DAYS_END, END, "the first half of February"))
+    view = stage.ledger()
+    failed = {one.result.slice.slice_id: one for one in view.runs.values() if one.verdict is Verdict.FAIL}
+    if run.state != "failed" or tuple(sorted(failed)) != BLIZZARD:
+        raise StoryBroken(
+            f"backfill_{PIPELINE} ended as {run.state} with failed slices {sorted(failed)}; "
+            f"expected failed, with {list(BLIZZARD)}; the logs are in {stage.home.logs}"
+        )
+    shares = [f"{one.result.counts.invalid / one.result.counts.read:.0%}" for _, one in sorted(failed.items())]
+    stage.say(
+        f"The gate is closed. A blizzard: of the flights reported on 8 and 9 February, {shares[0]} and {shares[1]} "
+        f"were cancelled; the check allows {MAX_SHARE:.0%}. Nothing is published, not even the good days:"
+    )
+    stage.hindcast("status", PIPELINE)
+    after = _what_readers_see(stage)
+    if after != before:
+        raise StoryBroken(
+            f"readers saw {before} before the failed backfill, and {after} after it; nothing may have changed"
+        )
+    stage.say(f"Readers still see what they saw: {after}.")
+    stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}-held.html"))
+
+
+def _decision(stage: Stage) -> None:
+    """A person lets the two days pass, and everything becomes visible at once."""
+    stage.chapter(
+        "A person decides",
+        "The numbers are unusual and true. A waiver says so in the ledger, with a name and a reason; then one commit "
+        "shows all eleven days.",
+    )
+    for day in BLIZZARD:
+        stage.hindcast("waive", PIPELINE, day, "--reason", "blizzard Nemo; the cancellations are real")
+    stage.hindcast("publish", PIPELINE)
+    _expect_readers_see(stage, FIRST, END)
+    stage.say(
+        f"Readers now see {_what_readers_see(stage)}. One window of each day, the hour before {NOON_UTC} UTC (noon in "
+        "New York), as flights and mean delay in minutes: the blizzard comes, and goes."
+    )
+    _show_noon(stage)
+
+
+def _show_noon(stage: Stage) -> None:
+    """A small table out of the published windows: days down, airports across."""
+    noon = {(row["window_end"], row["origin"]): row for row in stage.ask("show", PIPELINE)}
+    airports = sorted({origin for _, origin in noon})
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("window", *airports):
+        table.add_column(name, justify="left" if name == "window" else "right")
+    for day in _days(FIRST, END):
+        found = [noon.get((f"{day}T{NOON_UTC}:00Z", airport)) for airport in airports]
+        cells = [f"{row['flights']} ({row['delay_mean']:+.0f})" if row else "none" for row in found]
+        table.add_row(f"{day} [16:00, {NOON_UTC})", *cells, style="red" if day in BLIZZARD else None)
+    stage.console.print(Padding(table, (0, 0, 0, 3)))
+
+
+def _ending(stage: Stage) -> None:
+    """One late record, the report, and how to go on."""
+    stage.chapter(
+        "One late record",
+        "The watermark waits six hours for reports. The daily flight to Honolulu takes longer than that, so its report "
+        "finds its windows closed. It is not lost: it is a row of late_records, and this is why:",
+    )
+    stage.hindcast("explain", PIPELINE, _late_flight_to(stage, HONOLULU))
+    stage.chapter(
+        "The report", "Every slice, every check with its history, who waived what, how to reproduce each run:"
+    )
+    stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
+    _how_to_go_on(stage)
+
+
+def _how_to_go_on(stage: Stage) -> None:
+    lake = _shown(Path(stage.lake.root))
+    stage.console.print("\n[bold cyan]How to go on[/]")
+    for line in (
+        f"export HINDCAST_LAKE={lake} PATH=$PWD/.venv/bin:$PATH",
+        f"hindcast status {PIPELINE}                          # what is published, what is held",
+        f"hindcast show {PIPELINE} --limit 20                 # what readers see",
+        f"xdg-open {_shown(stage.directory / (PIPELINE + '.html'))}",
+        "make up                                          # the same Airflow, to stay, on that lake",
+        "$EDITOR pipelines/flights.yaml                   # another window; then: hindcast plan flights …",
+    ):
+        stage.console.print(f"  {line}", markup=False)
+    stage.note(f"Airflow's logs are kept in {_shown(stage.home.logs)}")
+
+
+@contextmanager
+def _airflow(stage: Stage) -> Iterator[Follower]:
+    """Airflow for as long as the body lasts; its database goes with it, its logs stay."""
+    try:
+        with (
+            airflow_service.running(stage.home, lambda phase: stage.note(f"{phase} …")) as login,
+            AirflowApi(url=login.url, user=login.user, password=login.password) as api,
+        ):
+            stage.note(
+                f"running at {login.url} until the end of this part; user {login.user}, password {login.password}"
+            )
+            yield Follower(stage=stage, api=api)
+    finally:
+        embedded_postgres.remove(stage.home.cluster)
+    stage.note("Airflow and its database are stopped")
+
+
+def _params(first: date, end: date, reason: str) -> dict[str, object]:
+    return {"from": first.isoformat(), "to": end.isoformat(), "reason": reason, "publish": True, "fresh": False}
+
+
+def _what_readers_see(stage: Stage) -> str:
+    """In words: how many windows of which slices, from the command that a reader would use."""
+    rows = stage.ask("show", PIPELINE)
+    slices = sorted(stage.ledger().published)
+    return f"{len(rows):,} windows of {len(slices)} slices, {slices[0]} to {slices[-1]}" if slices else "nothing"
+
+
+def _expect_readers_see(stage: Stage, first: date, end: date) -> None:
+    wanted = _days(first, end)
+    seen = sorted(stage.ledger().published)
+    if seen != wanted:
+        raise StoryBroken(f"published are {seen}, expected {wanted}; the logs are in {stage.home.logs}")
+
+
+def _late_flight_to(stage: Stage, destination: str) -> str:
+    """The id of the first published late record with this destination."""
+    late = read_published_table(stage.lake, PIPELINE, LATE_RECORDS, view=stage.ledger()).to_pylist()
+    ids = [str(row["record_id"]) for row in late if row["record"]["dest"] == destination]
+    if not ids:
+        raise StoryBroken(
+            f"none of the {len(late)} late records went to {destination}; expected the daily flight there"
+        )
+    return ids[0]
+
+
+def _days(first: date, end: date) -> list[str]:
+    """The days of `[first, end)`, which are the ids of their slices."""
+    return [date.fromordinal(day).isoformat() for day in range(first.toordinal(), end.toordinal())]
+
+
+def _shown(path: Path) -> str:
+    """A path as one would type it in the clone."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def _end_by_signal(number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def run(command: Callable[..., object] = main) -> int:
+    """The command line: errors of ours as one paragraph, and a clean end on ctrl-C and SIGTERM."""
+    signal.signal(signal.SIGTERM, _end_by_signal)
+    signal.signal(signal.SIGHUP, _end_by_signal)
+    return run_command(
+        command,
+        None,
+        name="demo",
+        interrupted="stopped; nothing is left running",
+        failed="the demonstration ended early",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run())

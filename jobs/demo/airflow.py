@@ -1,0 +1,117 @@
+"""The demonstration's part in Airflow: start what has to be started over REST, and tell what happens meanwhile."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from rich.status import Status
+
+from jobs.demo.stage import Stage, StoryBroken
+from jobs.durations import human_duration
+from jobs.orchestration.embedded.airflow_api import FINISHED_STATES, AirflowApi, DagRunState
+
+_POLL_S = 1.0
+_DAG_TIMEOUT_S = 120
+_RUN_TIMEOUT_S = 3600
+_QUIET_TASK_STATES = frozenset({None, "scheduled", "queued", "running", "success"})
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows DAG runs, and tells every slice that the ledger gets meanwhile, once."""
+
+    stage: Stage
+    api: AirflowApi
+    _told: set[str] = field(default_factory=set)
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        """Wait until Airflow has read the DAG file, then let the DAG's runs start.
+
+        Raises:
+            StoryBroken: it is not there in time; the message holds the import errors.
+        """
+        deadline = time.monotonic() + _DAG_TIMEOUT_S
+        while not self.api.has_dag(dag_id):
+            if time.monotonic() > deadline:
+                raise StoryBroken(
+                    f"Airflow shows no DAG {dag_id} after {_DAG_TIMEOUT_S} s; import errors: {self.api.import_errors()}"
+                )
+            time.sleep(_POLL_S)
+        self.api.unpause(dag_id)
+
+    def backfill_by_airflow(self, dag_id: str, first: date, last: date) -> None:
+        """Airflow's own backfill: one DAG run for each day of `[first, last]`, each from 06:00 to 06:00.
+
+        Raises:
+            StoryBroken: a run failed, or did not end in time.
+        """
+        starts = [datetime(day.year, day.month, day.day, 6, tzinfo=UTC) for day in (first, last)]
+        self.stage.note(
+            f"POST /api/v2/backfills  dag_id={dag_id}  "
+            f"from_date={starts[0]:%Y-%m-%dT%H:%M}Z  to_date={starts[1]:%Y-%m-%dT%H:%M}Z"
+        )
+        self.api.create_backfill(dag_id, *starts)
+        wanted = (last - first) // timedelta(days=1) + 1
+        with self.stage.console.status("waiting for the scheduler") as status:
+            deadline = time.monotonic() + _RUN_TIMEOUT_S
+            while True:
+                runs = [run for run in self.api.dag_runs(dag_id) if run.run_type == "backfill"]
+                going_on = next((run for run in runs if run.state == "running"), None)
+                if going_on is not None:
+                    self._tell(dag_id, going_on, status)
+                self.tell_slices()
+                failed = [run.run_id for run in runs if run.state == "failed"]
+                if failed:
+                    raise StoryBroken(
+                        f"DAG run {failed[0]} of {dag_id} failed; the logs are in {self.stage.home.logs / 'tasks'}"
+                    )
+                if len(runs) >= wanted and all(run.state in FINISHED_STATES for run in runs):
+                    return
+                _check(deadline, dag_id)
+                time.sleep(_POLL_S)
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> DagRunState:
+        """Start a DAG with params and follow it to its end, whichever that is.
+
+        Raises:
+            StoryBroken: it did not end in time.
+        """
+        shown = "  ".join(f"{name}={value}" for name, value in conf.items())
+        self.stage.note(f"POST /api/v2/dags/{dag_id}/dagRuns  {shown}")
+        run_id = self.api.trigger(dag_id, conf)
+        with self.stage.console.status("waiting for the scheduler") as status:
+            deadline = time.monotonic() + _RUN_TIMEOUT_S
+            while True:
+                run = self.api.dag_run(dag_id, run_id)
+                self._tell(dag_id, run, status)
+                self.tell_slices()
+                if run.state in FINISHED_STATES:
+                    return run
+                _check(deadline, dag_id)
+                time.sleep(_POLL_S)
+
+    def tell_slices(self) -> None:
+        """Tell the slices that were staged since the last look."""
+        for run_id, run in sorted(self.stage.ledger().runs.items(), key=lambda item: item[1].result.slice.start_ms):
+            if run_id not in self._told:
+                self._told.add(run_id)
+                self.stage.tell_run(run)
+
+    def _tell(self, dag_id: str, run: DagRunState, status: Status) -> None:
+        """Say in the status line what is going on; a task that tries again or fails gets a line of its own."""
+        tasks = self.api.tasks(dag_id, run.run_id)
+        active = [f"{task.task_id} {task.state}" for task in tasks if task.state not in {None, "success"}]
+        name = run.interval_end.strftime("%Y-%m-%d") if run.interval_end else ""
+        status.update(f"{dag_id} {name}: {', '.join(active) or run.state}")
+        for task in tasks:
+            mark = f"{run.run_id}/{task.task_id}/{task.try_number}/{task.state}"
+            if task.state not in _QUIET_TASK_STATES and mark not in self._told:
+                self._told.add(mark)
+                self.stage.note(f"{dag_id}.{task.task_id}: {task.state}")
+
+
+def _check(deadline: float, dag_id: str) -> None:
+    if time.monotonic() > deadline:
+        raise StoryBroken(f"{dag_id} did not end within {human_duration(_RUN_TIMEOUT_S * 1000)}; its logs are kept")

@@ -1,0 +1,230 @@
+"""Makes `<lake>/event_logs/flights`: a year of real flights as an append-only Delta table, one commit per day.
+
+This is the demo's and the tests' log. Nothing in the replay knows about it.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.demo.flights_rows import END_DAY, FIRST_DAY, FlightRow, read_flights
+from jobs.lake.delta_log import describe_log, open_log
+from jobs.spark.session import spark_session
+from windowlib.errors import LogError, RequestError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+TABLE = "event_logs/flights"
+DAY_COLUMN = "ingest_date"
+COLUMNS: dict[str, str] = {
+    "flight_id": "string",
+    "carrier": "string",
+    "flight": "int",
+    "tailnum": "string",
+    "origin": "string",
+    "dest": "string",
+    "departed_at": "bigint",
+    "reported_at": "bigint",
+    "sched_dep_at": "bigint",
+    "sched_arr_at": "bigint",
+    "dep_delay": "double",
+    "arr_delay": "double",
+    "air_time": "double",
+    "distance": "double",
+    DAY_COLUMN: "date",
+}
+NULLABLE = frozenset({"tailnum", "departed_at", "sched_arr_at", "dep_delay", "arr_delay", "air_time"})
+LONG_AGO = "interval 36500 days"
+# All of them from CREATE: row tracking that is enabled later numbers the rows in the order of the enabling.
+PROPERTIES = {
+    "delta.enableRowTracking": "true",  # (row commit version, row id) is the order of the log, and survives OPTIMIZE
+    "delta.enableInCommitTimestamps": "true",  # the commit's time is in the log, so a copied table keeps it
+    "delta.appendOnly": "true",
+    "delta.enableDeletionVectors": "false",
+    # Delta 4.4 refuses to read a version that is older than these, although its files are there.
+    "delta.deletedFileRetentionDuration": LONG_AGO,
+    "delta.logRetentionDuration": LONG_AGO,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayLoaded:
+    """One day is in the log: `done` of `total` days; `skipped` where it was there before."""
+
+    day: date
+    records: int
+    skipped: bool
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSummary:
+    """What a load did. Days are UTC days of report; `records` counts those of the loaded days only."""
+
+    table: str
+    loaded: tuple[date, ...]
+    skipped: tuple[date, ...]
+    records: int
+    seconds: float
+
+
+Progress = Callable[[DayLoaded], None]
+
+
+def load_flights(
+    lake_root: str,
+    from_date: date = FIRST_DAY,
+    to_date: date = END_DAY,
+    *,
+    progress: Progress | None = None,
+    master: str | None = None,
+) -> LoadSummary:
+    """Append the flights reported on the UTC days `[from_date, to_date)` to the lake's log, and make it if need be.
+
+    Each day is one commit of one file, its rows in log order. A day that is there is skipped, so a load that was killed
+    goes on where it stopped; two loads of one day at once leave it there once.
+
+    Args:
+        lake_root: a directory or URI.
+        from_date: the first day, not before 2013-01-01.
+        to_date: the day after the last, not after 2014-01-02.
+        progress: called after each day.
+        master: a Spark master URL, see `spark_session`.
+
+    Raises:
+        RequestError: the range is empty, reversed, or reaches outside the source.
+        LogError: something else is where the table should be, a day in it is not what the source says, or another load
+            is writing to it.
+    """
+    _check_range(from_date, to_date)
+    started = time.monotonic()
+    table = f"{lake_root.rstrip('/')}/{TABLE}"
+    present = _days_present(table)
+    days = read_flights(from_date, to_date)
+    _refuse_other_days(table, present or {}, days)
+    todo = tuple(day for day in days if day not in (present or {}))
+    spark = spark_session("hindcast load-flights", master) if todo else None
+    if spark is not None and present is None:
+        _create(spark, table)
+    for done, (day, rows) in enumerate(days.items(), start=1):
+        if spark is not None and day in todo:
+            _append(spark, table, rows)
+        if progress is not None:
+            progress(DayLoaded(day=day, records=len(rows), skipped=day not in todo, done=done, total=len(days)))
+    return LoadSummary(
+        table=table,
+        loaded=todo,
+        skipped=tuple(day for day in days if day not in todo),
+        records=sum(len(days[day]) for day in todo),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _check_range(from_date: date, to_date: date) -> None:
+    if from_date >= to_date:
+        raise RequestError(
+            f"the range [{from_date}, {to_date}) is {'empty' if from_date == to_date else 'reversed'}: --to is the day "
+            "after the last, so one day is asked for as --from 2013-02-01 --to 2013-02-02"
+        )
+    if from_date < FIRST_DAY or to_date > END_DAY:
+        raise RequestError(
+            f"flights were reported on the UTC days [{FIRST_DAY}, {END_DAY}); [{from_date}, {to_date}) reaches outside"
+        )
+
+
+def _days_present(table: str) -> dict[date, int] | None:
+    """Return day -> records in the table, or None where there is no table yet.
+
+    Raises:
+        LogError: something else is there.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(table):
+        _refuse_occupied(table)
+        return None
+    opened = open_log(table)
+    _refuse_other_table(table, opened)
+    actions = pa.table(opened.get_add_actions(flatten=True)).select([f"partition.{DAY_COLUMN}", "num_records"])
+    days: dict[date, int] = {}
+    for row in actions.to_pylist():
+        day = row[f"partition.{DAY_COLUMN}"]
+        days[day] = days.get(day, 0) + row["num_records"]
+    return days
+
+
+def _refuse_occupied(table: str) -> None:
+    """A load that was killed before its first commit leaves a `_delta_log` without one: that may be built upon."""
+    root = Path(table)
+    if root.is_file() or (root.is_dir() and any(entry.name != "_delta_log" for entry in root.iterdir())):
+        raise LogError(f"{table} is there, but it is not a Delta table; remove it, or choose another lake root")
+
+
+def _refuse_other_table(table: str, opened: "DeltaTable") -> None:
+    log = describe_log(table, opened.version())
+    found = (log.columns, list(log.partition_columns))
+    if found != (COLUMNS, [DAY_COLUMN]):
+        raise LogError(
+            f"{table} is a Delta table, but not a log of flights: it has the columns {found[0]}, partitioned by "
+            f"{found[1]}; wanted are {COLUMNS}, partitioned by {[DAY_COLUMN]}. Choose another lake root, or remove it"
+        )
+    configuration = opened.metadata().configuration
+    wrong = {name: configuration.get(name) for name, value in PROPERTIES.items() if configuration.get(name) != value}
+    if wrong:
+        raise LogError(
+            f"{table} is a log of flights that was not made by load-flights: it has {wrong}; wanted are {PROPERTIES}, "
+            "from its creation. Choose another lake root, or remove it"
+        )
+
+
+def _refuse_other_days(table: str, present: Mapping[date, int], days: Mapping[date, Sequence[FlightRow]]) -> None:
+    for day, records in present.items():
+        if day in days and records != len(days[day]):
+            raise LogError(
+                f"{table} holds {records} records of {day}, the source has {len(days[day])}: somebody else wrote to "
+                "it. Remove the table and load it again"
+            )
+
+
+def _create(spark: "SparkSession", table: str) -> None:
+    columns = ", ".join(f"{name} {kind}{'' if name in NULLABLE else ' NOT NULL'}" for name, kind in COLUMNS.items())
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in PROPERTIES.items())
+    quoted = table.replace("`", "``")
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS delta.`{quoted}` ({columns}) USING delta "
+        f"PARTITIONED BY ({DAY_COLUMN}) TBLPROPERTIES ({properties})"
+    )
+
+
+def _append(spark: "SparkSession", table: str, rows: Sequence[FlightRow]) -> None:
+    """Commit one day as one file, its rows in the order given.
+
+    The transaction id makes Delta leave out a day that another load has committed since we looked.
+    """
+    from delta.exceptions import ConcurrentTransactionException
+
+    day = rows[0].ingest_date
+    # One partition and no shuffle: the file's rows, and so their row ids, are in the order of `rows`.
+    writer = spark.createDataFrame(_arrow_table(rows)).coalesce(1).write.format("delta").mode("append")
+    writer = writer.option("txnAppId", f"hindcast load-flights {day}").option("txnVersion", "1")
+    try:
+        writer.save(table)
+    except ConcurrentTransactionException as error:
+        raise LogError(f"another load wrote {day} to {table} at the same time; run this one again to go on") from error
+
+
+def _arrow_table(rows: Sequence[FlightRow]) -> "pa.Table":
+    import pyarrow as pa
+
+    integers = {"int": pa.int32(), "bigint": pa.int64()}
+    types = integers | {"string": pa.string(), "double": pa.float64(), "date": pa.date32()}
+    fields = [pa.field(name, types[kind], nullable=name in NULLABLE) for name, kind in COLUMNS.items()]
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=pa.schema(fields))

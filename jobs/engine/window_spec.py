@@ -1,0 +1,287 @@
+"""From a pipeline file to the Engine that a replay runs: the one place where the two vocabularies meet."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from jobs.engine.build import Build, naming
+from jobs.engine.engine import Engine
+from jobs.engine.foreign_spec import atlas_engine, storm_engine
+from jobs.engine.layout import Layout, mapping_layout
+from jobs.engine.time_spec import time_spec
+from jobs.engine.trigger_spec import evictor, trigger
+from jobs.engine.user_functions import Functions
+from jobs.pipeline.models.grammar import Nothing
+from jobs.pipeline.models.pipeline import Pipeline, ProcessGrammar
+from jobs.pipeline.models.process import StateGrammar
+from jobs.pipeline.models.windows import (
+    CountWindow,
+    DynamicSession,
+    GapGrammar,
+    Session,
+    Sliding,
+    Tumbling,
+    WindowsGrammar,
+)
+from windowlib.errors import SpecError
+from windowlib.functions.aggregates import Aggregate, Columns
+from windowlib.functions.window_functions import (
+    Aggregates,
+    Apply,
+    ProcessFunction,
+    Reduce,
+    UserAggregate,
+    Whole,
+    WindowFunction,
+    aggregate,
+)
+from windowlib.keyed.process_operator import KeyedProcessFunction
+from windowlib.keyed.state import StateSpec
+from windowlib.profiles import profile
+from windowlib.windows import assigners
+from windowlib.windows.declared_functions import (
+    JSON_STATE,
+    DeclaredAggregate,
+    DeclaredKeyedProcess,
+    DeclaredProcess,
+    DeclaredReduce,
+    KeyedProcessSpec,
+    declared_aggregate,
+)
+from windowlib.windows.record_readers import ColumnsOf, GapOfColumn, GapOfFunction
+from windowlib.windows.spec import WindowSpec, count_windows
+
+
+def pipeline_functions(pipeline: Pipeline) -> Functions:
+    """Return the users' functions of a pipeline, none of them imported yet."""
+    return Functions(source=pipeline.source, directory=pipeline.functions_dir)
+
+
+def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[str, Aggregate]:
+    """Build the aggregates of a pipeline, by name, in the order of the file.
+
+    Args:
+        pipeline: what was read from the file.
+        columns: the log's columns, name -> Spark type.
+
+    Raises:
+        SpecError: an aggregate does not take the type of its column; the message names the file and the aggregate.
+    """
+    built: dict[str, Aggregate] = {}
+    for name, grammar in pipeline.aggregates.items():
+        input_type = None if grammar.column is None else columns[grammar.column]
+        with naming(pipeline, f"aggregates.{name}"):
+            built[name] = aggregate(grammar.kind, input_type, name=name)
+    return built
+
+
+def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions | None = None) -> Engine:
+    """Return what a pipeline comes down to over a log with these columns; imports the users' functions.
+
+    Args:
+        pipeline: what was read from the file; `validate_against_schema` has found its columns in the log.
+        columns: the log's columns, name -> Spark type.
+        functions: of `pipeline_functions`, when the caller wants to ship what is loaded.
+
+    Raises:
+        SpecError: the parts do not go together, or a function is none; the message names the file and the key.
+    """
+    functions = functions or pipeline_functions(pipeline)
+    if pipeline.aggregates:
+        read = [grammar.column for grammar in pipeline.aggregates.values()]
+        layout = Layout(kind="tuple", log_columns=tuple(columns), columns=read)
+    else:
+        shown = pipeline.process.function.columns if pipeline.process is not None else None
+        layout = mapping_layout(shown or columns, columns)
+    build = Build(pipeline=pipeline, columns=columns, functions=functions, layout=layout)
+    found = _engine(build)
+    may_use_clock = bool(pipeline.functions()) and pipeline.log.arrival_time is not None
+    return replace(found, needs_clock=pipeline.needs_clock or may_use_clock)
+
+
+def window_spec(pipeline: Pipeline, columns: Mapping[str, str]) -> WindowSpec:
+    """Build the WindowSpec of a pipeline over a log with these columns.
+
+    Raises:
+        SpecError: as for `engine`; or the pipeline has no windows of windowlib's own.
+    """
+    operator = engine(pipeline, columns).operator
+    if not isinstance(operator, WindowSpec):
+        raise SpecError(f"{pipeline.source}: its windows are no WindowSpec but a {type(operator).__name__}")
+    return operator
+
+
+def _engine(build: Build) -> Engine:
+    pipeline = build.pipeline
+    windows = pipeline.windows
+    if windows is not None and windows.atlas is not None:
+        return atlas_engine(windows.atlas, build)
+    aggregates = pipeline_aggregates(pipeline, build.columns)
+    function = _function(build, aggregates)
+    if windows is not None and windows.storm is not None:
+        return _finished(storm_engine(windows.storm, build, function), build, aggregates)
+    if windows is None:
+        assert isinstance(function, KeyedProcessFunction), "the grammar demands a process"
+        operator: KeyedProcessSpec | WindowSpec = KeyedProcessSpec(function)
+    else:
+        assert not isinstance(function, KeyedProcessFunction), "there are windows"
+        with naming(pipeline, "windows"):
+            operator = _windows(windows, build, function)
+    run = Engine(
+        operator=operator, time=time_spec(pipeline.watermark, build), layout=build.layout.built(), outputs={},
+        accumulators={},
+    )  # fmt: skip
+    return _finished(run, build, aggregates)
+
+
+def _finished(run: Engine, build: Build, aggregates: Mapping[str, Aggregate]) -> Engine:
+    """Say what the tables of a pipeline hold."""
+    process, windows = build.pipeline.process, build.pipeline.windows
+    outputs = {name: one.output_type for name, one in aggregates.items()}
+    running = {name: one.state_columns for name, one in aggregates.items()} or _running_state(run, process)
+    # Count windows that slide have an evictor that no file names, so the operator's spec is asked.
+    is_running = isinstance(run.operator, WindowSpec) and not run.operator.keeps_records
+    accumulators = {name: dict(columns) for name, columns in running.items()} if is_running else {}
+    run = replace(
+        run,
+        outputs=outputs,
+        accumulators=accumulators,
+        keeps_last=windows is not None and windows.accumulation == "retracting",
+    )
+    if process is None:
+        return run
+    if run.keeps_last and len(process.output) > 1:
+        raise SpecError(
+            f"{build.pipeline.source}: windows.accumulation: retracting takes back what a function said as one value, "
+            f"and process.output has {len(process.output)} columns; use aggregates, or one output column"
+        )
+    return replace(
+        run,
+        outputs=dict(process.output),
+        side_outputs={tag: dict(columns) for tag, columns in process.side_outputs.items()},
+        keeps_user_state=bool(process.state or process.window_state),
+    )
+
+
+def _running_state(run: Engine, process: ProcessGrammar | None) -> dict[str, Columns]:
+    """Return the one column of a user's aggregate, named like the first column of its output."""
+    operator = run.operator
+    is_users = isinstance(operator, WindowSpec) and isinstance(operator.effective_function(), Whole)
+    return {next(iter(process.output)): JSON_STATE} if process is not None and is_users else {}
+
+
+def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFunction | KeyedProcessFunction:
+    """Return what the windows compute, or what runs without windows."""
+    process, path = build.pipeline.process, "process.function"
+    if process is None:
+        return Aggregates(tuple(aggregates.values()))
+    state = _states(process.state)
+    with naming(build.pipeline, "process"):
+        users = _users_aggregate(build, process, path)
+        if users is not None:
+            return Whole(users)
+        if build.pipeline.windows is None:
+            keyed = build.instance(process.function, KeyedProcessFunction, path)
+            return DeclaredKeyedProcess(inner=keyed, state=state)
+        then = DeclaredProcess(
+            inner=_window_function(build, process, path),
+            shown=_shown(build, process),
+            state=state,
+            window_state=_states(process.window_state),
+            names=tuple(aggregates),
+        )
+    return Aggregates(tuple(aggregates.values()), then=then) if aggregates else then
+
+
+def _users_aggregate(build: Build, process: ProcessGrammar, path: str) -> DeclaredReduce | DeclaredAggregate | None:
+    """Return the reduce, fold or aggregate that the file names, if it is one."""
+    found = build.functions.load(process.function, path)
+    if not isinstance(found, Reduce | UserAggregate):
+        return None
+    wrong = [key for key in ("state", "window_state", "side_outputs") if getattr(process, key)]
+    if build.pipeline.windows is None or build.pipeline.aggregates or wrong:
+        what = wrong[0] if wrong else ("no windows" if build.pipeline.windows is None else "aggregates")
+        raise SpecError(
+            f"{process.function.name} is a {type(found).__name__}, which has windows and nothing but itself: found "
+            f"{what} beside it; use a ProcessFunction for more"
+        )
+    return declared_aggregate(found, _shown(build, process))
+
+
+def _shown(build: Build, process: ProcessGrammar) -> ColumnsOf:
+    """What the function sees of a record's value, which also has the columns that triggers and evictors read."""
+    return build.layout.shown_to(process.function) if process.function.columns else ColumnsOf()
+
+
+def _window_function(build: Build, process: ProcessGrammar, path: str) -> ProcessFunction:
+    found = build.functions.load(process.function, path)
+    if callable(found) and not isinstance(found, type | ProcessFunction):
+        return Apply(found)
+    return build.instance(process.function, ProcessFunction, path)
+
+
+def _states(declared: Mapping[str, StateGrammar]) -> tuple[StateSpec, ...]:
+    return tuple(StateSpec(name=name, kind=one.kind, type=one.type) for name, one in declared.items())
+
+
+def _windows(windows: WindowsGrammar, build: Build, function: WindowFunction) -> WindowSpec:
+    answers = profile(build.pipeline.semantics)
+    if windows.count is not None:
+        return count_windows(windows.count.size, slide=windows.count.slide, function=function, profile=answers)
+    spec = WindowSpec(
+        assigner=_assigner(windows, build),
+        function=function,
+        trigger=None if windows.trigger is None else trigger(windows.trigger, build, "windows.trigger"),
+        evictor=None if windows.evictor is None else evictor(windows.evictor, build, "windows.evictor"),
+        allowed_lateness_ms=windows.allowed_lateness_ms,
+        accumulation=windows.accumulation,
+        timestamp_combiner=windows.timestamp_combiner,
+        leftovers=windows.leftovers,
+        profile=answers,
+    )
+    spec.check_terminates()
+    return spec
+
+
+def _assigner(windows: WindowsGrammar, build: Build) -> assigners.Assigner:
+    grammar, is_event_time = windows.assigner, windows.time == "event"
+    match grammar:
+        case Tumbling():
+            stagger = grammar.stagger
+            return assigners.Tumbling(
+                size_ms=grammar.size_ms,
+                offset_ms=grammar.offset_ms,
+                is_event_time=is_event_time,
+                stagger=assigners.Stagger.RANDOM if stagger.random else assigners.Stagger(stagger.by),
+                seed=stagger.random.seed if stagger.random else 0,
+            )
+        case Sliding():
+            return assigners.Sliding(
+                size_ms=grammar.size_ms,
+                slide_ms=grammar.slide_ms,
+                offset_ms=grammar.offset_ms,
+                is_event_time=is_event_time,
+            )
+        case Session():
+            return _sessions(grammar.gap, build, "windows.session.gap", is_event_time=is_event_time)
+        case DynamicSession():
+            return _sessions(grammar.gap, build, "windows.dynamic_session.gap", is_event_time=is_event_time)
+        case Nothing():
+            return assigners.Global()
+        case CountWindow() | None:
+            raise AssertionError("these are built elsewhere")
+        case _:
+            assert_never(grammar)
+
+
+def _sessions(gap: GapGrammar, build: Build, path: str, *, is_event_time: bool) -> assigners.Assigner:
+    if gap.fixed_ms is not None:
+        return assigners.Session(gap_ms=gap.fixed_ms, is_event_time=is_event_time)
+    if gap.column is not None:
+        unit = "ms" if gap.unit is None else gap.unit.value
+        column = GapOfColumn(place=build.layout.place(gap.column), unit=unit)
+        return assigners.DynamicSession(gap=column, is_event_time=is_event_time)
+    assert gap.function is not None, "one of the three is set"
+    function = build.function(gap.function, f"{path}.function")
+    users = GapOfFunction(function=function, columns=build.layout.shown_to(gap.function))
+    return assigners.DynamicSession(gap=users, is_event_time=is_event_time)

@@ -1,0 +1,278 @@
+"""The event log as a replay sees it: one Delta version, its files slice by slice, and the proof that it only ever grew.
+
+Reads the Delta log and file listings only, never a record: planning costs milliseconds and needs no JVM.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+from jobs.lake.delta_log import History, LogTable, describe_log, file_system, place_of, read_history
+from jobs.lake.log_cut import Cut
+from jobs.runs import LogCoordinates, Slice
+from windowlib.errors import LogError
+from windowlib.records.column_types import Node, without_variants
+
+SLICE_COLUMN_TYPES = ("date", "string")
+ROW_TRACKING = "delta.enableRowTracking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedFile:
+    """One data file of the pinned version: its value of the slice column, and the slice that this falls into.
+
+    `records` is None where the log has no statistics of the file.
+    """
+
+    path: str
+    partition: str
+    slice_id: str
+    records: int | None
+    bytes: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLog:
+    """What the ledger knows of the log, so that not every commit has to be read again.
+
+    `sound` maps a table's id to a version at which no slice had lost a record. `seen` maps a slice to the coordinates
+    at which its content is known.
+    """
+
+    sound: Mapping[str, int] = field(default_factory=dict)
+    seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedLog:
+    """What a replay reads: the table at one version, columns in table order.
+
+    `columns` spells their types as the log has them, `nodes` are the types under which records are kept (a VARIANT as
+    its JSON). `widened` maps a column whose type was widened in place to the type that it began with. `data_ms` are
+    the distinct instants of the slice column that hold records, ascending, inside the range or not.
+    """
+
+    uri: str
+    table_id: str
+    version: int
+    columns: Mapping[str, str]
+    nodes: Mapping[str, Node]
+    widened: Mapping[str, str]
+    row_tracking: bool
+    files: tuple[PinnedFile, ...]
+    data_ms: tuple[int, ...]
+    history: History
+    _coordinates: Mapping[str, LogCoordinates]
+
+    def partitions(self) -> dict[str, str]:
+        """Return partition value -> slice_id for the values that hold files."""
+        return {file.partition: file.slice_id for file in self.files}
+
+    def coordinates(self, slice_id: str) -> LogCoordinates:
+        """Where the slice's input stands in the log. Coordinates never enter a fingerprint (DESIGN, section 2)."""
+        return self._coordinates[slice_id]
+
+    def known(self) -> KnownLog:
+        """What is known of the log by now, for the next who pins it."""
+        seen = {slice_id: (found,) for slice_id, found in self._coordinates.items()}
+        return KnownLog(sound={self.table_id: self.history.sound}, seen=seen)
+
+
+def pin_log(
+    uri: str,
+    *,
+    slice_column: str,
+    zone: ZoneInfo,
+    slices: Sequence[Slice],
+    version: int | None = None,
+    known: KnownLog | None = None,
+) -> PinnedLog:
+    """Fix the input of a replay: the version, and the files of `slices` (contiguous, ascending) in it.
+
+    Args:
+        uri: the log's table.
+        slice_column: the partition column that slices are cut by; a DATE, or a STRING of ISO dates or times.
+        zone: where a date or local time of that column begins.
+        slices: those to be replayed.
+        version: the version to read; the newest when None.
+        known: what the ledger knows of the log; commits before that are not read.
+
+    Raises:
+        LogError: records without a slice, a delete or update inside the range, or a file that is gone or cut off.
+    """
+    log = describe_log(uri, version)
+    _check_slice_column(log, slice_column)
+    cut = Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices))
+    files, data_ms = _cut_files(log, cut)
+    by_slice: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in slices}
+    for file in files:
+        by_slice[file.slice_id].append(file)
+    digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
+    start = _first_commit(log, digests, known or KnownLog())
+    history = read_history(log, slice_column, start=start)
+    commits = _commits(history, cut)
+    _refuse_deleted_records(log, files)
+    _refuse_lost_files(log, files)
+    return PinnedLog(
+        uri=uri,
+        table_id=log.table_id,
+        version=log.version,
+        columns=log.columns,
+        nodes={name: without_variants(node) for name, node in log.nodes.items()},
+        widened=log.widened,
+        row_tracking=log.configuration.get(ROW_TRACKING) == "true",
+        files=files,
+        data_ms=data_ms,
+        history=history,
+        _coordinates={
+            slice_id: _coordinates(
+                log, history, own, commits={*commits.get(slice_id, ()), *_commits_before(known, slice_id, log.table_id)}
+            )
+            for slice_id, own in by_slice.items()
+        },
+    )
+
+
+def _coordinates(log: LogTable, history: History, files: Sequence[PinnedFile], *, commits: set[int]) -> LogCoordinates:
+    return LogCoordinates(
+        table_id=log.table_id,
+        version=log.version,
+        commits=tuple(sorted(commits)),
+        files=len(files),
+        records=sum(file.records or 0 for file in files),
+        bytes=sum(file.bytes for file in files),
+        digest=_digest(files),
+        since=history.since,
+        sound=history.sound,
+    )
+
+
+def _check_slice_column(log: LogTable, column: str) -> None:
+    if column not in log.partition_columns:
+        raise LogError(
+            f"event log {log.uri} is not partitioned by {column!r} but by {list(log.partition_columns) or 'nothing'}; "
+            "`log.slice.by` must name a partition column of the log"
+        )
+    kind = log.columns[column]
+    if kind not in SLICE_COLUMN_TYPES:
+        raise LogError(
+            f"slice column {column!r} of event log {log.uri} is a {kind}; allowed are {', '.join(SLICE_COLUMN_TYPES)}"
+        )
+
+
+def _cut_files(log: LogTable, cut: Cut) -> tuple[tuple[PinnedFile, ...], tuple[int, ...]]:
+    """Return the files of the slices, and the instants at which the log holds records at all."""
+    null_records = 0
+    files: list[PinnedFile] = []
+    filled: set[int] = set()
+    for file in log.files(cut.column):
+        if file.value is None:
+            null_records += file.records or 0
+            continue
+        if file.records != 0:
+            filled.add(cut.instant_ms(file.value))
+        slice_id = cut.slice_id(file.value)
+        if slice_id is not None:
+            files.append(
+                PinnedFile(
+                    path=file.path,
+                    partition=file.value,
+                    slice_id=slice_id,
+                    records=file.records,
+                    bytes=file.bytes,
+                    modified_ms=file.modified_ms,
+                )
+            )
+    if null_records:
+        raise LogError(
+            f"event log {log.uri} holds {null_records} records whose slice column {cut.column!r} is null: they belong "
+            "to no slice and would never be replayed. Append them again with a value, and then remove the others "
+            f"(DELETE … WHERE {cut.column} IS NULL, which touches no slice)"
+        )
+    return tuple(files), tuple(sorted(filled))
+
+
+def _digest(files: Iterable[PinnedFile]) -> str:
+    """Return the hash of what the log says of a slice's files: equal when it holds the very same files."""
+    lines = sorted(f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" for file in files)
+    return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) -> int:
+    """Return the first commit that has to be read.
+
+    All before the known sound version are needed only by slices whose files are not those that a run has read.
+    """
+    sound = known.sound.get(log.table_id, -1)
+    if sound > log.version:
+        return 0
+    start = sound + 1
+    for slice_id, digest in digests.items():
+        seen = [one for one in known.seen.get(slice_id, ()) if one.table_id == log.table_id]
+        if seen and all(one.digest != digest for one in seen):
+            start = min(start, 1 + max(one.sound for one in seen))
+    return start
+
+
+def _commits_before(known: KnownLog | None, slice_id: str, table_id: str) -> set[int]:
+    """The commits of a slice that were found before, and are not read again."""
+    seen = () if known is None else known.seen.get(slice_id, ())
+    return {commit for one in seen if one.table_id == table_id for commit in one.commits}
+
+
+def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
+    """Return slice -> versions of the commits that brought it data; refuse those that took data away.
+
+    Commits that change no data (OPTIMIZE, VACUUM, properties) are passed over, and so is what a later RESTORE took
+    back.
+    """
+    found: dict[str, set[int]] = {}
+    for value, one in history.partitions.items():
+        slice_id = cut.slice_id(value)
+        if slice_id is None:
+            continue
+        if one.broken is not None:
+            version, operation = one.broken
+            raise LogError(
+                f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log "
+                f"{cut.uri}; only an append-only log can be replayed, so a DELETE, UPDATE, MERGE or overwrite inside "
+                f"the range is refused. Restore the table to version {version - 1}, or replay a copy of it made afresh"
+            )
+        found.setdefault(slice_id, set()).update(one.commits)
+    return {slice_id: tuple(sorted(numbers)) for slice_id, numbers in found.items()}
+
+
+def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
+    """Refuse files with deletion vectors: the commit that deleted may have been cleaned away, the deletion is there."""
+    names = log.deleted_in()
+    deleted = [file for file in files if place_of("", file.path).rpartition("/")[2] in names]
+    if deleted:
+        raise LogError(
+            f"records of slice {deleted[0].slice_id} in event log {log.uri} were deleted (file {deleted[0].path} has a "
+            "deletion vector); only an append-only log can be replayed. Restore the table to a version before that, or "
+            "replay a copy of it made afresh"
+        )
+
+
+def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:
+    import pyarrow.fs as pafs
+
+    system, root = file_system(log.uri)
+    infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
+    lost = [file for file, info in zip(files, infos, strict=True) if info.type == pafs.FileType.NotFound]
+    if lost:
+        raise LogError(
+            f"version {log.version} of event log {log.uri} names {len(lost)} files of the range that are gone, first "
+            f"{lost[0].path} (slice {lost[0].slice_id}, {lost[0].records} records); VACUUM or a person removed them. "
+            "Restore them from a backup, or replay a range that does not need them"
+        )
+    cut = [(file, info) for file, info in zip(files, infos, strict=True) if info.size != file.bytes]
+    if cut:
+        file, info = cut[0]
+        raise LogError(
+            f"version {log.version} of event log {log.uri} names {len(cut)} files of the range that have another size "
+            f"now, first {file.path} (slice {file.slice_id}): {file.bytes:,} bytes were written, {info.size:,} are "
+            "there. Restore them from a backup, or replay a range that does not need them"
+        )

@@ -1,0 +1,51 @@
+"""Which slice a value of the log's slice column falls into. Instants are compared, never texts."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from jobs.pipeline.slices import local_ms
+from jobs.runs import Slice
+from windowlib.errors import LogError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The slices (contiguous, ascending) by which a log is cut; each distinct value is read once."""
+
+    uri: str
+    column: str
+    zone: ZoneInfo
+    slices: tuple[Slice, ...]
+    _starts: list[int] = field(init=False, default_factory=list)
+    _instants: dict[str, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._starts.extend(one.start_ms for one in self.slices)
+
+    def slice_id(self, value: str | None) -> str | None:
+        """The slice that a value falls into; None for no value, and outside the slices."""
+        if value is None or not self.slices:
+            return None
+        at_ms = self.instant_ms(value)
+        index = bisect_right(self._starts, at_ms) - 1
+        return self.slices[index].slice_id if index >= 0 and at_ms < self.slices[index].end_ms else None
+
+    def instant_ms(self, value: str) -> int:
+        """The instant at which a value begins; a time without an offset is local to the zone.
+
+        Raises:
+            LogError: the value is no ISO date or time.
+        """
+        known = self._instants.get(value)
+        if known is not None:
+            return known
+        try:
+            at_ms = self._instants[value] = local_ms(datetime.fromisoformat(value), self.zone)
+        except ValueError as error:
+            raise LogError(
+                f"slice column {self.column!r} of event log {self.uri} holds {value!r}, which is no ISO date or time "
+                "such as 2013-02-08 or 2013-02-08T05"
+            ) from error
+        return at_ms

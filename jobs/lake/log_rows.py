@@ -1,0 +1,72 @@
+"""Single records of the event log, found by the column that names them. No Spark.
+
+The files are read one by one through Arrow, because deltalake gives no dataset of a table with mapped columns, deletion
+vectors, widened types, or files elsewhere (a shallow clone).
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from jobs.lake.delta_log import LogTable, file_system, log_errors, place_of
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+READERS = 8
+_PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "short": "int16", "byte": "int8"}
+
+
+def find_record(log: LogTable, column: str, value: str) -> dict[str, Any] | None:
+    """Return a record whose `column` reads as `value`, as plain Python values by column; None without one.
+
+    Raises:
+        LogError: a data file is gone or damaged.
+    """
+    system, root = file_system(log.uri)
+    with ThreadPoolExecutor(max_workers=READERS) as readers:
+        found = readers.map(lambda file: _in_file(log, system, file, wanted=(column, value)), _files(log, root))
+        return next((one for one in found if one is not None), None)
+
+
+def _files(log: LogTable, root: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return where each data file is, and the values of its partition columns."""
+    columns = {name: log.files(name) for name in log.partition_columns}
+    if not columns:
+        return []
+    values: Iterator[dict[str, Any]] = (
+        {name: _partition_value(log, name, files[index].value) for name, files in columns.items()}
+        for index in range(len(next(iter(columns.values()))))
+    )
+    paths = [place_of(root, file.path) for file in next(iter(columns.values()))]
+    return list(zip(paths, values, strict=True))
+
+
+def _partition_value(log: LogTable, name: str, text: str | None) -> object:
+    import pyarrow as pa
+
+    kind = log.nodes[name]
+    if text is None or not isinstance(kind, str) or kind not in _PARTITION_TYPES:
+        return text
+    return pa.scalar(text).cast(_PARTITION_TYPES[kind]).as_py()
+
+
+def _in_file(
+    log: LogTable, system: "pafs.FileSystem", file: tuple[str, Mapping[str, Any]], *, wanted: tuple[str, str]
+) -> dict[str, Any] | None:
+    import pyarrow.dataset as ds
+
+    (place, partition), (column, value) = file, wanted
+    if column in partition and str(partition[column]) != value:
+        return None
+    with log_errors(log.uri, f"reading the data file {place}"):
+        dataset = ds.dataset(place, format="parquet", filesystem=system)
+        stored = log.physical[column]
+        if column not in partition and stored not in dataset.schema.names:
+            return None
+        condition = None if column in partition else ds.field(stored).cast("string") == value
+        rows = dataset.to_table(filter=condition)
+    if not rows.num_rows:
+        return None
+    first = {name: rows[name][0].as_py() for name in rows.column_names}
+    return {name: partition[name] if name in partition else first.get(log.physical[name]) for name in log.nodes}

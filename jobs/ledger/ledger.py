@@ -1,0 +1,167 @@
+"""The ledger of one pipeline: append-only, written by compare-and-set.
+
+A write reads version v, lets a pure function decide on what v says, and appends as version v + 1 with no retry by
+Delta. When another writer was faster, the write reads again and decides again. So a decision is based on what the
+ledger says when it is written. The outcome of a commit that was reported as failed is looked up by its content.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from random import SystemRandom
+from typing import Any
+
+from jobs.ledger.chain import GENESIS, Row, check_chain, linked
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.fold import Fold, fold
+from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
+from jobs.ledger.view import LedgerView
+from windowlib.errors import LedgerError
+
+Clock = Callable[[], int]
+"""Epoch milliseconds now. Injected, so that tests own the time."""
+
+Decide = Callable[[LedgerView], Sequence[LedgerEvent]]
+"""What to write, given what the ledger says; may be called several times, so it must be pure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLimits:
+    """When a write gives up, and after how many versions small files are merged."""
+
+    attempts: int = 200
+    compact_every: int = 100
+
+
+DEFAULT_LIMITS = LedgerLimits()
+
+
+class Ledger:
+    """One pipeline's ledger. Reading one that does not exist gives an empty view; the first write creates it."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        now_ms: Clock,
+        sleep: Callable[[float], None] = time.sleep,
+        limits: LedgerLimits = DEFAULT_LIMITS,
+        store: LedgerStore | None = None,
+    ) -> None:
+        self.uri = uri
+        self.now_ms = now_ms
+        self._sleep = sleep
+        self._limits = limits
+        self._jitter = SystemRandom()
+        self._store: LedgerStore = LedgerTable(uri) if store is None else store
+        self._forget()
+
+    def twin(self) -> "Ledger":
+        """Another reader and writer of the same table, for another thread: a `Ledger` belongs to one."""
+        store = None if isinstance(self._store, LedgerTable) else self._store
+        return Ledger(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=self._limits, store=store)
+
+    def view(self, at: int | None = None) -> LedgerView:
+        """What the ledger says now, or said at version `at`.
+
+        Raises:
+            LedgerError: the table cannot be read, an event was changed or lost, or version `at` is still to come.
+        """
+        version = self._refresh()
+        if at is not None and at > version:
+            raise LedgerError(f"ledger {self.uri} has no version {at} yet; its newest is {version}")
+        if at is None:
+            return self._fold.view(version)
+        return fold((event for event in self._events if event.seq <= at), version=at)
+
+    def write(self, decide: Decide) -> LedgerView:
+        """Append what `decide` says, in one commit; nothing when it says nothing.
+
+        Args:
+            decide: gets the newest view, returns the events of one commit. What it raises ends the write.
+
+        Returns:
+            The view that holds the events.
+
+        Raises:
+            LedgerError: other writers were faster every time, or the table cannot be written.
+        """
+        self._store.create()
+        for attempt in range(self._limits.attempts):
+            view = self.view()
+            events = decide(view)
+            if not events:
+                return view
+            if self._append(events, version=view.version):
+                if (view.version + 1) % self._limits.compact_every == 0:
+                    self._store.compact()
+                return self.view()
+            self._sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + self._jitter.random()))
+        raise LedgerError(
+            f"ledger {self.uri}: others wrote first {self._limits.attempts} times in a row; see who else runs this "
+            "pipeline"
+        )
+
+    def _forget(self) -> None:
+        self._events: list[LedgerEvent] = []
+        self._fold = Fold()
+        self._tip = GENESIS
+        self._commits: dict[int, str] = {}
+
+    def _refresh(self) -> int:
+        """Read what was added since the last time and check it; return the version, 0 for a ledger without events."""
+        version = self._store.refresh()
+        known = self._events[-1].seq if self._events else 0
+        if version < known:
+            raise LedgerError(
+                f"ledger {self.uri} is at version {version}, and this process has read version {known} of it: commits "
+                "were removed. Restore the ledger's directory from a backup"
+            )
+        if version > known:
+            try:
+                self._take_in(self._store.read(after=known))
+            except LedgerError:
+                self._forget()  # a part may have been taken in
+                raise
+        return version
+
+    def _take_in(self, rows: Sequence[Row]) -> None:
+        self._tip = check_chain(rows, self._tip, uri=self.uri)
+        for row in rows:
+            event = _event(row)
+            self._events.append(event)
+            self._fold.add(event)
+            self._commits[event.seq] = row["commit_id"]
+
+    def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
+        """Commit version `version + 1`; False when another writer did.
+
+        Raises:
+            LedgerError: the commit failed, and no other commit is the reason.
+        """
+        at_ms, commit_id = self.now_ms(), uuid.uuid4().hex
+        stamped = [replace(event, seq=version + 1, ordinal=index, at_ms=at_ms) for index, event in enumerate(events)]
+        try:
+            self._store.append(linked(event_rows(stamped, commit_id=commit_id), self._tip))
+        except ConflictError as error:
+            # A commit may be written although it was reported as failed. Its id tells.
+            if self._refresh() <= version:
+                raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
+            return self._commits.get(version + 1) == commit_id
+        return True
+
+
+_NAMES = frozenset(one.name for one in fields(LedgerEvent)) - {"kind", "details"}
+
+
+def _event(row: Row) -> LedgerEvent:
+    try:
+        kind = EventKind(row["event"])
+    except ValueError as error:
+        raise LedgerError(
+            f"ledger event {row['event']!r} (seq {row['seq']}) is unknown; a newer Hindcast wrote it, use that version"
+        ) from error
+    known: dict[str, Any] = {name: row[name] for name in _NAMES}
+    return LedgerEvent(kind=kind, details=json.loads(row["details"]), **known)

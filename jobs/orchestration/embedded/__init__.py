@@ -1,0 +1,1 @@
+"""An Airflow on this machine, with its own PostgreSQL: starts, supervises and stops both."""

@@ -1,0 +1,227 @@
+"""What the embedded Airflow is told: its directories, ports and secrets, and the environment that it starts with."""
+
+import json
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.orchestration.embedded.postgres import Cluster, cluster_for
+from jobs.project import ROOT
+from jobs.spark.java import find_java
+
+HOST = "127.0.0.1"
+USER = "admin"
+PREFERRED_PORT = 8080
+POOLS = {
+    "hindcast_daily": "one scheduled replay at a time",
+    "hindcast_backfill": "one backfill at a time; never in the way of the day's replay",
+}
+_DROPPED = ("AIRFLOW_", "PYTHONPATH", "PYTHONHOME", "SPARK_HOME", "PYSPARK_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """One embedded Airflow: where its files are, and which lake and pipelines it works on."""
+
+    root: Path
+    lake: str
+    pipelines: Path
+
+    @property
+    def logs(self) -> Path:
+        """Everything that anything printed, one file each; the tasks' logs are below `tasks`."""
+        return self.root / "logs"
+
+    @property
+    def service_file(self) -> Path:
+        """Written by the supervisor while it lives: who it is, how far it got, and where Airflow listens."""
+        return self.root / "service.json"
+
+    @property
+    def secrets_file(self) -> Path:
+        """Made once, mode 0600."""
+        return self.root / "secrets.json"
+
+    @property
+    def passwords_file(self) -> Path:
+        """Read by Airflow's simple auth manager: user -> password, mode 0600."""
+        return self.root / "passwords.json"
+
+    @property
+    def pools_file(self) -> Path:
+        """What `airflow pools import` reads."""
+        return self.root / "pools.json"
+
+    @property
+    def cluster(self) -> Cluster:
+        """The database, which may have to lie elsewhere."""
+        return cluster_for(self.root / "postgres", self.logs / "postgres.log")
+
+    def to_json(self) -> str:
+        """For the supervisor's command line."""
+        return json.dumps({"root": str(self.root), "lake": self.lake, "pipelines": str(self.pipelines)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Home":
+        """The inverse of `to_json`."""
+        fields = json.loads(text)
+        return cls(root=Path(fields["root"]), lake=fields["lake"], pipelines=Path(fields["pipelines"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """What the parts of one Airflow know and nobody else: signs tokens, signs sessions, opens the web page."""
+
+    jwt: str
+    session: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The one port that is listened on, on the loopback interface, and the two that are named but never opened."""
+
+    api: int
+    worker_logs: int
+    triggerer_logs: int
+
+    @property
+    def url(self) -> str:
+        """Where the web page and the REST interface are."""
+        return f"http://{HOST}:{self.api}"
+
+
+def prepare_home(home: Home) -> Secrets:
+    """Make the directories, the secrets (once) and the files Airflow reads before its first start."""
+    home.logs.mkdir(parents=True, exist_ok=True)
+    home.root.chmod(0o700)
+    if home.secrets_file.exists():
+        known = Secrets(**json.loads(home.secrets_file.read_text(encoding="utf-8")))
+    else:
+        known = Secrets(
+            jwt=secrets.token_urlsafe(64), session=secrets.token_urlsafe(32), password=secrets.token_urlsafe(12)
+        )
+        fields = {"jwt": known.jwt, "session": known.session, "password": known.password}
+        write_private(home.secrets_file, json.dumps(fields))
+    write_private(home.passwords_file, json.dumps({USER: known.password}))
+    pools = {
+        name: {"slots": 1, "description": description, "include_deferred": False} for name, description in POOLS.items()
+    }
+    home.pools_file.write_text(json.dumps(pools), encoding="utf-8")
+    return known
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that was readable by nobody else at any moment, in one step."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.unlink(missing_ok=True)
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    scratch.replace(path)
+
+
+def free_ports() -> Ports:
+    """Three ports that nobody has now; 8080 for the web page if it is one of them."""
+    with ExitStack() as held:
+        ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (PREFERRED_PORT, 0, 0)]
+    return Ports(api=ports[0], worker_logs=ports[1], triggerer_logs=ports[2])
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket that holds a loopback port: the one asked for, else any."""
+    for candidate in (port, 0):
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            holder.bind((HOST, candidate))
+        except OSError:
+            holder.close()
+            if candidate == 0:
+                raise
+        else:
+            return holder
+    raise AssertionError("port 0 was bound or raised")
+
+
+def airflow_environment(home: Home, *, ports: Ports, known: Secrets, database_url: str) -> dict[str, str]:
+    """The whole environment of `airflow …`: what this process has, cleaned, plus every setting that differs."""
+    settings = dict(_settings(home, ports, known))
+    settings["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database_url
+    return dict(_inherited(os.environ)) | settings | _surroundings(home)
+
+
+def _inherited(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What another Airflow, Python or Spark was told must not reach ours."""
+    return ((name, value) for name, value in environ.items() if not name.startswith(_DROPPED))
+
+
+def _surroundings(home: Home) -> dict[str, str]:
+    """What the tasks need beside Airflow's settings: commands, Java, this repository, the lake, no proxy."""
+    commands = Path(sys.executable).parent
+    no_proxy = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), HOST, "localhost")))
+    return {
+        "PATH": os.pathsep.join([str(ROOT / "jobs" / "bin"), str(commands), os.environ.get("PATH", os.defpath)]),
+        "HINDCAST_AIRFLOW": str(commands / "airflow"),
+        "HINDCAST_LAKE": home.lake,
+        "HINDCAST_PIPELINES": str(home.pipelines),
+        "JAVA_HOME": str(find_java()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "NO_PROXY": no_proxy,
+        "no_proxy": no_proxy,
+        "NO_COLOR": "1",
+    }
+
+
+def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, str]]:
+    """Airflow's settings. A comment says why where the default would do harm."""
+    yield "AIRFLOW_HOME", str(home.root)
+    sections = {
+        "core": {
+            "dags_folder": str(ROOT / "dags"),
+            "plugins_folder": str(home.root / "plugins"),
+            "load_examples": "False",
+            "executor": "LocalExecutor",
+            "parallelism": "4",  # it forks that many workers at once
+            "dags_are_paused_at_creation": "True",
+            "simple_auth_manager_users": f"{USER}:admin",
+            "simple_auth_manager_passwords_file": str(home.passwords_file),
+            # Without this and api.base_url, tasks look for the API at port 8080, whatever the port is.
+            "execution_api_server_url": f"{ports.url}/execution/",
+        },
+        "api": {
+            "host": HOST,
+            "port": str(ports.api),
+            "base_url": ports.url,
+            "secret_key": known.session,
+            "expose_config": "False",
+        },
+        "api_auth": {"jwt_secret": known.jwt},
+        "scheduler": {
+            "catchup_by_default": "False",
+            # Backfill runs come last in each look at the runs; 20 others would hide them.
+            "max_dagruns_per_loop_to_schedule": "200",
+        },
+        "dag_processor": {
+            "refresh_interval": "10",  # a new file would wait five minutes
+            "parsing_processes": "1",
+        },
+        "workers": {"execution_api_timeout": "30"},  # 5 s is too short while everything starts on two cores
+        "logging": {
+            "base_log_folder": str(home.logs / "tasks"),
+            "worker_log_server_port": str(ports.worker_logs),
+            "trigger_log_server_port": str(ports.triggerer_logs),
+        },
+    }
+    for section, options in sections.items():
+        for option, value in options.items():
+            yield f"AIRFLOW__{section.upper()}__{option.upper()}", value
+    # A connection that is missing means YARN, silently.
+    connection = {"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}
+    yield "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection)

@@ -1,0 +1,234 @@
+"""The one process that owns the embedded Airflow: it starts the database and Airflow, and whatever happens, stops both.
+
+`python -m jobs.orchestration.embedded.airflow_supervisor HOME_JSON` runs until a signal (INT, TERM, HUP) or until
+Airflow ends. With `--until-stdin-ends` it also ends with its standard input: a caller that passes a pipe ends it even
+when the caller is killed with `kill -9`. If the supervisor itself is killed, Airflow and the database
+get the death signal.
+Progress and failure are told in the service file; `jobs.orchestration.embedded.airflow_service` reads it.
+"""
+
+import json
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+
+import httpx
+
+from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded.airflow_env import (
+    Home,
+    Ports,
+    airflow_environment,
+    free_ports,
+    prepare_home,
+    write_private,
+)
+from jobs.plain_text import EscapingFormatter
+from jobs.processes import end_session, process
+from windowlib.errors import HindcastError
+
+log = logging.getLogger(__name__)
+
+HEALTH_TIMEOUT_S = 1200
+STOP_TIMEOUT_S = 20
+COMMAND_TIMEOUT_S = 1200
+_POLL_S = 0.5
+_HEALTH = "/api/v2/monitor/health"
+_COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+
+
+class AirflowFailed(HindcastError):  # noqa: N818
+    """A part of the embedded Airflow did not start, or ended by itself; the message names the log with the reason."""
+
+
+class StopAskedFor(Exception):  # noqa: N818
+    """A signal, or the end of the standard input."""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Starts the parts one after the other and keeps what has to be stopped again."""
+
+    home: Home
+    until_stdin_ends: bool
+    database: subprocess.Popen[bytes] | None = None
+    airflow: subprocess.Popen[bytes] | None = None
+    ports: Ports = field(default_factory=free_ports)
+
+    def run(self) -> None:
+        """Start everything, wait for the end of it, stop everything.
+
+        Raises:
+            AirflowFailed: a part did not start, or Airflow ended by itself.
+            DatabaseFailed: the database did not start.
+        """
+        try:
+            self._tell("starting the database")
+            self.database = embedded_postgres.start(self.home.cluster)
+            known = prepare_home(self.home)
+            environ = airflow_environment(
+                self.home, ports=self.ports, known=known, database_url=self.home.cluster.url()
+            )
+            self._tell("making Airflow's tables")
+            self._airflow_command(environ, "db", "migrate")
+            # A task whose pool nobody made waits for ever, so the pools come before the scheduler.
+            self._airflow_command(environ, "pools", "import", str(self.home.pools_file))
+            self._tell("starting Airflow")
+            self.airflow = self._start_airflow(environ)
+            self._wait_until_healthy()
+            self._tell("running")
+            self._wait_for_the_end()
+        except StopAskedFor as reason:
+            log.info("stopping: %s", reason)
+        finally:
+            _ignore_signals()
+            self._tell("stopping")
+            self._stop()
+
+    def _airflow_command(self, environ: Mapping[str, str], *arguments: str) -> None:
+        """Run one short `airflow` command to its end, while listening for the wish to stop."""
+        log_file = self.home.logs / f"{arguments[0]}-{arguments[1]}.log"
+        with log_file.open("wb") as output:
+            command = ["setpriv", "--pdeathsig", "KILL", environ["HINDCAST_AIRFLOW"], *arguments]
+            running = subprocess.Popen(  # noqa: S603
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.home.root
+            )
+            try:
+                deadline = time.monotonic() + COMMAND_TIMEOUT_S
+                while running.poll() is None and time.monotonic() < deadline:
+                    self._listen()
+            finally:
+                if running.poll() is None:
+                    running.kill()
+                    running.wait()
+        if running.returncode:
+            raise AirflowFailed(
+                f"`airflow {' '.join(arguments)}` ended with status {running.returncode}; "
+                f"its messages are in {log_file}"
+            )
+
+    def _start_airflow(self, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """`airflow standalone`, in a session of its own so that all it starts can be found, with a working SIGINT."""
+        command = ["setpriv", "--pdeathsig", "INT", environ["HINDCAST_AIRFLOW"], "standalone"]
+        with (self.home.logs / "airflow.log").open("wb") as output:
+            return subprocess.Popen(  # noqa: S603
+                command,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.home.root,
+                start_new_session=True,
+            )
+
+    def _wait_until_healthy(self) -> None:
+        deadline = time.monotonic() + HEALTH_TIMEOUT_S
+        while sick := _sick_components(self.ports.url):
+            self._check_airflow()
+            if time.monotonic() > deadline:
+                raise AirflowFailed(
+                    f"Airflow is not healthy after {HEALTH_TIMEOUT_S} s (missing: {', '.join(sick)}); "
+                    f"its messages are in {self.home.logs / 'airflow.log'}"
+                )
+            self._listen()
+
+    def _wait_for_the_end(self) -> None:
+        while True:
+            self._check_airflow()
+            self._listen()
+
+    def _listen(self) -> None:
+        """Wait a moment, or raise StopAskedFor: here if the standard input ends, from its handler if a signal comes."""
+        if not self.until_stdin_ends:
+            time.sleep(_POLL_S)
+            return
+        readable, _, _ = select.select([sys.stdin], [], [], _POLL_S)
+        if readable and not os.read(sys.stdin.fileno(), 1024):
+            raise StopAskedFor("the standard input ended: whoever wanted this Airflow is gone")
+
+    def _check_airflow(self) -> None:
+        if self.airflow is not None and self.airflow.poll() is not None:
+            raise AirflowFailed(
+                f"Airflow ended by itself with status {self.airflow.returncode}; "
+                f"its messages are in {self.home.logs / 'airflow.log'}"
+            )
+
+    def _stop(self) -> None:
+        """Airflow first, by the only signal it handles; then what is left of its session; then the database."""
+        if self.airflow is not None:
+            if self.airflow.poll() is None:
+                self.airflow.send_signal(signal.SIGINT)
+                try:
+                    self.airflow.wait(STOP_TIMEOUT_S)
+                except subprocess.TimeoutExpired:
+                    log.warning("Airflow did not stop within %d s after SIGINT", STOP_TIMEOUT_S)
+            left_over = end_session(self.airflow.pid, grace_s=5)
+            self.airflow.wait()
+            log.info("Airflow stopped, %d processes had to be told", left_over)
+        if self.database is not None:
+            embedded_postgres.stop(self.database)
+            log.info("database stopped")
+
+    def _tell(self, phase: str) -> None:
+        log.info("%s", phase)
+        write_service_file(self.home, {"phase": phase, "url": self.ports.url})
+
+
+def write_service_file(home: Home, fields: Mapping[str, object]) -> None:
+    """Add who we are, and write; private, for a reader trusts the process id in it."""
+    me = process(os.getpid())
+    if me is None:
+        raise AirflowFailed("cannot read /proc, which Hindcast needs to know its own processes; mount it")
+    identity = {"pid": me.pid, "start_ticks": me.start_ticks, "lake": home.lake}
+    write_private(home.service_file, json.dumps(identity | dict(fields)))
+
+
+def _sick_components(url: str) -> list[str]:
+    """The components that do not say `healthy`; all of them while nobody answers."""
+    try:
+        answer = httpx.get(url + _HEALTH, timeout=5, trust_env=False).raise_for_status().json()
+    except (httpx.HTTPError, ValueError):
+        return list(_COMPONENTS)
+    return [name for name in _COMPONENTS if (answer.get(name) or {}).get("status") != "healthy"]
+
+
+def _stop_on_signal(number: int, _frame: FrameType | None) -> None:
+    raise StopAskedFor(signal.Signals(number).name)
+
+
+def _ignore_signals() -> None:
+    """Stopping is under way; a second ctrl-C must not leave half of it running."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def main() -> int:
+    """Run until told to stop. Exit status 0, or 1 with the error in the service file and the log."""
+    home = Home.from_json(sys.argv[1])
+    prepare_home(home)
+    handler = logging.FileHandler(home.logs / "supervisor.log")
+    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop_on_signal)
+    supervisor = Supervisor(home=home, until_stdin_ends="--until-stdin-ends" in sys.argv[2:])
+    try:
+        supervisor.run()
+    except HindcastError as error:
+        log.exception("failed")
+        write_service_file(home, {"phase": "failed", "url": supervisor.ports.url, "error": str(error)})
+        return 1
+    home.service_file.unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

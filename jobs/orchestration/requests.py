@@ -1,0 +1,323 @@
+"""From what somebody asked for to runs in the ledger: replay what the plan says in chunks, stage, judge.
+
+The Spark part is a `Replayer`, passed in; nothing here knows how windows are computed. Publication is in
+`jobs.publishing.publishing`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
+from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.orchestration.outcomes import Outcome
+from jobs.pipeline.slices import slices_between
+from jobs.planning.lease_keeping import leased
+from jobs.planning.plan import Ask, Plan, Reason, Step
+from jobs.planning.workspace import SCHEDULED, Asked, Workspace, find_resumable, open_request, request_workspace
+from jobs.publishing.publishing import publish_staged
+from jobs.publishing.rules import Publication
+from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.runs import EMPTY_STATE, RunResult, Slice
+from windowlib.errors import AuditError, HindcastError, InvariantBroken, RequestError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far staging has come: slices replayed, slices expected in all, the chunk that is next or just done."""
+
+    done: int
+    total: int
+    chunk: tuple[Slice, ...]
+    results: tuple[RunResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """How to stage: slices per Spark job (None: all in one), whether a failed check ends it, who hears of progress."""
+
+    chunk: int | None = None
+    stop_on_fail: bool = False
+    on_progress: Callable[[Progress], None] = field(default=lambda _progress: None)
+
+
+def run_request(
+    work: Workspace, asked: Asked, replayer: Replayer, *, staging: Staging | None = None, publish: bool = True
+) -> Outcome:
+    """Open or resume a request for a range, replay what is missing, and publish all of it if every verdict allows.
+
+    Raises:
+        RequestError, SpecError, LogError: before anything is written.
+        HindcastError: whatever the replayer raises; the attempt is marked as failed, and the same call goes on where
+        it stopped.
+    """
+    if asked.from_ms is None or asked.to_ms is None:
+        raise RequestError("a request to run needs a range, from and to")
+    slices = slices_between(work.pipeline, asked.from_ms, asked.to_ms)
+    view = work.ledger.view()
+    resumed = find_resumable(work, view, asked)
+    ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed, checks=work.checks)
+    planned = work.plan(view, ask)
+    if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
+        return _nothing_to_do(work, view, planned)
+    opened = open_request(work, asked)
+    with leased(work, opened):
+        outcome = stage(work, opened.request_id, slices, replayer=replayer, staging=staging or Staging())
+        if not publish:
+            return outcome
+        return replace(outcome, publication=publish_staged(work, opened, who=asked.who))
+
+
+def _nothing_to_do(work: Workspace, view: LedgerView, planned: Plan) -> Outcome:
+    runs = tuple(step.run for step in planned.steps if step.run is not None)
+    seen = Publication(
+        request_id="", is_published=True, why="every slice is current and published", ledger_version=view.version
+    )
+    return Outcome(pipeline=work.pipeline.name, request_id="", runs=runs, replayed=0, publication=seen)
+
+
+def stage(
+    work: Workspace, request_id: str, slices: Sequence[Slice], *, replayer: Replayer, staging: Staging
+) -> Outcome:
+    """Replay what is missing or stale of contiguous slices, chunk by chunk, and record it; readers see nothing of it.
+
+    May be called again after a crash, from another process: what the ledger has is not made again. Where another
+    process has published the request in the meantime, its result is returned.
+
+    Raises:
+        RequestError: the request is unknown or was closed, or the slice before has no run.
+        HindcastError: what the replayer raises.
+    """
+    work, request = request_workspace(work, request_id)
+    ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
+    stops_on_fail = staging.stop_on_fail or request.kind == SCHEDULED  # the daily chain stops at a failed check
+    replayed: set[str] = set()
+    growing = 1
+    while True:
+        view = work.ledger.view()
+        if not _may_stage(view.requests[request_id]):
+            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+        current = work.plan(view, replace(ask, trusted=frozenset(replayed)))
+        _adopt(work, request_id, current)
+        chunk = next_chunk(current, limit=staging.chunk, growing=growing, skip=frozenset(replayed))
+        if not chunk or (stops_on_fail and _has_unpublishable(current)):
+            if not chunk:
+                _complete(work, request_id)
+            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+        growing = 1 if chunk[0].is_certain else growing * 2
+        total = len(replayed) + sum(1 for step in current.stale if step.slice.slice_id not in replayed)
+        staging.on_progress(Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk)))
+        order = _order(work, request_id, _Next(plan=current, chunk=chunk))
+        results = _replay_until_closed(work, order, replayer=replayer)
+        replayed.update(step.slice.slice_id for step in chunk)
+        staging.on_progress(
+            Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk), results=tuple(results))
+        )
+
+
+def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
+    """The slices to replay next: contiguous, at most `limit`.
+
+    Slices that are stale for certain go together. Where only the state before may have changed, one slice is tried
+    first, then two, four, …: when a slice leaves the same state as before, those after it are current again and the
+    work stops (early cut-off).
+    """
+    steps = [step for step in current.steps if step.slice.slice_id not in skip]
+    start = next((index for index, step in enumerate(steps) if step.reason is not Reason.CURRENT), None)
+    if start is None:
+        return ()
+    first = steps[start]
+    most = limit if limit is not None else len(steps)
+    chunk = [first]
+    for step in steps[start + 1 :]:
+        is_next = step.slice.start_ms == chunk[-1].slice.end_ms and step.reason is not Reason.CURRENT
+        if not is_next or len(chunk) >= most or step.is_certain != first.is_certain:
+            break
+        if not first.is_certain and len(chunk) >= growing:
+            break
+        chunk.append(step)
+    return tuple(chunk)
+
+
+def _may_stage(request: Request) -> bool:
+    """Whether the request takes more runs; False where it is published, so nothing is left to do.
+
+    Raises:
+        RequestError: it was closed or rolled back.
+    """
+    match request.state:
+        case RequestState.OPEN:
+            return True
+        case RequestState.PUBLISHED:
+            return False
+        case RequestState.CLOSED | RequestState.ROLLED_BACK:
+            why = f" ({request.failure})" if request.failure else ""
+            raise RequestError(
+                f"request {request.request_id} is {request.state.value}{why}; nothing more can be staged in it, make a "
+                "new one"
+            )
+        case _:
+            assert_never(request.state)
+
+
+def _has_unpublishable(current: Plan) -> bool:
+    return any(
+        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable for step in current.steps
+    )
+
+
+def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
+    """Take runs that hold, but that neither this request nor readers have, into the request."""
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        request = view.requests[request_id]
+        runs = request.runs
+        if not request.is_open:
+            return []
+        return [
+            LedgerEvent(
+                kind=EventKind.ADOPTED,
+                request_id=request_id,
+                **slice_columns(step.slice),
+                run_id=step.run.result.run_id,
+                attempt_id=step.run.result.attempt_id,
+            )
+            for step in current.steps
+            if step.reason is Reason.CURRENT
+            and step.run is not None
+            and runs.get(step.slice.slice_id) != step.run.result.run_id
+            and (view.published.get(step.slice.slice_id) != step.run.result.run_id or step.slice.slice_id in runs)
+        ]
+
+    if any(step.reason is Reason.CURRENT for step in current.steps):
+        work.ledger.write(decide)
+
+
+def _complete(work: Workspace, request_id: str) -> None:
+    """Write that nothing of the request's range is left to replay."""
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        request = view.requests[request_id]
+        is_due = request.is_open and request.from_ms is not None and not request.is_complete
+        return [LedgerEvent(kind=EventKind.COMPLETED, request_id=request_id)] if is_due else []
+
+    work.ledger.write(decide)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Next:
+    """The chunk that is next, and the plan that it is of."""
+
+    plan: Plan
+    chunk: tuple[Step, ...]
+
+    @property
+    def predecessor(self) -> Step | None:
+        """The step before the chunk; None where the plan begins with it."""
+        index = self.plan.steps.index(self.chunk[0])
+        return self.plan.steps[index - 1] if index else None
+
+
+def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
+    """The order for a chunk, as a new attempt, from the checkpoint of the run before it as the ledger has it."""
+    before, predecessor = following.plan.before, following.predecessor
+    if predecessor is not None:
+        if predecessor.run is None:
+            raise InvariantBroken(
+                f"request {request_id}: the slice after {predecessor.slice.slice_id} is next, without a run of it"
+            )
+        before = work.ledger.view().run(predecessor.run.result.run_id).checkpoint
+    return ReplayOrder(
+        pipeline=work.pipeline,
+        lake=work.lake,
+        slices=tuple(step.slice for step in following.chunk),
+        before=before,
+        request_id=request_id,
+        attempt_id=work.new_id(),
+        known_log=following.plan.known,
+    )
+
+
+def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
+    """Replay a chunk, and once more where its audit does not close (law L3): each is an attempt of its own.
+
+    A spout, too, sends a failed tuple again (docs/ACKER.md). What does not close twice is no accident: a person has to
+    look, and the request stays open for the same call.
+    """
+    try:
+        return _replay(work, order, replayer=replayer)
+    except AuditError as error:
+        again = replace(order, attempt_id=work.new_id())
+        log.warning("replaying once more, as attempt %s: %s", again.attempt_id, error)
+    return _replay(work, again, replayer=replayer)
+
+
+def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
+    """One chunk: started, replayed, staged and checked."""
+    started = LedgerEvent(
+        kind=EventKind.STARTED,
+        request_id=order.request_id,
+        attempt_id=order.attempt_id,
+        who=str(work.holder),
+        details={"slices": [one.slice_id for one in order.slices]},
+    )
+    work.ledger.write(lambda view: [started] if _may_stage(view.requests[order.request_id]) else [])
+    try:
+        results = replayer(order)
+        _check_results(order, results)
+    except (HindcastError, KeyboardInterrupt) as error:
+        _record_failure(work, order, str(error) or type(error).__name__)
+        raise
+    except Exception as error:
+        _record_failure(work, order, f"{type(error).__name__}: {str(error)[:2000]}")
+        raise
+    work.ledger.write(lambda view: _staged(view, order, results))
+    return results
+
+
+def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
+    if not _may_stage(view.requests[order.request_id]):
+        return []  # another process has published the same request; this attempt is garbage
+    events = []
+    for index, result in enumerate(results):
+        is_start = index == 0 and order.before is None
+        events.append(staged_event(order.request_id, result, is_chain_start=is_start))
+        events.append(checked_event(order.request_id, result))
+    return events
+
+
+def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
+    """Hold the replayer to its contract.
+
+    Raises:
+        InvariantBroken: not one result per slice, another attempt, or a state before that is not the state after.
+    """
+    found = [result.slice.slice_id for result in results]
+    wanted = [one.slice_id for one in order.slices]
+    if found != wanted:
+        raise InvariantBroken(f"the replayer was asked for slices {wanted} and returned {found}; please report this")
+    state = order.before.fingerprint if order.before else EMPTY_STATE
+    for result in results:
+        if result.attempt_id != order.attempt_id or result.state_before != state:
+            raise InvariantBroken(
+                f"the replayer returned slice {result.slice.slice_id} of attempt {result.attempt_id} from state "
+                f"{result.state_before[:12]}; "
+                f"asked for was attempt {order.attempt_id} from state {state[:12]}; please report this"
+            )
+        state = result.state_after
+
+
+def _record_failure(work: Workspace, order: ReplayOrder, why: str) -> None:
+    event = LedgerEvent(kind=EventKind.FAILED, request_id=order.request_id, attempt_id=order.attempt_id, reason=why)
+    work.ledger.write(lambda _view: [event])
+
+
+def _outcome(work: Workspace, request_id: str, slices: Sequence[Slice], *, replayed: int) -> Outcome:
+    view = work.ledger.view()
+    request = view.requests[request_id]
+    ids = [request.runs.get(one.slice_id) or view.published.get(one.slice_id) for one in slices]
+    runs = tuple(view.run(run_id) for run_id in ids if run_id is not None)
+    return Outcome(pipeline=work.pipeline.name, request_id=request_id, runs=runs, replayed=replayed, publication=None)

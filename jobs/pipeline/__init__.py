@@ -1,0 +1,1 @@
+"""Pipeline files: reads YAML, checks it against the models, and reports errors by key."""

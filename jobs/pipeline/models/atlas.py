@@ -1,0 +1,69 @@
+"""`windows: {atlas: ...}` of a pipeline file: a window stage as it is written in MongoDB Atlas Stream Processing."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pydantic import Field, model_validator
+
+from jobs.pipeline.models.grammar import ColumnName, GrammarModel, one_of
+from windowlib.errors import SpecError
+
+if TYPE_CHECKING:
+    from windowlib.atlas.window_stages import Windows
+
+STAGES: Final = ("tumbling_window", "hopping_window", "session_window")
+
+
+class AtlasGrammar(GrammarModel):
+    """One window stage, with the options of `$source` that matter here and the column of a record's partition."""
+
+    tumbling_window: Mapping[str, Any] | None = Field(default=None, alias="$tumblingWindow")
+    hopping_window: Mapping[str, Any] | None = Field(default=None, alias="$hoppingWindow")
+    session_window: Mapping[str, Any] | None = Field(default=None, alias="$sessionWindow")
+    source: Mapping[str, Any] = {}
+    partition: ColumnName | None = None
+
+    @model_validator(mode="after")
+    def _check_stage(self) -> Self:
+        one_of(self, STAGES, "window stage")
+        try:
+            json.dumps([self.stage, self.source], allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"a stage is JSON, and this one is not: {error}; write a date as a text or {{$date: ...}}"
+            ) from error
+        try:
+            self.windows()
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def stage(self) -> dict[str, Any]:
+        """The stage as Atlas has it: a mapping with one key."""
+        name = next(one for one in STAGES if getattr(self, one) is not None)
+        return {str(type(self).model_fields[name].alias): getattr(self, name)}
+
+    def windows(self) -> "Windows":
+        """Return the windows of the stage, after a look at all of it.
+
+        Raises:
+            SpecError: it is no stage of Atlas, or one that is not supported; the message names the path inside.
+        """
+        from windowlib.atlas.stages.stages import compile_pipeline
+        from windowlib.atlas.window_stages import Source, read_windows
+
+        windows, pipeline, place = read_windows(self.stage)
+        compile_pipeline(pipeline, place)
+        Source.read(self.source)
+        return windows
+
+    @property
+    def needs_clock(self) -> bool:
+        """Whether something waits for the replay's clock, or reads it."""
+        from windowlib.atlas.clock_use import reads_clock
+
+        windows = self.windows()
+        waits = windows.idle_timeout_ms is not None or "partitionIdleTimeout" in self.source
+        return not windows.is_event_time or waits or reads_clock(self.stage)

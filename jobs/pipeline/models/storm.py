@@ -1,0 +1,57 @@
+"""`windows: {storm: ...}` of a pipeline file: Apache Storm's windows, with everything that Storm's builder takes."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from jobs.durations import Duration, PositiveDuration, parse_duration
+from jobs.pipeline.models.grammar import ColumnName, Columns, GrammarModel, not_a_mapping, one_of
+
+_LENGTHS = "{count: 100}, {ms: 5000}, 5s"
+
+
+class StormLength(GrammarModel):
+    """So many tuples, or so much time."""
+
+    count: Annotated[int, Field(ge=1)] | None = None
+    ms: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_duration(cls, value: object) -> object:
+        not_a_mapping(value, f"allowed: {_LENGTHS}")
+        if value == "every_tuple":
+            return {"count": 1}
+        return {"ms": parse_duration(value)} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, ("count", "ms"), f"of {_LENGTHS}")
+        return self
+
+
+class StormStreams(GrammarModel):
+    """Which column names a tuple's stream, and which streams must have spoken before there is a watermark."""
+
+    column: ColumnName
+    expected: Columns | None = None
+
+
+class StormGrammar(GrammarModel):
+    """Windows of a length, one every slide; by default a window at every tuple. They make their own watermark."""
+
+    length: StormLength
+    slide: StormLength = StormLength(count=1)
+    time: Literal["event", "processing"] = "event"
+    streams: StormStreams | None = None
+    lag_ms: Duration = Field(default=0, alias="lag")
+    watermark_interval_ms: PositiveDuration = Field(default=1_000, alias="watermark_interval")
+    late: bool = False
+    message_timeout_ms: PositiveDuration | None = Field(default=None, alias="message_timeout")
+    max_spout_pending: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _event_time_only(self) -> Self:
+        if self.time == "processing" and (self.streams is not None or self.lag_ms or self.late):
+            raise ValueError("time: processing has no watermark: leave out streams, lag and late")
+        return self

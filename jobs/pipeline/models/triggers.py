@@ -1,0 +1,139 @@
+"""The `trigger` of a pipeline file: when a window fires. It is a mapping with one key; some take others inside."""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, Strict, model_validator
+
+from jobs.durations import Duration, PositiveDuration
+from jobs.pipeline.models.grammar import ColumnName, FunctionGrammar, GrammarModel, Nothing, one_of
+
+Clock = Literal["event", "processing"]
+Count = Annotated[int, Field(ge=1)]
+
+
+class ContinuousGrammar(GrammarModel):
+    """Fire whenever a clock passes a multiple of `every`, and at the window's end."""
+
+    every_ms: PositiveDuration = Field(alias="every")
+    time: Clock = "event"
+
+
+class DeltaGrammar(GrammarModel):
+    """Fire when a record's column exceeds that of the last one that fired by more than `threshold`."""
+
+    column: ColumnName
+    threshold: Annotated[float, Strict(strict=False), Field(allow_inf_nan=False)]
+    absolute: bool = False
+
+
+class TimeoutGrammar(GrammarModel):
+    """As `trigger`, and fire when the clock has moved on by `after` since the first record (or the last: `restart`)."""
+
+    trigger: "TriggerGrammar"
+    after_ms: Duration = Field(alias="after")
+    restart: bool = False
+    clear: bool = True
+
+
+class AfterWatermarkGrammar(GrammarModel):
+    """Fire at the window's end; `early` may fire before it, `late` after it."""
+
+    early: "TriggerGrammar | None" = None
+    late: "TriggerGrammar | None" = None
+
+
+class OrFinallyGrammar(GrammarModel):
+    """As `trigger`, until `finally` fires: then no more."""
+
+    trigger: "TriggerGrammar"
+    last: "TriggerGrammar" = Field(alias="finally")
+
+
+Triggers = Annotated["tuple[TriggerGrammar, ...]", Strict(strict=False), Field(min_length=1, max_length=16)]
+
+FLINK_KINDS: Final = (
+    "event_time",
+    "processing_time",
+    "continuous",
+    "count",
+    "delta",
+    "purging",
+    "timeout",
+    "never",
+    "end_of_stream",
+)
+COMPOSITE_KINDS: Final = (
+    "after_watermark",
+    "any_of",
+    "all_of",
+    "each_of",
+    "repeatedly",
+    "or_finally",
+    "after_count",
+    "after_processing_time_ms",
+    "always",
+    "default",
+)
+
+
+class TriggerGrammar(GrammarModel):
+    """One trigger: Flink's (`event_time` .. `end_of_stream`), Beam's (`after_watermark` .. `default`), or a user's."""
+
+    event_time: Nothing | None = None
+    processing_time: Nothing | None = None
+    continuous: ContinuousGrammar | None = None
+    count: Count | None = None
+    delta: DeltaGrammar | None = None
+    purging: "TriggerGrammar | None" = None
+    timeout: TimeoutGrammar | None = None
+    never: Nothing | None = None
+    end_of_stream: Nothing | None = None
+    after_watermark: AfterWatermarkGrammar | None = None
+    any_of: Triggers | None = Field(default=None, alias="any")
+    all_of: Triggers | None = Field(default=None, alias="all")
+    each_of: Triggers | None = Field(default=None, alias="each")
+    repeatedly: "TriggerGrammar | None" = None
+    or_finally: OrFinallyGrammar | None = None
+    after_count: Count | None = None
+    after_processing_time_ms: Duration | None = Field(default=None, alias="after_processing_time")
+    always: Nothing | None = None
+    default: Nothing | None = None
+    function: FunctionGrammar | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, (*FLINK_KINDS, *COMPOSITE_KINDS, "function"), "kind of trigger")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The one field that is set."""
+        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+    def parts(self) -> "tuple[TriggerGrammar, ...]":
+        """Return the triggers directly inside this one."""
+        inside = [self.purging, self.repeatedly, *(self.any_of or ()), *(self.all_of or ()), *(self.each_of or ())]
+        if self.timeout is not None:
+            inside.append(self.timeout.trigger)
+        if self.after_watermark is not None:
+            inside += [self.after_watermark.early, self.after_watermark.late]
+        if self.or_finally is not None:
+            inside += [self.or_finally.trigger, self.or_finally.last]
+        return tuple(one for one in inside if one is not None)
+
+    def whole(self) -> "tuple[TriggerGrammar, ...]":
+        """Return this trigger and all inside it, outside first."""
+        return (self, *(deeper for part in self.parts() for deeper in part.whole()))
+
+    @property
+    def needs_clock(self) -> bool:
+        """Whether it waits for the replay's clock; a user's own cannot tell."""
+        return any(
+            one.kind in ("processing_time", "timeout", "after_processing_time_ms")
+            or (one.continuous is not None and one.continuous.time == "processing")
+            for one in self.whole()
+        )
+
+
+for _part in (TimeoutGrammar, AfterWatermarkGrammar, OrFinallyGrammar):
+    _part.model_rebuild()  # they name TriggerGrammar, which did not exist yet

@@ -1,0 +1,128 @@
+"""The `watermark` part of a pipeline file: how event time moves on."""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from jobs.durations import Duration, PositiveDuration
+from jobs.pipeline.models.grammar import (
+    ColumnName,
+    Columns,
+    FunctionGrammar,
+    GrammarModel,
+    UnitName,
+    not_a_mapping,
+    one_of,
+    only_text,
+)
+
+Kind = Literal["bounded", "ascending", "legacy_bounded", "punctuated", "periodic", "column", "ingestion"]
+
+_NEEDED: Final = {
+    "bounded": ("out_of_orderness", "how far records may be out of order, such as 6h"),
+    "legacy_bounded": ("out_of_orderness", "how far records may be out of order, such as 6h"),
+    "punctuated": ("function", "module:name of a function from (event time, columns) to a watermark or None"),
+    "periodic": ("function", "module:name of a function from the greatest event time to a watermark or None"),
+    "column": ("column", "the column that carries the watermark"),
+    "ingestion": ("every", "how often the clock becomes the watermark, such as 200ms"),
+}
+_BELONGS_TO: Final = {
+    "out_of_orderness": ("bounded", "legacy_bounded"),
+    "function": ("punctuated", "periodic"),
+    "column": ("column",),
+    "unit": ("column",),
+    "every": ("ingestion",),
+}
+_EMISSIONS: Final = "every_record, commit, {records: 100}, {every: 200ms}"
+
+
+class EmitGrammar(GrammarModel):
+    """When the watermark goes out: with records, on the clock's ticks, or when a commit of the log is over."""
+
+    on: Literal["every_record", "commit"] | None = None
+    records: Annotated[int, Field(ge=1)] | None = None
+    every_ms: PositiveDuration | None = Field(default=None, alias="every")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_word(cls, value: object) -> object:
+        not_a_mapping(value, f"allowed: {_EMISSIONS}")
+        if isinstance(value, str) and value not in ("every_record", "commit"):
+            raise ValueError(f"found {value!r}; allowed: {_EMISSIONS}")
+        return only_text(value, "on")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, ("on", "records", "every_ms"), f"of {_EMISSIONS}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_a_word(self, handler: SerializerFunctionWrapHandler) -> object:
+        return self.on or handler(self)
+
+    @property
+    def is_every_record(self) -> bool:
+        """Whether it goes out with every record."""
+        return self.on == "every_record" or self.records == 1
+
+
+class SourcesGrammar(GrammarModel):
+    """Several sources in one log, each with a watermark of its own; the least of those that are not idle counts."""
+
+    column: ColumnName
+    expected: Columns | None = None
+    idle_timeout_ms: PositiveDuration | None = Field(default=None, alias="idle_timeout")
+
+    @field_validator("expected")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        twice = sorted({name for name in value or () if (value or ()).count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is given twice; each source is expected once")
+        return value
+
+
+class WatermarkGrammar(GrammarModel):
+    """How event time moves on: what makes the watermark, when it goes out, from how many sources."""
+
+    kind: Kind
+    out_of_orderness_ms: Duration | None = Field(default=None, alias="out_of_orderness")
+    function: FunctionGrammar | None = None
+    column: ColumnName | None = None
+    unit: UnitName | None = None
+    every_ms: PositiveDuration | None = Field(default=None, alias="every")
+    emit: EmitGrammar = EmitGrammar(on="every_record")
+    sources: SourcesGrammar | None = None
+
+    @model_validator(mode="after")
+    def _keys_fit_kind(self) -> Self:
+        given = {
+            (field.alias or name) for name, field in type(self).model_fields.items() if getattr(self, name) is not None
+        }
+        key, meaning = _NEEDED.get(self.kind, ("kind", ""))
+        if key not in given:
+            raise ValueError(f"kind: {self.kind} needs {key}, {meaning}")
+        for other, kinds in _BELONGS_TO.items():
+            if other in given and self.kind not in kinds:
+                raise ValueError(f"kind: {self.kind} takes no {other}; it belongs to kind: {' or '.join(kinds)}")
+        return self
+
+    @model_validator(mode="after")
+    def _emission_fits_kind(self) -> Self:
+        if self.kind == "ingestion" and (not self.emit.is_every_record or self.sources is not None):
+            raise ValueError("kind: ingestion takes no emit and no sources: the clock says it all, at every tick")
+        is_said_at_once = self.emit.is_every_record or self.emit.every_ms is not None
+        if self.kind in ("punctuated", "column") and not is_said_at_once:
+            raise ValueError(
+                f"kind: {self.kind} goes out with the record that carries it; leave emit out, or write "
+                "emit: {every: 200ms} for the ticks by which idle_timeout measures silence"
+            )
+        if self.function is not None and self.kind == "periodic" and self.function.columns is not None:
+            raise ValueError("a periodic function gets the greatest event time only; leave out its columns")
+        return self
+
+    @property
+    def needs_clock(self) -> bool:
+        """Whether the replay's clock moves it."""
+        is_ticking = self.kind == "ingestion" or self.emit.every_ms is not None
+        return is_ticking or (self.sources is not None and self.sources.idle_timeout_ms is not None)

@@ -1,0 +1,304 @@
+"""The `windows` part of a pipeline file: which windows a record belongs to, when they fire, what they keep."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
+
+from jobs.durations import Duration, PositiveDuration, SignedDuration, format_duration
+from jobs.pipeline.models.atlas import AtlasGrammar
+from jobs.pipeline.models.grammar import (
+    ColumnName,
+    FunctionGrammar,
+    GrammarModel,
+    Nothing,
+    UnitName,
+    not_a_mapping,
+    one_of,
+    only_text,
+)
+from jobs.pipeline.models.storm import StormGrammar
+from jobs.pipeline.models.triggers import Clock, TriggerGrammar
+
+MAX_WINDOWS_PER_RECORD = 10_000_000
+_STAGGERS: Final = "aligned, natural, {random: {seed: 7}}"
+
+
+class RandomStagger(GrammarModel):
+    """Where the windows lie is drawn once, from the seed."""
+
+    seed: int
+
+
+class StaggerGrammar(GrammarModel):
+    """How the windows of a pipeline are shifted, once and for all, at the log's first record."""
+
+    by: Literal["aligned", "natural"] | None = None
+    random: RandomStagger | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_word(cls, value: object) -> object:
+        not_a_mapping(value, f"allowed: {_STAGGERS}")
+        if isinstance(value, str) and value not in ("aligned", "natural"):
+            raise ValueError(f"found {value!r}; allowed: {_STAGGERS}")
+        return only_text(value, "by")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, ("by", "random"), f"of {_STAGGERS}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_a_word(self, handler: SerializerFunctionWrapHandler) -> object:
+        return self.by or handler(self)
+
+
+def _check_offset(offset_ms: int, below_ms: int, what: str) -> None:
+    if abs(offset_ms) >= below_ms:
+        sign = "-" if offset_ms < 0 else ""
+        raise ValueError(
+            f"offset: found {sign}{format_duration(abs(offset_ms))}, allowed: between -{format_duration(below_ms)} and "
+            f"{format_duration(below_ms)}, the {what}"
+        )
+
+
+class Tumbling(GrammarModel):
+    """Windows of one size side by side."""
+
+    size_ms: PositiveDuration = Field(alias="size")
+    offset_ms: SignedDuration = Field(default=0, alias="offset")
+    stagger: StaggerGrammar = StaggerGrammar(by="aligned")
+
+    @model_validator(mode="after")
+    def _offset_below_size(self) -> Self:
+        _check_offset(self.offset_ms, self.size_ms, "size")
+        return self
+
+
+class Sliding(GrammarModel):
+    """A window of `size` every `slide`; they overlap where slide < size and leave gaps where slide > size."""
+
+    size_ms: PositiveDuration = Field(alias="size")
+    slide_ms: PositiveDuration = Field(alias="slide")
+    offset_ms: SignedDuration = Field(default=0, alias="offset")
+
+    @model_validator(mode="after")
+    def _bounded_fan_out(self) -> Self:
+        windows = -(-self.size_ms // self.slide_ms)
+        if windows > MAX_WINDOWS_PER_RECORD:
+            raise ValueError(
+                f"every record would be in {windows:,} windows (size / slide); at most {MAX_WINDOWS_PER_RECORD:,} "
+                "are allowed"
+            )
+        _check_offset(self.offset_ms, self.slide_ms, "slide")
+        return self
+
+
+_GAPS: Final = "30m, {column: gap_ms}, {function: module:name}"
+
+
+class GapGrammar(GrammarModel):
+    """The silence that ends a session: one duration, or what each record brings along."""
+
+    fixed_ms: PositiveDuration | None = Field(default=None, alias="fixed")
+    column: ColumnName | None = None
+    unit: UnitName | None = None
+    function: FunctionGrammar | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_duration(cls, value: object) -> object:
+        return value if isinstance(value, Mapping) else {"fixed": value}
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, ("fixed_ms", "column", "function"), f"of {_GAPS}")
+        if self.unit is not None and self.column is None:
+            raise ValueError("a unit belongs to a column; a function returns ms")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_a_duration(self, handler: SerializerFunctionWrapHandler) -> object:
+        return handler(self) if self.fixed_ms is None else format_duration(self.fixed_ms)
+
+
+class Session(GrammarModel):
+    """One window per burst of activity; a silence of `gap` ends it."""
+
+    gap: GapGrammar
+
+
+class DynamicSession(GrammarModel):
+    """Sessions whose gap each record brings along."""
+
+    gap: GapGrammar
+
+    @model_validator(mode="after")
+    def _brought_along(self) -> Self:
+        if self.gap.fixed_ms is not None:
+            raise ValueError("a gap of one duration makes plain sessions; write session:, or a column or function")
+        return self
+
+
+class CountWindow(GrammarModel):
+    """Windows of `size` records of a key, every `slide` records, or end to end."""
+
+    size: Annotated[int, Field(ge=1)]
+    slide: Annotated[int, Field(ge=1)] | None = None
+
+
+class KeepRecords(GrammarModel):
+    """Keep the last records, a number of them or a time."""
+
+    keep: Annotated[int, Field(ge=0)]
+    after: bool = False
+
+
+class KeepTime(GrammarModel):
+    """Keep the records less than this much older than the latest."""
+
+    keep_ms: PositiveDuration = Field(alias="keep")
+    after: bool = False
+
+
+class KeepDelta(GrammarModel):
+    """Keep the records whose column is less than `threshold` below that of the last one."""
+
+    column: ColumnName
+    threshold: Annotated[float, Strict(strict=False), Field(allow_inf_nan=False)]
+    absolute: bool = False
+    after: bool = False
+
+
+class EvictorGrammar(GrammarModel):
+    """Which records a window drops around a firing: before the function sees them, or `after`."""
+
+    count: KeepRecords | None = None
+    time: KeepTime | None = None
+    delta: KeepDelta | None = None
+    function: FunctionGrammar | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, ("count", "time", "delta", "function"), "kind of evictor")
+        return self
+
+
+AssignerGrammar = Tumbling | Sliding | Session | DynamicSession | CountWindow | Nothing
+ASSIGNERS: Final = ("tumbling", "sliding", "session", "dynamic_session", "count", "global_")
+FRONT_ENDS: Final = ("storm", "atlas")
+_SETTINGS: Final = (
+    "time",
+    "trigger",
+    "evictor",
+    "allowed_lateness_ms",
+    "accumulation",
+    "timestamp_combiner",
+    "leftovers",
+)
+
+
+class WindowsGrammar(GrammarModel):
+    """Which windows a record belongs to, when they fire, and how long each still accepts records."""
+
+    tumbling: Tumbling | None = None
+    sliding: Sliding | None = None
+    session: Session | None = None
+    dynamic_session: DynamicSession | None = None
+    count: CountWindow | None = None
+    global_: Nothing | None = Field(default=None, alias="global")
+    storm: StormGrammar | None = None
+    atlas: AtlasGrammar | None = None
+    time: Clock = "event"
+    trigger: TriggerGrammar | None = None
+    evictor: EvictorGrammar | None = None
+    allowed_lateness_ms: Duration = Field(default=0, alias="allowed_lateness")
+    accumulation: Literal["accumulating", "discarding", "retracting"] = "accumulating"
+    timestamp_combiner: Literal["end_of_window", "earliest", "latest"] = "end_of_window"
+    leftovers: Literal["refuse", "report", "fire"] = "refuse"
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, (*ASSIGNERS, *FRONT_ENDS), "kind of window")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_fit_kind(self) -> Self:
+        fields = type(self).model_fields
+        said = [name for name in _SETTINGS if getattr(self, name) != fields[name].default]
+        if self.front_end is not None and said:
+            key = fields[said[0]].alias or said[0]
+            raise ValueError(f"{self.front_end} has its own way for everything, and takes no {key} beside it")
+        if self.count is not None and said:
+            key = fields[said[0]].alias or said[0]
+            raise ValueError(
+                f"count windows fire by their own count and take no {key}; use global: {{}} with a trigger"
+            )
+        if self.global_ is not None and (self.time == "processing" or self.allowed_lateness_ms):
+            raise ValueError("a global window has no end in time: leave out time and allowed_lateness")
+        if self.time == "processing" and self.allowed_lateness_ms:
+            raise ValueError("nothing is late on time: processing; leave out allowed_lateness")
+        return self
+
+    @property
+    def front_end(self) -> str | None:
+        """The other engine whose windows these are: storm, atlas or None."""
+        return next((name for name in FRONT_ENDS if getattr(self, name) is not None), None)
+
+    @property
+    def assigner(self) -> AssignerGrammar | None:
+        """The one kind of window that the file names; None for another engine's."""
+        chosen: AssignerGrammar | None = next(
+            (found for name in ASSIGNERS if (found := getattr(self, name)) is not None), None
+        )
+        return chosen
+
+    @property
+    def waits_for_watermark(self) -> bool:
+        """Whether nothing would happen here without a watermark, as far as the file shows."""
+        if self.front_end is not None or self.time == "processing":
+            return False
+        return self.count is None and (self.global_ is None or self.needs_watermark)
+
+    @property
+    def needs_watermark(self) -> bool:
+        """Whether a trigger waits for event time."""
+        found = self.trigger.whole() if self.trigger is not None else ()
+        return any(
+            one.kind in ("event_time", "end_of_stream", "after_watermark", "default")
+            or (one.continuous is not None and one.continuous.time == "event")
+            for one in found
+        )
+
+    @property
+    def is_processing_time(self) -> bool:
+        """Whether a record's windows are chosen by when it arrives."""
+        if self.storm is not None:
+            return self.storm.time == "processing"
+        return not self.atlas.windows().is_event_time if self.atlas is not None else self.time == "processing"
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether windows have no bounds in time."""
+        return self.count is not None or self.global_ is not None
+
+    @property
+    def needs_clock(self) -> bool:
+        """Whether anything here waits for the replay's clock, as far as the file shows."""
+        is_natural = self.tumbling is not None and self.tumbling.stagger.by == "natural"
+        return (
+            self.time == "processing"
+            or is_natural
+            or (self.trigger is not None and self.trigger.needs_clock)
+            or self.storm is not None
+            or (self.atlas is not None and self.atlas.needs_clock)
+        )
+
+    def functions(self) -> tuple[FunctionGrammar, ...]:
+        """Return the user's functions that are named here."""
+        sessions = (self.session, self.dynamic_session)
+        found = [one.gap.function for one in sessions if one is not None]
+        found += [one.function for one in (self.trigger.whole() if self.trigger else ())]
+        found += [self.evictor.function] if self.evictor is not None else []
+        return tuple(one for one in found if one is not None)

@@ -1,0 +1,296 @@
+"""The slices of a pipeline: contiguous half-open intervals of arrival, named by where they start.
+
+Days are cut in the pipeline's time zone, so a day may have 23 or 25 hours; shorter slices are cut in UTC. An id is
+the start as ISO text, as short as the period allows, so that ids of one pipeline sort like their slices.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+from jobs.durations import UNIT_MS, format_duration
+from jobs.pipeline.models.pipeline import Pipeline, SliceGrammar
+from jobs.plain_text import shortened
+from jobs.runs import Slice
+from windowlib.errors import RangeError, RequestError
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a naive time, so that arithmetic on it is that of plain dates
+_MS = timedelta(milliseconds=1)
+_DAY_MS = UNIT_MS["d"]
+_FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.min, date.max))
+
+MAX_SLICES = 200_000
+HALF_OPEN = "ranges are half-open: [from, to) holds `from` and ends before `to`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceGrid:
+    """All slices that a pipeline may ever have; `first_ms` and `last_ms` are the starts of the outermost ones."""
+
+    every_ms: int
+    zone: ZoneInfo
+    first_ms: int | None
+    last_ms: int | None
+
+    @property
+    def is_daily(self) -> bool:
+        """Whether slices are days of the time zone."""
+        return self.every_ms == UNIT_MS["d"]
+
+
+def slice_grid(pipeline: Pipeline) -> SliceGrid:
+    """The grid that a pipeline's `log.slice` describes."""
+    grammar: SliceGrammar = pipeline.log.slice
+    grid = SliceGrid(every_ms=grammar.every_ms, zone=grammar.zone, first_ms=None, last_ms=None)
+    return SliceGrid(
+        every_ms=grid.every_ms,
+        zone=grid.zone,
+        first_ms=None if grammar.first is None else slice_at(grid, _instant_ms(grid, grammar.first)).start_ms,
+        last_ms=None if grammar.last is None else slice_at(grid, _instant_ms(grid, grammar.last)).start_ms,
+    )
+
+
+def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
+    """The slice that holds an instant, whether or not it lies in first..last.
+
+    Raises:
+        RangeError: the instant is outside the years 1 to 9999.
+    """
+    if not grid.is_daily:
+        return _short_slice(grid, at_ms - at_ms % grid.every_ms)
+    day = (at_ms + _offset_ms(grid.zone, at_ms)) // _DAY_MS
+    # A zone may repeat hours around midnight or leave a date out; look at the neighbours rather than trust one date.
+    for candidate in (day - 1, day, day + 1):
+        found = _day(grid, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
+        if found is not None and found.start_ms <= at_ms < found.end_ms:
+            return found
+    raise _beyond(at_ms)
+
+
+def next_slice(grid: SliceGrid, one: Slice) -> Slice | None:
+    """The slice after this one; None after the last."""
+    is_last = one.end_ms >= last_edge_ms(grid) or (grid.last_ms is not None and one.start_ms >= grid.last_ms)
+    return None if is_last else slice_at(grid, one.end_ms)
+
+
+def previous_slice(grid: SliceGrid, one: Slice) -> Slice | None:
+    """The slice before this one; None before the first."""
+    is_first = one.start_ms <= first_edge_ms(grid) or (grid.first_ms is not None and one.start_ms <= grid.first_ms)
+    return None if is_first else slice_at(grid, one.start_ms - 1)
+
+
+def first_edge_ms(grid: SliceGrid) -> int:
+    """Where the first slice of the year 1 begins; no slice lies before it."""
+    return _midnight_ms(grid.zone, _FIRST_DAY) if grid.is_daily else _FIRST_DAY * _DAY_MS
+
+
+def last_edge_ms(grid: SliceGrid) -> int:
+    """Where the last slice of the year 9999 ends; no slice lies after it."""
+    return _midnight_ms(grid.zone, _LAST_DAY + 1) if grid.is_daily else (_LAST_DAY + 1) * _DAY_MS
+
+
+def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
+    """The slices of `[from_ms, to_ms)` in order, clipped to first..last; both bounds must be edges of slices.
+
+    Raises:
+        RangeError: the range is empty or reversed, or a bound lies inside a slice; the message names the edges beside
+        it.
+    """
+    _check_bounds(pipeline, from_ms, to_ms)
+    return _walk(slice_grid(pipeline), from_ms, to_ms)
+
+
+def _check_count(pipeline: Pipeline, from_ms: int, to_ms: int, *, most: int) -> None:
+    every_ms = pipeline.log.slice.every_ms
+    count = (to_ms - from_ms) // every_ms
+    if count > most:
+        grid = slice_grid(pipeline)
+        raise RangeError(
+            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) has {count:,} slices of "
+            f"{format_duration(every_ms)}; one request may have at most {most:,}; ask for a shorter range"
+        )
+
+
+def slices_ending_in(pipeline: Pipeline, after_ms: int, until_ms: int) -> tuple[Slice, ...]:
+    """The slices whose ends lie in `(after_ms, until_ms]`, clipped to first..last; what one Airflow interval covers."""
+    grid = slice_grid(pipeline)
+    if until_ms <= after_ms:
+        return ()
+    start = slice_at(grid, after_ms).start_ms
+    return tuple(one for one in _walk(grid, start, until_ms) if after_ms < one.end_ms <= until_ms)
+
+
+def check_range(
+    pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int, most: int = MAX_SLICES
+) -> tuple[Slice, ...]:
+    """The slices of a range that somebody asked for.
+
+    Args:
+        pipeline: whose slices.
+        from_ms: start of the range.
+        to_ms: its end, not included.
+        now_ms: the time; a slice that is not over is refused.
+        most: how many slices one request may have.
+
+    Raises:
+        RangeError: as for `slices_between`; or the range has more than `most` slices.
+        RequestError: slices outside first..last, or not over at `now_ms`.
+    """
+    _check_bounds(pipeline, from_ms, to_ms)
+    grid = slice_grid(pipeline)
+    asked = f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)})"
+    first_ms, last_ms = grid.first_ms, grid.last_ms
+    if (first_ms is not None and from_ms < first_ms) or (
+        last_ms is not None and to_ms > slice_at(grid, last_ms).end_ms
+    ):
+        first = "the beginning" if first_ms is None else show_ms(grid, first_ms)
+        last = "the end of time" if last_ms is None else show_ms(grid, slice_at(grid, last_ms).end_ms)
+        raise RequestError(
+            f"{asked} reaches outside [{first}, {last}), all that `log.slice` of pipeline {pipeline.name} has (first: "
+            f"{pipeline.log.slice.first}, last: {pipeline.log.slice.last}, the last one included); {HALF_OPEN}"
+        )
+    if to_ms > now_ms:
+        over, last_id = slice_at(grid, now_ms), slice_at(grid, to_ms - 1).slice_id
+        raise RequestError(
+            f"{asked} is not over yet: it is {show_instant(now_ms)} now, and slice {last_id} ends at "
+            f"{show_instant(to_ms)}; ask for a range that ends at {show_ms(grid, over.start_ms)} at the latest "
+            f"({HALF_OPEN})"
+        )
+    _check_count(pipeline, from_ms, to_ms, most=most)
+    return _walk(grid, from_ms, to_ms)
+
+
+def parse_bound(pipeline: Pipeline, text: str) -> int:
+    """Epoch ms of a date or time as people write it, in the pipeline's time zone unless it carries an offset.
+
+    Raises:
+        RangeError: the text is no date or time.
+    """
+    return _instant_ms(slice_grid(pipeline), text)
+
+
+def slice_of_id(pipeline: Pipeline, slice_id: str) -> Slice:
+    """The slice with this id; `2013-02-08`, or any time at which it starts.
+
+    Raises:
+        RangeError: no slice of the pipeline starts there.
+    """
+    grid = slice_grid(pipeline)
+    found = slice_at(grid, _instant_ms(grid, slice_id))
+    if found.start_ms != _instant_ms(grid, slice_id):
+        raise RangeError(
+            f"no slice of pipeline {pipeline.name} starts at {slice_id}; the one that holds it is {found.slice_id}"
+        )
+    return found
+
+
+def show_ms(grid: SliceGrid, at_ms: int) -> str:
+    """An instant as the id of the slice that starts there, else as a time of the pipeline's zone."""
+    if at_ms == last_edge_ms(grid):
+        return "the end of the year 9999"
+    inside = slice_at(grid, at_ms)
+    if inside.start_ms == at_ms:
+        return inside.slice_id
+    offset_ms = _offset_ms(grid.zone, at_ms)
+    local = (_EPOCH + timedelta(milliseconds=at_ms + offset_ms)).replace(
+        tzinfo=timezone(timedelta(milliseconds=offset_ms))
+    )
+    return local.isoformat(timespec="seconds")
+
+
+def _show_any(at_ms: int) -> str:
+    try:
+        return show_instant(at_ms)
+    except OverflowError:
+        return f"{at_ms} ms since 1970"
+
+
+def show_instant(at_ms: int) -> str:
+    """An instant in UTC, for people: `2013-02-08 05:15:00 UTC`; milliseconds where there are some."""
+    if not _FIRST_DAY * _DAY_MS <= at_ms < (_LAST_DAY + 1) * _DAY_MS:
+        return f"{at_ms:,} ms since 1970, outside the years 1 to 9999"
+    at = _EPOCH + timedelta(milliseconds=at_ms)
+    text = at.isoformat(sep=" ", timespec="seconds")  # strftime cuts years before 1000 short
+    return f"{text}.{at_ms % 1000:03d} UTC" if at_ms % 1000 else f"{text} UTC"
+
+
+def local_ms(at: datetime, zone: ZoneInfo) -> int:
+    """Epoch ms of a time, in the zone unless it has an offset of its own; total over the years 1 to 9999."""
+    offset = (at if at.tzinfo else at.replace(tzinfo=zone)).utcoffset() or timedelta()
+    return round((at.replace(tzinfo=None) - _EPOCH - offset) / _MS)
+
+
+def _check_bounds(pipeline: Pipeline, from_ms: int, to_ms: int) -> None:
+    grid = slice_grid(pipeline)
+    if from_ms >= to_ms:
+        what = "empty" if from_ms == to_ms else "reversed"
+        raise RangeError(
+            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) is {what}; {HALF_OPEN}, so `to` must be "
+            "later"
+        )
+    for bound_ms, name in ((from_ms, "from"), (to_ms, "to")):
+        if bound_ms == last_edge_ms(grid):
+            continue
+        inside = slice_at(grid, bound_ms)
+        if inside.start_ms != bound_ms:
+            raise RangeError(
+                f"`{name}` {show_ms(grid, bound_ms)} lies inside the slice [{show_ms(grid, inside.start_ms)}, "
+                f"{show_ms(grid, inside.end_ms)}) of pipeline {pipeline.name}; choose one of its edges ({HALF_OPEN})"
+            )
+
+
+def _walk(grid: SliceGrid, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
+    start_ms = from_ms if grid.first_ms is None else max(from_ms, grid.first_ms)
+    found: list[Slice] = []
+    while start_ms < to_ms and (grid.last_ms is None or start_ms <= grid.last_ms):
+        found.append(slice_at(grid, start_ms))
+        start_ms = found[-1].end_ms
+    return tuple(found)
+
+
+def _instant_ms(grid: SliceGrid, text: str) -> int:
+    try:
+        return local_ms(datetime.fromisoformat(text.strip()), grid.zone)
+    except ValueError as error:
+        raise RangeError(
+            f"{shortened(text)!r} is no date or time; write 2013-02-08 or 2013-02-08T05:15 ({grid.zone}; {HALF_OPEN})"
+        ) from error
+
+
+def _ms(at: datetime) -> int:
+    return round((at.astimezone(UTC) - _EPOCH) / timedelta(milliseconds=1))
+
+
+def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
+    if not first_edge_ms(grid) <= start_ms < last_edge_ms(grid):
+        raise _beyond(start_ms)
+    at = _EPOCH + timedelta(milliseconds=start_ms)
+    text = at.isoformat(timespec="hours" if grid.every_ms % UNIT_MS["h"] == 0 else "minutes")
+    return Slice(slice_id=text, start_ms=start_ms, end_ms=start_ms + grid.every_ms)
+
+
+def _offset_ms(zone: ZoneInfo, at_ms: int) -> int:
+    """What the zone's clocks are ahead of UTC at an instant; at the edges of time, what they are a day inside."""
+    inside_ms = min(max(at_ms, (_FIRST_DAY + 1) * _DAY_MS), (_LAST_DAY - 1) * _DAY_MS)
+    at = (_EPOCH + timedelta(milliseconds=inside_ms)).replace(tzinfo=UTC).astimezone(zone)
+    return (at.utcoffset() or timedelta()) // _MS
+
+
+def _midnight_ms(zone: ZoneInfo, day: int) -> int:
+    """The first instant of a date, in days since 1970.
+
+    Where clocks jump over midnight it is the jump (fold 0 reads the earlier offset).
+    """
+    if not _FIRST_DAY <= day <= _LAST_DAY:
+        return day * _DAY_MS - _offset_ms(zone, day * _DAY_MS)
+    return local_ms(_EPOCH + timedelta(days=day), zone)
+
+
+def _day(grid: SliceGrid, day: int) -> Slice:
+    """The slice of a date. A date that a zone leaves out (Samoa, 2011-12-30) has no length and is nobody's slice."""
+    start_ms, end_ms = _midnight_ms(grid.zone, day), _midnight_ms(grid.zone, day + 1)
+    return Slice(slice_id=(_EPOCH.date() + timedelta(days=day)).isoformat(), start_ms=start_ms, end_ms=end_ms)
+
+
+def _beyond(at_ms: int) -> RangeError:
+    return RangeError(f"no slice holds the instant {at_ms} ms since 1970: slices are in the years 1 to 9999")

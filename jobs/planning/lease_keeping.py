@@ -1,0 +1,90 @@
+"""Working under a lease: it is renewed in the background while the work goes on, and ended with the work."""
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.leases import RENEWALS_PER_LEASE
+from jobs.ledger.view import LedgerView
+from jobs.planning.workspace import Opened, Workspace, leased_event
+from windowlib.errors import LedgerError
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterator[None]:
+    """Keep a lease while the caller works; then release it, or hand it on to the next task of the DAG run.
+
+    The lease has been taken before (`open_request`, or the task before). It is renewed at once where another holder had
+    it, and three times in its length after that.
+
+    Args:
+        work: whose holder works.
+        opened: the request, and the lease of it.
+        hands_on: whether another task goes on with the request after this one has succeeded.
+    """
+    renew(work, opened, only_from_others=True)
+    done = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(work, opened, done), name="hindcast lease", daemon=True)
+    keeper.start()
+    has_succeeded = False
+    try:
+        yield
+        has_succeeded = True
+    finally:
+        done.set()
+        keeper.join()
+        try:
+            if hands_on and has_succeeded:
+                renew(replace(work, holder=None), opened)
+            else:
+                release(work, opened)
+        except LedgerError as error:
+            log.warning("lease of request %s was not released and runs out by itself: %s", opened.request_id, error)
+
+
+def renew(work: Workspace, opened: Opened, *, only_from_others: bool = False) -> bool:
+    """Write that the workspace's holder works on the request; whether there is still something to work on.
+
+    With `only_from_others`, nothing is written where the lease is the holder's already.
+    """
+    is_open = False
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        nonlocal is_open
+        request = view.requests.get(opened.request_id)
+        is_open = request is not None and request.is_open
+        if request is None or not is_open:
+            return []
+        is_mine = any(lease.lease_id == opened.lease_id and lease.holder == work.holder for lease in request.leases)
+        return [] if is_mine and only_from_others else [leased_event(work, opened)]
+
+    work.ledger.write(decide)
+    return is_open
+
+
+def release(work: Workspace, opened: Opened) -> None:
+    """Write that the holder does not work on the request any more; nothing where the request is over."""
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        request = view.requests.get(opened.request_id)
+        is_held = request is not None and any(lease.lease_id == opened.lease_id for lease in request.leases)
+        details = {"lease_id": opened.lease_id}
+        return [LedgerEvent(kind=EventKind.RELEASED, request_id=opened.request_id, details=details)] if is_held else []
+
+    work.ledger.write(decide)
+
+
+def _keep(work: Workspace, opened: Opened, done: threading.Event) -> None:
+    """Renew until the work is done. A renewal that fails is tried again at the next one."""
+    work = replace(work, ledger=work.ledger.twin())
+    while not done.wait(work.lease_ms / 1000 / RENEWALS_PER_LEASE):
+        try:
+            if not renew(work, opened):
+                return
+        except LedgerError as error:
+            log.warning("lease of request %s was not renewed: %s", opened.request_id, error)

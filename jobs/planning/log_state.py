@@ -1,0 +1,67 @@
+"""What the Delta log says of a range of slices, and what the ledger knows of the log already. No record is read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.lake.event_log import KnownLog, pin_log
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import SliceGrid, slice_at, slice_grid
+from jobs.runs import LogCoordinates, Slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """What the Delta log says of the slices of a range; where its data begins and ends (None: no record).
+
+    Records outside the pipeline's `first..last` do not count. `known` is for the next who pins the log.
+    """
+
+    version: int
+    coordinates: Mapping[str, LogCoordinates]
+    first_data: Slice | None
+    last_data: Slice | None = None
+    known: KnownLog = field(default_factory=KnownLog)
+
+
+def read_log_state(
+    pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None = None
+) -> LogState:
+    """Read the Delta log (no record) for a range of slices; commits that a run in `view` has seen are not read again.
+
+    Raises:
+        LogError, SpecError: as for `plan`.
+    """
+    grammar = pipeline.log.slice
+    known = None if view is None else known_log(view, slices)
+    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)
+    validate_against_schema(pipeline, pinned.columns)
+    grid = slice_grid(pipeline)
+    filled = [at_ms for at_ms in pinned.data_ms if _is_inside(grid, at_ms)]
+    return LogState(
+        version=pinned.version,
+        coordinates={one.slice_id: pinned.coordinates(one.slice_id) for one in slices},
+        first_data=slice_at(grid, filled[0]) if filled else None,
+        last_data=slice_at(grid, filled[-1]) if filled else None,
+        known=pinned.known(),
+    )
+
+
+def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
+    """What the runs of a ledger have seen of the log."""
+    sound: dict[str, int] = {}
+    seen: dict[str, list[LogCoordinates]] = {one.slice_id: [] for one in slices}
+    for run in view.runs.values():
+        own = seen.get(run.result.slice.slice_id)
+        for sighting in run.sightings:
+            sound[sighting.log.table_id] = max(sighting.log.sound, sound.get(sighting.log.table_id, -1))
+            if own is not None:
+                own.append(sighting.log)
+    return KnownLog(sound=sound, seen=seen)
+
+
+def _is_inside(grid: SliceGrid, at_ms: int) -> bool:
+    is_after_first = grid.first_ms is None or at_ms >= grid.first_ms
+    return is_after_first and (grid.last_ms is None or at_ms < slice_at(grid, grid.last_ms).end_ms)

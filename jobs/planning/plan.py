@@ -1,0 +1,361 @@
+"""What a request would do, as data: whether a run of each slice still holds, and if not, why. No Spark.
+
+`make_plan` is pure; `plan` reads the ledger and the Delta log for it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from statistics import median
+from typing import Any
+
+from jobs.lake.event_log import KnownLog
+from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match, match_input
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import check_range, previous_slice, show_ms, slice_grid
+from jobs.planning.fingerprints import spec_fingerprint
+from jobs.planning.log_state import LogState, read_log_state
+from jobs.runs import EMPTY_STATE, CheckpointRef, LogCoordinates, Slice, Verdict
+from windowlib.errors import RequestError
+
+
+class Reason(Enum):
+    """Why a slice is replayed, or that it is not."""
+
+    MISSING = "missing"
+    INPUT_CHANGED = "input changed"
+    INPUT_UNVERIFIED = "input unverified"  # other files, and the commits that would say why are gone
+    SPEC_CHANGED = "spec changed"
+    STATE_CHANGED = "state before changed"
+    CHECKS_CHANGED = "checks changed"
+    FRESH = "fresh"
+    CURRENT = "current"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One slice of a plan. `is_certain` is false where the slice before may yet leave the same state again.
+
+    `run` is the run that still holds (`current`), or the one that it replaces. `records` and `bytes` are what the log
+    holds.
+    """
+
+    slice: Slice
+    reason: Reason
+    because: str
+    is_certain: bool
+    records: int
+    bytes: int
+    expected_seconds: float | None
+    run: StagedRun | None
+    is_published: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Steps in slice order, and what they were made from. `before` is the state that the first slice starts from."""
+
+    pipeline: str
+    from_text: str
+    to_text: str
+    spec_fingerprint: str
+    ledger_version: int
+    log_version: int
+    before: CheckpointRef | None
+    chain_note: str
+    steps: tuple[Step, ...]
+    warnings: tuple[str, ...] = ()
+    known: KnownLog = field(default_factory=KnownLog)
+
+    @property
+    def stale(self) -> tuple[Step, ...]:
+        """The steps that replay something, or may have to."""
+        return tuple(step for step in self.steps if step.reason is not Reason.CURRENT)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        return {
+            "pipeline": self.pipeline,
+            "from": self.from_text,
+            "to": self.to_text,
+            "half_open": True,
+            "spec_fingerprint": self.spec_fingerprint,
+            "ledger_version": self.ledger_version,
+            "log_version": self.log_version,
+            "chain": self.chain_note,
+            "state_before": self.before.fingerprint if self.before else EMPTY_STATE,
+            "warnings": list(self.warnings),
+            "steps": [
+                {
+                    "slice_id": step.slice.slice_id,
+                    "start_ms": step.slice.start_ms,
+                    "end_ms": step.slice.end_ms,
+                    "reason": step.reason.value,
+                    "because": step.because,
+                    "certain": step.is_certain,
+                    "records": step.records,
+                    "bytes": step.bytes,
+                    "expected_seconds": step.expected_seconds,
+                    "run_id": step.run.result.run_id if step.run and step.reason is Reason.CURRENT else None,
+                    "verdict": step.run.verdict.value if step.run and step.reason is Reason.CURRENT else None,
+                    "published": step.is_published,
+                }
+                for step in self.steps
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a plan is for.
+
+    `trusted` are slices that this very process has just replayed: their run holds, whatever the log says by now.
+    """
+
+    slices: tuple[Slice, ...]
+    request_id: str | None = None
+    is_fresh: bool = False
+    checks: str | None = None
+    trusted: frozenset[str] = frozenset()
+
+
+def plan(pipeline: Pipeline, lake: Lake, view: LedgerView, *, ask: Ask) -> Plan:
+    """Compare what should be with what the ledger has.
+
+    Raises:
+        LogError: the log is missing, is no Delta table, or was changed inside the range.
+        SpecError: the pipeline names columns that the log has not.
+        RequestError: the slice before the range has no run, and nobody said that the chain begins here.
+    """
+    return make_plan(pipeline, view, read_log_state(pipeline, lake, ask.slices, view=view), ask=ask)
+
+
+def plan_range(
+    pipeline: Pipeline, lake: Lake, view: LedgerView, *, from_ms: int, to_ms: int, now_ms: int, is_fresh: bool = False
+) -> Plan:
+    """Plan a half-open range that somebody asked for.
+
+    Raises:
+        RequestError: as for `jobs.pipeline.slices.check_range` and `plan`.
+        LogError, SpecError: as for `plan`.
+    """
+    slices = check_range(pipeline, from_ms, to_ms, now_ms=now_ms)
+    return plan(pipeline, lake, view, ask=Ask(slices=slices, is_fresh=is_fresh))
+
+
+def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> Plan:
+    """The plan, from a view of the ledger and the state of the log; pure.
+
+    Raises:
+        RequestError: as for `plan`.
+    """
+    spec = spec_fingerprint(pipeline)
+    before, note = chain_before(pipeline, view, log, ask=ask)
+    estimate = _estimator(view)
+    state: str | None = before.fingerprint if before else EMPTY_STATE
+    steps: list[Step] = []
+    runs = _runs_by_slice(view, ask.slices)
+    for one in ask.slices:
+        found = tuple(runs[one.slice_id])
+        judge = _Judge(view=view, ask=ask, spec=spec, slice=one, input=log.coordinates[one.slice_id], runs=found)
+        step, state = judge.step(state)
+        steps.append(
+            replace(step, expected_seconds=estimate(step.records) if step.reason is not Reason.CURRENT else 0.0)
+        )
+    grid = slice_grid(pipeline)
+    return Plan(
+        pipeline=pipeline.name,
+        from_text=show_ms(grid, ask.slices[0].start_ms),
+        to_text=show_ms(grid, ask.slices[-1].end_ms),
+        spec_fingerprint=spec,
+        ledger_version=view.version,
+        log_version=log.version,
+        before=before,
+        chain_note=note,
+        steps=tuple(steps),
+        known=log.known,
+    )
+
+
+def _runs_by_slice(view: LedgerView, slices: Sequence[Slice]) -> dict[str, list[StagedRun]]:
+    found: dict[str, list[StagedRun]] = {one.slice_id: [] for one in slices}
+    for run in view.runs.values():
+        own = found.get(run.result.slice.slice_id)
+        if own is not None:
+            own.append(run)
+    return found
+
+
+def chain_before(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> tuple[CheckpointRef | None, str]:
+    """The state that the first slice starts from (None: nothing), and a sentence on why.
+
+    Raises:
+        RequestError: the slice before has no run to go on from, or one of another spec.
+    """
+    first = ask.slices[0]
+    if ask.is_fresh:
+        return None, f"the chain begins at {first.slice_id}, because --fresh says so"
+    before = previous_slice(slice_grid(pipeline), first)
+    if before is None:
+        return None, f"the chain begins at {first.slice_id}, the first slice of the pipeline"
+    request = view.requests.get(ask.request_id or "")
+    own = request.runs.get(before.slice_id) if request else None
+    if own is not None:
+        return view.run(own).checkpoint, f"goes on from {before.slice_id} of the same request"
+    published = view.published_run(before.slice_id)
+    if published is not None:
+        _refuse_other_spec(pipeline, published, first)
+        return published.checkpoint, f"goes on from {before.slice_id}, as published"
+    if log.first_data is None or first.start_ms <= log.first_data.start_ms:
+        return None, f"the chain begins at {first.slice_id}: the log holds no record before it"
+    begun = view.published_run(first.slice_id)
+    if begun is not None and begun.is_chain_start:
+        return None, f"the chain begins at {first.slice_id}, as it did when that slice was published"
+    start = log.first_data.slice_id
+    raise RequestError(
+        f"slice {first.slice_id} of pipeline {pipeline.name} starts from the state after {before.slice_id}, and "
+        f"{before.slice_id} has no "
+        f"published run; the log begins at {start}. Replay from there (--from {start}), or begin a new chain at "
+        f"{first.slice_id} with "
+        f"--fresh, which leaves out what earlier records would have contributed. Records that do not count are left "
+        "out by log.slice.first"
+    )
+
+
+def _refuse_other_spec(pipeline: Pipeline, published: StagedRun, first: Slice) -> None:
+    theirs, ours = published.result.spec_fingerprint, spec_fingerprint(pipeline)
+    if theirs != ours:
+        raise RequestError(
+            f"slice {published.result.slice.slice_id} of pipeline {pipeline.name} was published by spec "
+            f"{theirs[:12]}, and {pipeline.source} "
+            f"is spec {ours[:12]} now: the state of one does not fit the other. Replay the chain from its first "
+            "slice with the new spec, or "
+            f"begin a new chain at {first.slice_id} with --fresh"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judge:
+    """Decides about one slice."""
+
+    view: LedgerView
+    ask: Ask
+    spec: str
+    slice: Slice
+    input: LogCoordinates
+    runs: tuple[StagedRun, ...]
+
+    def step(self, state: str | None) -> tuple[Step, str | None]:
+        """The step, and the state after the slice where it is known; `state` is the one before, None while unknown."""
+        candidates = self._candidates()
+        holding = next((run for run in candidates if self._holds(run, state)), None)
+        if holding is not None:
+            reason, because = self._still_good(holding)
+            return self._step(reason, because, run=holding), holding.result.state_after
+        reference = candidates[0] if candidates else None
+        reason, because, is_certain = self._stale(reference, state)
+        return self._step(reason, because, run=reference, is_certain=is_certain), None
+
+    def _candidates(self) -> list[StagedRun]:
+        """Runs of the slice: the request's own first, then the published one, then the newest."""
+        slice_id = self.slice.slice_id
+        request = self.view.requests.get(self.ask.request_id or "")
+        own = request.runs.get(slice_id) if request else None
+        published = self.view.published.get(slice_id)
+        return sorted(self.runs, key=lambda run: (run.result.run_id != own, run.result.run_id != published, -run.seq))
+
+    def _holds(self, run: StagedRun, state: str | None) -> bool:
+        result = run.result
+        is_own = self._is_own(run)
+        return (
+            state is not None
+            and result.state_before == state
+            and result.spec_fingerprint == self.spec
+            and (not self.ask.is_fresh or is_own)
+            and (
+                (is_own and self.slice.slice_id in self.ask.trusted)
+                or match_input(run.sightings, self.input) is Match.SAME
+            )
+        )
+
+    def _is_own(self, run: StagedRun) -> bool:
+        request = self.view.requests.get(self.ask.request_id or "")
+        return request is not None and request.runs.get(self.slice.slice_id) == run.result.run_id
+
+    def _still_good(self, run: StagedRun) -> tuple[Reason, str]:
+        is_trusted = self.slice.slice_id in self.ask.trusted
+        if run.verdict is Verdict.ERROR and not is_trusted:
+            return Reason.CHECKS_CHANGED, "its checks broke the last time"
+        if self.ask.checks is not None and run.checks_fingerprint not in {None, self.ask.checks} and not is_trusted:
+            return Reason.CHECKS_CHANGED, "the suite has changed since it was checked"
+        where = "published" if self._is_published(run) else "staged"
+        return Reason.CURRENT, f"{where} as run {run.result.run_id[:12]}"
+
+    def _stale(self, reference: StagedRun | None, state: str | None) -> tuple[Reason, str, bool]:
+        if reference is None:
+            return Reason.MISSING, "no run yet", True
+        then = reference.result
+        is_other_spec = then.spec_fingerprint != self.spec
+        changed = _input_reason(reference, self.input)
+        if changed is not None and not (is_other_spec and changed[0] is Reason.INPUT_UNVERIFIED):
+            return *changed, True
+        if is_other_spec:
+            return Reason.SPEC_CHANGED, f"was spec {then.spec_fingerprint[:12]}, is {self.spec[:12]}", True
+        if self.ask.is_fresh:
+            return Reason.FRESH, "--fresh replays what holds, too", True
+        if state is None:
+            return Reason.STATE_CHANGED, "unless the slices before leave the same state again", False
+        return Reason.STATE_CHANGED, f"was {then.state_before[:12]}, is {state[:12]}", True
+
+    def _is_published(self, run: StagedRun | None) -> bool:
+        return run is not None and self.view.published.get(self.slice.slice_id) == run.result.run_id
+
+    def _step(self, reason: Reason, because: str, *, run: StagedRun | None, is_certain: bool = True) -> Step:
+        return Step(
+            slice=self.slice,
+            reason=reason,
+            because=because,
+            is_certain=is_certain,
+            records=self.input.records,
+            bytes=self.input.bytes,
+            expected_seconds=None,
+            run=run,
+            is_published=self._is_published(run),
+        )
+
+
+def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | None:
+    """Why a run's input does not hold, and that in words; None if it does."""
+    then = run.result.log
+    match match_input(run.sightings, now):
+        case Match.SAME:
+            return None
+        case Match.DIFFERENT:
+            return Reason.INPUT_CHANGED, "its records are not those that the run read (plan --verify)"
+        case Match.UNKNOWN:
+            return Reason.INPUT_UNVERIFIED, (
+                f"other files than at log version {then.version}, and commits since then are gone; plan --verify "
+                "compares the records"
+            )
+        case Match.CHANGED if then.table_id != now.table_id:
+            return Reason.INPUT_CHANGED, "the log is another table now"
+        case Match.CHANGED:
+            return Reason.INPUT_CHANGED, (
+                f"{then.records:,} records then, {now.records:,} now (log version {then.version}, then {now.version})"
+            )
+
+
+def _estimator(view: LedgerView) -> Callable[[int], float | None]:
+    """Seconds for a number of records, by the median of past runs; None without any."""
+    past = [run.result for run in _newest(view.runs.values(), 50)]
+    if not past:
+        return lambda _records: None
+    rate = median(result.seconds / max(result.counts.read, 1) for result in past)
+    least = min(result.seconds for result in past)
+    return lambda records: round(max(rate * records, least if records else 0.0), 3)
+
+
+def _newest(runs: Iterable[StagedRun], count: int) -> list[StagedRun]:
+    return sorted(runs, key=lambda run: -run.seq)[:count]

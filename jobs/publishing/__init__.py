@@ -1,0 +1,1 @@
+"""Changes what readers see: publish, waive, roll back, resume, and the rules for each."""

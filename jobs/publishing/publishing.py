@@ -1,0 +1,120 @@
+"""Publication: one ledger commit changes what readers see, for all slices of a request or none."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
+from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.pipeline.slices import slice_of_id, slices_between
+from jobs.planning.workspace import Opened, Workspace, covers, is_live
+from jobs.publishing.rules import Publication, judge_publication, other_holders
+from windowlib.errors import RequestError
+
+
+def publish_request(work: Workspace, request_id: str, *, who: str) -> Publication:
+    """Publish a request as a whole because a person says so, or say why not; a second call changes nothing.
+
+    A person may publish what the schedule may not: after a rollback the chain goes on with it.
+
+    Raises:
+        RequestError: there is no such request, or it was closed.
+    """
+    return _publish(work, request_id, who=who, lease_id=None)
+
+
+def publish_staged(work: Workspace, opened: Opened, *, who: str) -> Publication:
+    """Publish a request by itself, when its holder has staged all of it, or say why not.
+
+    A request that has staged nothing, because readers see every slice of it already, is closed.
+
+    Raises:
+        RequestError: there is no such request, or it was closed.
+    """
+    return _publish(work, opened.request_id, who=who, lease_id=opened.lease_id)
+
+
+def _publish(work: Workspace, request_id: str, *, who: str, lease_id: str | None) -> Publication:
+    found = Publication(request_id=request_id, is_published=False, why="")
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        nonlocal found
+        request = view.requests.get(request_id)
+        if request is None:
+            raise RequestError(
+                f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
+            )
+        found = judge_publication(work, view, request, lease_id=lease_id)
+        if request.state is RequestState.CLOSED and not found.is_published:
+            raise RequestError(
+                f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
+            )
+        if not found.is_published:
+            return []
+        if found.is_seen_already:
+            is_last = not other_holders(work, request, lease_id=lease_id)
+            return [_closed(request, found.why)] if request.is_open and is_last else []
+        return _publish_events(work, view, request, who=who)
+
+    view = work.ledger.write(decide)
+    return replace(found, ledger_version=view.version)
+
+
+def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publication:
+    """Publish a request by its id, or the newest open one whose runs are all publishable; a person asks for it.
+
+    An older request is passed over when a newer open one holds runs of the same slices, because the newer one is what
+    was asked for last. A request that somebody works on is passed over too.
+
+    Raises:
+        RequestError: there is nothing to publish.
+    """
+    if request_id is not None:
+        return publish_request(work, request_id, who=who)
+    view = work.ledger.view()
+    waiting = [request for request in reversed(view.open_requests()) if request.runs]
+    if not waiting:
+        raise RequestError(
+            f"pipeline {work.pipeline.name} has no open request with runs; `hindcast run {work.pipeline.name} …` makes "
+            "one"
+        )
+    newer: set[str] = set()
+    for request in waiting:
+        if not newer & set(request.runs) and judge_publication(work, view, request).is_published:
+            return publish_request(work, request.request_id, who=who)
+        newer |= set(request.runs)
+    return publish_request(work, waiting[0].request_id, who=who)
+
+
+def _publish_events(work: Workspace, view: LedgerView, request: Request, *, who: str) -> list[LedgerEvent]:
+    changed = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
+    events = [
+        LedgerEvent(
+            kind=EventKind.PUBLISHED,
+            request_id=request.request_id,
+            **slice_columns(view.slices[slice_id]),
+            run_id=run_id,
+            attempt_id=view.run(run_id).result.attempt_id,
+            who=who,
+            reason=request.reason,
+        )
+        for slice_id, run_id in changed.items()
+    ]
+    superseded = [other for other in view.open_requests() if _supersedes(work, request, other)]
+    return events + [_closed(other, f"superseded by request {request.request_id}") for other in superseded]
+
+
+def _supersedes(work: Workspace, request: Request, other: Request) -> bool:
+    """Whether publishing a request ends an older one: it covers all of it, and nobody works on the older one."""
+    if other.opened_seq >= request.opened_seq or is_live(work, other):
+        return False
+    if other.from_ms is None or other.to_ms is None:
+        wanted = [slice_of_id(work.pipeline, slice_id) for slice_id in other.slice_ids]
+        return bool(wanted) and all(covers(request, one) for one in wanted)
+    if request.from_ms is None or request.to_ms is None:
+        wanted_ids = {one.slice_id for one in slices_between(work.pipeline, other.from_ms, other.to_ms)}
+        return wanted_ids <= set(request.runs)
+    return request.from_ms <= other.from_ms and other.to_ms <= request.to_ms
+
+
+def _closed(request: Request, why: str) -> LedgerEvent:
+    return LedgerEvent(kind=EventKind.CLOSED, request_id=request.request_id, reason=why)

@@ -1,0 +1,264 @@
+"""Whether a request may be published, and if not, why: pure functions over a view of the ledger."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.ledger.leases import Lease
+from jobs.ledger.view import Hold, LedgerView, Request, RequestState, StagedRun
+from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
+from jobs.planning.workspace import AIRFLOW_BACKFILL, RANGE, Workspace, holders
+from jobs.runs import EMPTY_STATE, Slice, Verdict
+
+MAX_NAMED = 8
+SEEN = "readers see all of it already"
+_NO_WAIVER = "an error cannot be waived; run again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What a try to publish came to. Not published: `why`, and the slices that stop it or that it waits for.
+
+    `changed` are the slices whose rows differ from what readers saw before. `is_seen_already`: nothing had to be done.
+    """
+
+    request_id: str
+    is_published: bool
+    why: str
+    stopped_by: tuple[str, ...] = ()
+    waits_for: str | None = None
+    changed: tuple[str, ...] = ()
+    is_seen_already: bool = False
+    ledger_version: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The publication as plain data."""
+        return {
+            "request_id": self.request_id,
+            "published": self.is_published,
+            "why": self.why,
+            "stopped_by": list(self.stopped_by),
+            "waits_for": self.waits_for,
+            "changed": list(self.changed),
+            "ledger_version": self.ledger_version,
+        }
+
+
+def judge_publication(
+    work: Workspace, view: LedgerView, request: Request, *, lease_id: str | None = None
+) -> Publication:
+    """Whether a request may be published in this view, and if not, why; pure.
+
+    Args:
+        work: of the pipeline.
+        view: the ledger.
+        request: of the view.
+        lease_id: the lease of the caller, where it publishes what it has staged; None where a person asks.
+    """
+    is_begun = bool(request.runs) or request.is_complete
+    if is_begun and all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items()):
+        return Publication(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
+    held = (
+        _worked_on(work, request, lease_id=lease_id)
+        or _rolled_back(view, request, is_person=lease_id is None)
+        or _replaced(view, request)
+        or _held(view, request)
+        or (None if is_begun else _empty(request))
+        or _incomplete(work, request)
+        or _broken_chain(work, view, request)
+    )
+    if held is not None:
+        return held
+    changed = tuple(
+        slice_id
+        for slice_id, run_id in request.runs.items()
+        if view.published.get(slice_id) != run_id
+        and _digests(view, view.published.get(slice_id)) != _digests(view, run_id)
+    )
+    why = f"{len(request.runs)} slices published together"
+    return Publication(request_id=request.request_id, is_published=True, why=why, changed=changed)
+
+
+def describe_stop(run: StagedRun) -> str:
+    """Why a run stops publication, in a few words: the checks that failed, or that something broke."""
+    slice_id = run.result.slice.slice_id
+    if run.is_contradicted:
+        run_id = run.result.run_id[:12]
+        return f"{slice_id}: two attempts at run {run_id} left different rows; something in it is not deterministic"
+    stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
+    names = ", ".join(dict.fromkeys(f"{one.check}({one.column})" if one.column else one.check for one in stopping))
+    what = "check failed" if run.verdict is Verdict.FAIL else "check broke"
+    return f"{slice_id}: {what}" + (f" ({names})" if names else "")
+
+
+def waiver_advice(stopping: Sequence[StagedRun]) -> str:
+    """What to type for a waiver of runs that failed; it names the runs, so it counts for what was looked at."""
+    each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:12]}" for run in stopping[:MAX_NAMED]]
+    more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
+    return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
+
+
+def describe_hold(hold: Hold) -> str:
+    """Why nothing is published by itself after a rollback, and what a person can do."""
+    return (
+        f"held: {hold.who} rolled back publication {hold.undoes} ({hold.reason}). The chain goes on when a person "
+        "publishes (`hindcast run` or `hindcast publish --request`) or resumes it (`hindcast resume`)"
+    )
+
+
+def other_holders(work: Workspace, request: Request, *, lease_id: str | None) -> tuple[Lease, ...]:
+    """Who works on a request beside the caller: other processes, and DAG runs that do not share its `lease_id`."""
+    return tuple(
+        lease
+        for lease in holders(work, request)
+        if lease.lease_id != lease_id and (lease.holder is None or lease.holder != work.holder)
+    )
+
+
+def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Publication | None:
+    """Another holder's work that publication would cut off: only its holder ends a request that is worked on."""
+    others = other_holders(work, request, lease_id=lease_id)
+    if not others:
+        return None
+    who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
+    why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or end it"
+    return Publication(request_id=request.request_id, is_published=False, why=why, waits_for=who)
+
+
+def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publication | None:
+    """A rollback that nobody has answered: the schedule, and what was asked for before it, must not go on."""
+    if is_person:
+        return None
+    hold = view.hold
+    if hold is not None and (request.kind != RANGE or request.opened_seq < hold.seq):
+        return Publication(request_id=request.request_id, is_published=False, why=describe_hold(hold))
+    if request.state is RequestState.ROLLED_BACK:
+        why = f"request {request.request_id} was rolled back; only a person may publish it again (`hindcast publish`)"
+        return Publication(request_id=request.request_id, is_published=False, why=why)
+    return None
+
+
+def _replaced(view: LedgerView, request: Request) -> Publication | None:
+    """A request that was published once, and whose slices a later publication replaced."""
+    if request.state is not RequestState.PUBLISHED:
+        return None
+    later = next(one for one in reversed(view.publications) if set(one.changes) & set(request.runs))
+    why = (
+        f"request {request.request_id} was published, and publication {later.seq} by {later.who} has replaced it "
+        "since; roll that back, or make a new request"
+    )
+    return Publication(request_id=request.request_id, is_published=False, why=why)
+
+
+def _held(view: LedgerView, request: Request) -> Publication | None:
+    """Checks that stop the request."""
+    stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
+    if not stopping:
+        return None
+    stopping.sort(key=lambda run: run.result.slice.start_ms)
+    named = "; ".join(describe_stop(run) for run in stopping[:MAX_NAMED])
+    more = f"; and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
+    can_waive = all(run.verdict is Verdict.FAIL for run in stopping)
+    advice = f"{waiver_advice(stopping)}, or correct and run again" if can_waive else _NO_WAIVER
+    return Publication(
+        request_id=request.request_id,
+        is_published=False,
+        why=f"held by {named}{more}. Nothing that readers see has changed; {advice}",
+        stopped_by=tuple(run.result.slice.slice_id for run in stopping),
+    )
+
+
+def _incomplete(work: Workspace, request: Request) -> Publication | None:
+    """Slices of the request's range that its holder has not come to yet."""
+    if request.from_ms is None or request.to_ms is None or request.is_complete:
+        return None
+    wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
+    missing = tuple(one.slice_id for one in wanted if one.slice_id not in request.runs)
+    why = f"the request is not finished: {listed(missing)} still to be looked at; run it again and it goes on there"
+    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=missing)
+
+
+def _empty(request: Request) -> Publication:
+    """A request that nobody has run yet."""
+    why = f"request {request.request_id} has no runs yet, so there is nothing to publish; run it first"
+    return Publication(request_id=request.request_id, is_published=False, why=why)
+
+
+def _broken_chain(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
+    """Places where a published run would not start from the state that its predecessor leaves."""
+    grid = slice_grid(work.pipeline)
+    merged = {**view.published, **request.runs}
+    for slice_id in request.runs:
+        one = view.slices[slice_id]
+        before, after = previous_slice(grid, one), next_slice(grid, one)
+        run = view.run(merged[slice_id])
+        state = _state_after(view, merged, before)
+        if not run.is_chain_start and run.result.state_before != state:
+            return _gap_before(work, request, one=one, before=before)
+        if after is None or after.slice_id in request.runs or after.slice_id not in merged:
+            continue
+        follower = view.run(merged[after.slice_id])
+        if not follower.is_chain_start and follower.result.state_before != run.result.state_after:
+            return _gap_after(work, view, request, after=after)
+    return None
+
+
+def _state_after(view: LedgerView, merged: Mapping[str, str], one: Slice | None) -> str:
+    return (
+        EMPTY_STATE if one is None or one.slice_id not in merged else view.run(merged[one.slice_id]).result.state_after
+    )
+
+
+def _gap_before(work: Workspace, request: Request, *, one: Slice, before: Slice | None) -> Publication:
+    name = before.slice_id if before else "nothing"
+    why = (
+        f"slice {one.slice_id} was replayed from another state than {name} leaves for readers now; somebody "
+        "published in between. "
+        f"Run the request again (pipeline {work.pipeline.name}) and it starts from what is published"
+    )
+    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=(one.slice_id,))
+
+
+def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Slice) -> Publication:
+    """Published slices behind the request that were computed from the state as it was."""
+    grid = slice_grid(work.pipeline)
+    along = _published_run_on(grid, view, after)
+    if request.kind == AIRFLOW_BACKFILL:
+        why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
+        return Publication(request_id=request.request_id, is_published=False, why=why, waits_for=after.slice_id)
+    first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
+    start = next(one.slice_id for one in view.slices.values() if one.start_ms == first)
+    end = next_slice(grid, view.slices[along[-1]])
+    why = (
+        f"the state after slice {_last_before(grid, after)} is not what it was, and {listed(along)} (published) "
+        "were computed from the "
+        f"old one: they must come along. Run `hindcast run {work.pipeline.name} --from {start}"
+        + (f" --to {end.slice_id}`" if end else "` to the last slice")
+    )
+    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=along)
+
+
+def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:
+    """The published slices from `first` on, up to the end of their chain."""
+    found: list[str] = []
+    one: Slice | None = first
+    while one is not None and one.slice_id in view.published:
+        if found and view.run(view.published[one.slice_id]).is_chain_start:
+            break
+        found.append(one.slice_id)
+        one = next_slice(grid, one)
+    return tuple(found)
+
+
+def _last_before(grid: SliceGrid, after: Slice) -> str:
+    before = previous_slice(grid, after)
+    return before.slice_id if before else "the beginning"
+
+
+def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:
+    return None if run_id is None else view.run(run_id).result.digests
+
+
+def listed(names: Sequence[str]) -> str:
+    """A few names, or the first and last of many: `2013-02-05 … 2013-02-28 (24 slices)`."""
+    return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({len(names)} slices)"

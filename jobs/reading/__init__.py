@@ -1,0 +1,1 @@
+"""Published rows, read without Spark and compared with the ledger's digests."""

@@ -1,0 +1,281 @@
+"""The audit of a chunk: Storm's acker over what was committed (DESIGN, section 7; docs/ACKER.md).
+
+Every record of a slice is a root. Its fate, its windows and the rows that come of it are the edges of its tree: the
+tasks anchored them (their tallies say which), and what stands in the committed tables acks them, read back with another
+engine than the one that wrote it. The trees of a slice share one entry of the ledger per equation, and the ledger is
+the strict one: an XOR alone is blind to a row that is there three times, so count and sum close beside it. An entry
+that is not zero in the end is a tree that failed: the attempt is void, and the chunk is replayed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jobs.lake.store import ArrowSql, Attempt, plain_rows, read_attempts
+from jobs.runs import CheckpointRef, CheckResult, Verdict
+from windowlib.errors import AuditError
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
+from windowlib.records.tallies import NO_EDGES
+from windowlib.spark.row_identity import RowIdentity
+from windowlib.storm.acker.acker import STRICT, Acker
+from windowlib.storm.acker.messages import Ack, Init, Message, NoticeKind, RootId
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_TABLES = (
+    tables.WINDOW_OUTPUTS,
+    tables.LATE_RECORDS,
+    tables.UNASSIGNED_RECORDS,
+    tables.INVALID_RECORDS,
+    tables.WINDOW_STATE,
+    tables.TIMERS,
+    tables.WATERMARKS,
+)
+EQUATIONS = ("fates", "edges", "rows")
+READ = "read"
+ASSIGNED = "assigned"
+FATES = {tables.LATE_RECORDS: "late", tables.UNASSIGNED_RECORDS: "unassigned", tables.INVALID_RECORDS: "invalid"}
+AUDITED_ROWS = 5_000
+"""Of at most so many rows of a table, the audit computes the ids from what was committed."""
+VOID = (
+    "Nothing of this attempt will be published. A run replays it once by itself; if it happens again, the store or "
+    "Hindcast is at fault"
+)
+NAMED_AT_MOST = 5
+"""Further open equations that an error names; a lost file leaves hundreds open."""
+
+Sums = Mapping[str, IdSum]
+"""Term or slice_id -> sum of ids."""
+Tallies = Mapping[tuple[str, str, str], IdSum]
+"""(slice_id, equation, term) -> sum of ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What is audited: the attempt's slices in order, where its tables stand, and the state that it started from.
+
+    `row_tables` are those whose rows must be what the tasks emitted; a table that the tasks tallied is always one.
+    `contents`: of these tables, rows must give their ids again when they are read back, where they are at most
+    `content_rows`.
+    """
+
+    table_uri: Callable[[str], str]
+    slice_ids: tuple[str, ...]
+    attempt_id: str
+    before: CheckpointRef | None
+    row_tables: tuple[str, ...] = ROW_TABLES
+    contents: Mapping[str, Table] = field(default_factory=dict)
+    content_rows: int = AUDITED_ROWS
+
+    def close(self) -> tuple[CheckResult, ...]:
+        """Check every equation of every slice.
+
+        Returns:
+            One passed check per slice and equation, for the report.
+
+        Raises:
+            AuditError: naming the slice, the equation and both of its sides, and which others do not close.
+        """
+        tallied = self._tallies()
+        forest = _Forest()
+        with ArrowSql() as sql:
+            committed = _Committed(sql=sql, table_uri=self.table_uri)
+            self._rows(forest, tallied, committed)
+            self._fates(forest, tallied, committed)
+            self._edges(forest, tallied, committed)
+        self._require_closed(forest)
+        self._require_contents()
+        return tuple(_passed(slice_id, equation) for slice_id in self.slice_ids for equation in EQUATIONS)
+
+    def _tallies(self) -> Tallies:
+        columns = ("slice_id", "equation", "term", "record_count", "id_xor", "id_sum")
+        rows = read_attempts(self.table_uri(tables.TALLIES), self._attempts(), columns)
+        tallied: dict[tuple[str, str, str], IdSum] = {}
+        for slice_id, equation, term, count, xor, total in plain_rows(rows):
+            tallied.setdefault((slice_id, equation, term), IdSum()).merge(IdSum(count, xor, total))
+        return tallied
+
+    def _attempts(self) -> list[Attempt]:
+        return [(slice_id, self.attempt_id) for slice_id in self.slice_ids]
+
+    def _rows(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+        """For each table: what the tasks emitted is what was committed."""
+        emitted_to = {term for _, equation, term in tallied if equation == "rows"}
+        for table in (*self.row_tables, *sorted(emitted_to - set(self.row_tables))):
+            found = committed.ids(table, tables.ROW_ID, self._attempts())
+            for slice_id in self.slice_ids:
+                forest.grow(
+                    _Tree(
+                        slice_id=slice_id,
+                        equation=f"rows of {table}",
+                        anchored={"emitted by the tasks": tallied.get((slice_id, "rows", table), IdSum())},
+                        acked={"committed": found.get(slice_id, IdSum())},
+                    )
+                )
+
+    def _fates(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+        """Every record read has one fate; the tasks' word for those that are rows is the rows."""
+        records = {fate: committed.ids(table, "record_hash", self._attempts()) for table, fate in FATES.items()}
+        for slice_id in self.slice_ids:
+            others = {fate: sums.get(slice_id, IdSum()) for fate, sums in records.items()}
+            read, assigned = (tallied.get((slice_id, "fates", term), IdSum()) for term in (READ, ASSIGNED))
+            forest.grow(
+                _Tree(slice_id=slice_id, equation="fates", anchored={READ: read}, acked={ASSIGNED: assigned, **others})
+            )
+            for fate, found in others.items():
+                said = tallied.get((slice_id, "fates", fate), IdSum())
+                forest.grow(
+                    _Tree(
+                        slice_id=slice_id,
+                        equation=f"{fate} records",
+                        anchored={"tallied": said},
+                        acked={"committed": found},
+                    )
+                )
+
+    def _edges(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+        """The edges of (record, window): in the state before + new = in the state after + closed."""
+        after = committed.edges(self._attempts())
+        start, before = self.before, IdSum()
+        if start is not None:
+            before = committed.edges([(start.slice_id, start.attempt_id)]).get(start.slice_id, before)
+        for slice_id in self.slice_ids:
+            new = tallied.get((slice_id, "edges", "new"), IdSum())
+            closed = {
+                term: ids
+                for (one, equation, term), ids in tallied.items()
+                if (one, equation) == (slice_id, "edges") and term != "new"
+            }
+            anchored = {"state before": before, "new": new}
+            before = after.get(slice_id, IdSum())
+            acked = {"state after": before, **closed}
+            forest.grow(_Tree(slice_id=slice_id, equation="edges", anchored=anchored, acked=acked))
+
+    def _require_contents(self) -> None:
+        """Every row, read back, is the one that its id was made of."""
+        for name, table in self.contents.items():
+            uri = self.table_uri(name)
+            if not 0 < read_attempts(uri, self._attempts(), ("slice_id",)).num_rows <= self.content_rows:
+                continue
+            rows = read_attempts(uri, self._attempts())
+            columns = {column: rows[column] for column in rows.column_names}
+            for damage in RowIdentity(table).damage(columns):
+                raise AuditError(
+                    f"slice {rows['slice_id'][damage.row or 0]}, attempt {self.attempt_id}: a row of {name} is not "
+                    f"what was emitted: {damage.what}. {VOID}"
+                )
+
+    def _require_closed(self, forest: "_Forest") -> None:
+        open_trees = forest.open_trees()
+        if not open_trees:
+            return
+        first, *others = open_trees
+        raise AuditError(
+            f"slice {first.slice_id}, attempt {self.attempt_id}: the equation of the {first.equation} does not close: "
+            f"{_spell(first.anchored)} = {_spell(first.acked)}.{_name(others)} What was emitted is not what was "
+            f"committed. {VOID}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Committed:
+    """Reads sums of ids back from the committed tables, by slice; a slice without rows is not there."""
+
+    sql: ArrowSql
+    table_uri: Callable[[str], str]
+
+    def ids(self, table: str, column: str, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
+        """Sum up one column of ids; a record is late by fate only if it missed all its windows."""
+        is_fate_of_late = (table, column) == (tables.LATE_RECORDS, "record_hash")
+        columns = ("slice_id", column, *(("missed_all",) if is_fate_of_late else ()))
+        sql = (
+            f'SELECT slice_id, count(*), bit_xor("{column}"), sum("{column}"::HUGEINT) '  # noqa: S608 - our own names
+            f"FROM committed WHERE {'missed_all' if is_fate_of_late else 'true'} GROUP BY slice_id"
+        )
+        return self._sums(sql, read_attempts(self.table_uri(table), attempts, columns))
+
+    def edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
+        """Sum up the edges that open windows carry; those of lost contents (F1) are closed, with that reason."""
+        columns = ("slice_id", "edge_count", "edge_xor", "edge_sum", "is_orphan")
+        sql = (
+            "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
+            "WHERE is_orphan IS NOT TRUE GROUP BY slice_id"
+        )
+        return self._sums(sql, read_attempts(self.table_uri(tables.WINDOW_STATE), attempts, columns))
+
+    def _sums(self, sql: str, rows: "pa.Table") -> dict[str, IdSum]:
+        if not rows.num_rows:
+            return {}
+        found = plain_rows(self.sql.query({"committed": rows}, sql))
+        return {slice_id: IdSum(int(count), xor, int(total)) for slice_id, count, xor, total in found}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tree:
+    """One equation of one slice: what was anchored, by term, must be what was acked, by term."""
+
+    slice_id: str
+    equation: str
+    anchored: Sums
+    acked: Sums
+
+
+@dataclass(slots=True)
+class _Forest:
+    """The acker of one audit, and beside its ledger who said what: a balance does not tell which side it is from."""
+
+    _acker: Acker = field(default_factory=lambda: Acker(STRICT))
+    _trees: dict[RootId, _Tree] = field(default_factory=dict)
+    _complete: set[RootId] = field(default_factory=set)
+
+    def grow(self, tree: _Tree) -> None:
+        """Tell the acker of an equation: one init, and an ack from every table that was read back."""
+        root_id = f"{tree.slice_id}/{tree.equation}"
+        self._trees[root_id] = tree
+        anchored = IdSum()
+        for part in tree.anchored.values():
+            anchored.merge(part)
+        self._tell(Init(root_id=root_id, anchored=anchored.as_row(), task=0))
+        for part in tree.acked.values():
+            if part.as_row() != NO_EDGES:  # an ack of nothing after the end of a tree would only open an orphan
+                self._tell(Ack(root_id=root_id, acked=part.as_row()))
+
+    def open_trees(self) -> list[_Tree]:
+        """Return the equations that do not close: never complete, or acked beyond that (an orphan stays)."""
+        pending = {root_id for root_id, _ in self._acker.pending()}
+        return [tree for root_id, tree in self._trees.items() if root_id in pending or root_id not in self._complete]
+
+    def _tell(self, message: Message) -> None:
+        notice = self._acker.receive(message)
+        if notice is not None and notice.kind is NoticeKind.ACK:
+            self._complete.add(notice.root_id)
+
+
+def _spell(side: Sums) -> str:
+    texts = (
+        f"{name} {count:,} (xor {xor & (2**64 - 1):016x}, sum {total & (2**64 - 1):016x})"
+        for name, (count, xor, total) in ((name, part.as_row()) for name, part in side.items())
+    )
+    return " + ".join(texts)
+
+
+def _name(others: Sequence[_Tree]) -> str:
+    if not others:
+        return ""
+    named = ", ".join(f"{tree.equation} of slice {tree.slice_id}" for tree in others[:NAMED_AT_MOST])
+    more = len(others) - NAMED_AT_MOST
+    return f" Nor does that of the {named}{f' and {more:,} more' if more > 0 else ''}."
+
+
+def _passed(slice_id: str, equation: str) -> CheckResult:
+    return CheckResult(
+        slice_id=slice_id,
+        table="laws",
+        check=f"audit_{equation}",
+        severity="critical",
+        verdict=Verdict.PASS,
+        message=f"the equation of the {equation} closes over the committed tables",
+    )

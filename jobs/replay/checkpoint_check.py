@@ -1,0 +1,139 @@
+"""The checkpoint before a chunk, checked before the chunk starts from it (law L9).
+
+The driver compares the sums of the stored ids with the ledger, which finds rows that were lost or doubled. The ids
+themselves are computed from the content of the rows: by the driver where they are few, by the tasks that restore them
+in any case (windowlib.spark.restored).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.lake.damage import data_files, data_problem
+from jobs.lake.store import Attempt, read_attempts
+from jobs.reading.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums
+from jobs.replay.chunk_tables import Tallies, state_fingerprint
+from jobs.runs import CheckpointRef
+from windowlib.errors import CheckpointError, HindcastError, StoreError
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
+from windowlib.spark.restored import BEFORE, DAMAGED, RESTORED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REMEDY = "Nothing was written. Put the file back from a copy, or begin anew with --fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCheck:
+    """What the ledger says of a checkpoint, against its rows.
+
+    `uri_of` gives the place of a table. `stored` are the tables of the pipeline. `content_rows`: the driver computes
+    ids from the content of at most so many rows of a table.
+    """
+
+    before: CheckpointRef
+    uri_of: Callable[[str], str]
+    stored: Sequence[Table]
+    content_rows: int = CONTENT_ROWS
+
+    def check(self) -> Mapping[str, IdSum]:
+        """Check what is stored; return the ids of the rows of each table.
+
+        Raises:
+            CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
+        """
+        named = {table.name: table for table in self.stored if table.name in tables.CHECKPOINT_TABLES}
+        sums = {name: self.check_table(table) for name, table in named.items()}
+        everything = {name: sums.get(name, IdSum()) for name in tables.CHECKPOINT_TABLES}
+        if state_fingerprint(everything) != self.before.fingerprint:
+            counts = ", ".join(f"{name} {ids.count:,}" for name, ids in everything.items())
+            raise self._error(
+                f"its rows ({counts}) do not add up to the state {self.before.fingerprint[:12]} of the ledger: rows "
+                "were lost, doubled or changed"
+            )
+        return sums
+
+    def check_restored(self, tallies: Tallies, sums: Mapping[str, IdSum]) -> None:
+        """Check what the tasks say of the rows that they restored.
+
+        Raises:
+            CheckpointError: a task found damage, or the rows are not those that `check` saw.
+        """
+        damaged = [term for number, equation, term in tallies if (number, equation) == (BEFORE, DAMAGED)]
+        if damaged:
+            raise self._error(min(damaged))
+        for name, ids in sums.items():
+            if name == tables.WATERMARKS:  # the driver restores them
+                continue
+            restored = tallies.get((BEFORE, RESTORED, name), IdSum())
+            if restored.as_row() != ids.as_row():
+                raise self._error(
+                    f"the tasks restored {restored.count:,} rows of {name}, and {ids.count:,} are stored, or their "
+                    f"content has changed since{self._named(name)}"
+                )
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Turn what Spark raises over a file of the checkpoint that it cannot read into one clear error.
+
+        Raises:
+            CheckpointError: a file of the checkpoint cannot be read.
+        """
+        try:
+            yield
+        except HindcastError:
+            raise
+        except Exception as error:
+            for name in tables.CHECKPOINT_TABLES:
+                for path in data_files(self.uri_of(name)):
+                    why = data_problem(path) if f"attempt_id={self.before.attempt_id}" in str(path) else None
+                    if why is not None:
+                        raise self._error(f"file {path} of table {name} cannot be read: {why}") from error
+            raise
+
+    def check_table(self, table: Table) -> IdSum:
+        """Check the rows of one table; return the sum of their ids.
+
+        Raises:
+            CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
+        """
+        try:
+            rows, findings = self._rows(table)
+            first = next(findings, None)
+        except StoreError as error:
+            raise self._error(str(error)) from error
+        if first is not None:
+            raise self._error(str(first))
+        return (id_sums(rows).get(self._attempt) if rows.num_rows else None) or IdSum()
+
+    def _rows(self, table: Table) -> "tuple[pa.Table, Iterator[Finding]]":
+        attempt, uri = self._attempt, self.uri_of(table.name)
+        rows = read_attempts(uri, [attempt], IDS)
+        is_few = 0 < rows.num_rows <= self.content_rows
+        stored = Stored(
+            uri=uri,
+            table=table,
+            run_ids={attempt: self.before.run_id},
+            digests={attempt: self.before.digests.get(table.name)},
+        )
+        if is_few:
+            rows = read_attempts(uri, [attempt])
+        return rows, stored.findings(rows, with_content=is_few)
+
+    @property
+    def _attempt(self) -> Attempt:
+        return self.before.slice_id, self.before.attempt_id
+
+    def _named(self, table: str) -> str:
+        found = file_of(self.uri_of(table), self._attempt)
+        return f" (file {found})" if found else ""
+
+    def _error(self, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"the checkpoint of slice {self.before.slice_id} (attempt {self.before.attempt_id}) is damaged: {what}. "
+            f"{REMEDY}"
+        )

@@ -1,0 +1,270 @@
+"""The input of a chunk, fixed and in order: what is read, in which order, with which watermark, and its fingerprint."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql.types import StructType
+from pyspark.sql.window import Window
+
+from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
+from jobs.lake.lake import Lake
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.pipeline import TimeColumn as TimeGrammar
+from jobs.runs import Slice
+from windowlib.errors import LogError
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import INVALID_RECORDS
+from windowlib.spark.bucket import SliceRange
+from windowlib.spark.columns import TimeColumn
+from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
+from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+LAST_SEQUENCE = (1 << 63) - 1
+# Spark reports a damaged file as FAILED_READ_FILE, unless it decodes the column later: then only the stack tells.
+_DAMAGE = (
+    "FAILED_READ_FILE",
+    "FileNotFoundException",
+    "[DELTA_",
+    "org.apache.parquet",
+    "org.apache.spark.sql.execution.datasources.parquet",
+    "org.apache.spark.sql.vectorized",
+    "not a Parquet file",
+)
+COMMIT_COLUMN = "o0"  # the first order column of a log that is read in the order of its commits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceInput:
+    """What one slice puts in: its fingerprint, and the ids of all its records and of the invalid rows it makes."""
+
+    fingerprint: str
+    records: IdSum
+    invalid: IdSum
+    invalid_rows: IdSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkInput:
+    """A chunk's records in log order, computed once (a local checkpoint of Spark's).
+
+    `ordered` has `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, arrival_ms, problem` and the
+    order columns; `slices` has one entry per slice of the chunk, in order.
+    """
+
+    reading: LogReading
+    ordered: "DataFrame"
+    ranks: Ranks
+    ranges: tuple[SliceRange, ...]
+    slices: tuple[SliceInput, ...]
+
+    @property
+    def record_type(self) -> StructType:
+        """The columns of the log."""
+        kind = self.ordered.schema["record"].dataType
+        assert isinstance(kind, StructType), "records are read as a struct"
+        return kind
+
+
+def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> PinnedLog:
+    """Fix the log's version and check the pipeline against its columns; commits that are `known` are not read again.
+
+    Raises:
+        LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
+        SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
+    """
+    grammar = pipeline.log.slice
+    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)
+    validate_against_schema(pipeline, pinned.columns)
+    if pipeline.log.order == "commits" and not pinned.row_tracking:
+        raise LogError(
+            f"event log {pinned.uri} has no row tracking, so `order: commits` cannot be read from it: create the table "
+            "with delta.enableRowTracking = true from the beginning, or name in `log.order` the columns that order the "
+            "records of a slice"
+        )
+    return pinned
+
+
+def log_reading(
+    pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice], *, needs_clock: bool = False
+) -> LogReading:
+    """Return how the log is read for these slices, numbered 0, 1 .. in the chunk.
+
+    With `needs_clock` also the arrival time is read, and a record without one is invalid.
+    """
+    numbers = {one.slice_id: number for number, one in enumerate(slices)}
+    log = pipeline.log
+    return LogReading(
+        uri=pinned.uri,
+        version=pinned.version,
+        slice_column=log.slice.by,
+        slices={value: numbers[slice_id] for value, slice_id in pinned.partitions().items()},
+        key=log.key_columns,
+        event_time=_time_column(log.event_time),
+        arrival_time=_time_column(log.arrival_time) if needs_clock and log.arrival_time else None,
+        gap=_gap_column(pipeline),
+        record_id=log.record_id,
+        order=None if log.order == "commits" else tuple(log.order),
+        widened=pinned.widened,
+    )
+
+
+def read_chunk(
+    spark: "SparkSession",
+    pinned: PinnedLog,
+    reading: LogReading,
+    *,
+    slices: Sequence[Slice],
+    needs_commits: bool = False,
+    records_per_block: int = RECORDS_PER_BLOCK,
+) -> ChunkInput:
+    """Read the records, bring them into log order, and fingerprint each slice.
+
+    Args:
+        spark: the session.
+        pinned: the log.
+        reading: how to read it.
+        slices: of the chunk, in order.
+        needs_commits: whether the records are to say which commit of their slice brought them (`commit bigint`). Then
+            the fingerprints cover it, and the same records in other commits are another input.
+        records_per_block: of the sort.
+    """
+    order = order_columns(reading)
+    count = sum(file.records or 0 for file in pinned.files)
+    numbered = number_records(read_slices(spark, reading), order, count=count, records_per_block=records_per_block)
+    if needs_commits:
+        numbered = numbered.withColumn("commit", _commit_column(slices))
+    with reading_errors(pinned):
+        numbered = numbered.localCheckpoint()
+    if reading.order is not None:
+        refuse_ties(numbered, dict(zip(order, reading.order, strict=True)), pinned.uri)
+    ranks = Ranks(tuple(block_slices(numbered)))
+    ordered = numbered.withColumn("rank", ranks.column())
+    inputs = _slice_inputs(ordered, len(slices), needs_commits=needs_commits)
+    _refuse_other_counts(pinned, slices, inputs)
+    return ChunkInput(reading=reading, ordered=ordered, ranks=ranks, ranges=_ranges(slices, ranks), slices=inputs)
+
+
+@contextmanager
+def reading_errors(pinned: PinnedLog) -> Iterator[None]:
+    """Turn what Spark raises about a data file into one paragraph.
+
+    Raises:
+        LogError: naming the log, and the file where Spark names it.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        if not any(sign in text for sign in _DAMAGE):
+            raise
+        named = [file for file in pinned.files if unquote(file.path).rpartition("/")[2] in text]
+        unnamed = "the Delta log" if "[DELTA_" in text else "a data file"
+        which = f"file {named[0].path} (slice {named[0].slice_id})" if named else unnamed
+        raise LogError(
+            f"{which} of version {pinned.version} of event log {pinned.uri} cannot be read: it is damaged, or it was "
+            "removed while it was read. Restore it from a backup, or replay a range that does not need it"
+        ) from error
+
+
+def _refuse_other_counts(pinned: PinnedLog, slices: Sequence[Slice], inputs: Sequence[SliceInput]) -> None:
+    """Compare the records that were read with those that the log's own statistics promise."""
+    uncounted = {file.slice_id for file in pinned.files if file.records is None}
+    for one, read in zip(slices, inputs, strict=True):
+        promised, found = pinned.coordinates(one.slice_id).records, read.records.count
+        if one.slice_id not in uncounted and promised != found:
+            raise LogError(
+                f"slice {one.slice_id} of event log {pinned.uri} holds {found:,} records, but by its statistics "
+                f"version {pinned.version} has {promised:,} there: a data file was damaged or exchanged, or records "
+                "were deleted in place. Restore the files from a backup, or replay a copy of the log made afresh"
+            )
+
+
+def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Mapping[int, IdSum]:
+    """Count the log once more by itself, for the audit: slice number -> ids of its records."""
+    found: dict[int, IdSum] = {}
+    with reading_errors(pinned):
+        rows = scan_ids(spark, chunk.reading).collect()
+    for row in rows:
+        number = chunk.reading.slices.get(row["slice_value"])
+        if number is not None:
+            found.setdefault(number, IdSum()).merge(IdSum(row["records"], row["id_xor"], int(row["id_sum"])))
+    return found
+
+
+def invalid_row_id() -> "Column":
+    """Return the row id of `invalid_records`, as an expression over `ordered`."""
+    return F.xxhash64(F.lit(INVALID_RECORDS), F.col("record_hash"), F.col("problem"))
+
+
+def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
+    """The column in which each record brings the gap of its session, if there is one."""
+    windows = pipeline.windows
+    session = None if windows is None else (windows.session or windows.dynamic_session)
+    if session is None or session.gap.column is None:
+        return None
+    return TimeColumn(name=session.gap.column, unit="ms" if session.gap.unit is None else session.gap.unit.value)
+
+
+def _time_column(grammar: TimeGrammar) -> TimeColumn:
+    return TimeColumn(name=grammar.column, unit=grammar.unit.value if grammar.unit else None)
+
+
+def _ranges(slices: Sequence[Slice], ranks: Ranks) -> tuple[SliceRange, ...]:
+    firsts: dict[int, int] = {}
+    for part in ranks.parts:
+        firsts.setdefault(part.slice_no, part.first)
+    ranges: list[SliceRange] = []
+    end = LAST_SEQUENCE
+    for number, one in reversed(list(enumerate(slices))):
+        ranges.append(SliceRange(slice_no=number, start_ms=one.start_ms, end_ms=one.end_ms, end_sequence=end))
+        end = firsts.get(number, end)
+    return tuple(reversed(ranges))
+
+
+def _commit_column(slices: Sequence[Slice]) -> "Column":
+    """Number the commits of each slice from the slice's start on: no version of the log, which is a coordinate."""
+    start = F.element_at(F.array(*(F.lit(one.start_ms) for one in slices)), F.col("slice_no") + 1)
+    nth = F.dense_rank().over(Window.partitionBy("slice_no").orderBy(COMMIT_COLUMN))
+    return start + nth - 1
+
+
+def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> tuple[SliceInput, ...]:
+    invalid = F.col("problem").isNotNull()
+    content = ("rank", "record_hash", *(("commit",) if needs_commits else ()))
+    parts = {
+        "content": ordered.select("slice_no", F.xxhash64(*content).alias("id")),
+        "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
+        "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
+        "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),
+    }
+    whole = None
+    for name, part in parts.items():
+        named = part.withColumn("part", F.lit(name))
+        whole = named if whole is None else whole.unionByName(named)
+    assert whole is not None, "there are four parts"
+    sums: dict[tuple[int, str], IdSum] = {}
+    for row in sum_ids(whole.groupBy("slice_no", "part"), F.col("id")).collect():
+        sums[row["slice_no"], row["part"]] = IdSum(row["records"], row["id_xor"], int(row["id_sum"]))
+    return tuple(
+        SliceInput(
+            fingerprint=_fingerprint(sums.get((number, "content"), IdSum())),
+            records=sums.get((number, "records"), IdSum()),
+            invalid=sums.get((number, "invalid"), IdSum()),
+            invalid_rows=sums.get((number, "invalid_rows"), IdSum()),
+        )
+        for number in range(slices)
+    )
+
+
+def _fingerprint(content: IdSum) -> str:
+    count, xor, total = content.as_row()
+    return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()

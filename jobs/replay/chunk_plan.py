@@ -1,0 +1,104 @@
+"""From a pipeline and the columns of its log to what a chunk's tasks need: tables, engine, buckets."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from jobs.engine.engine import Engine
+from jobs.engine.user_functions import Functions
+from jobs.engine.window_spec import engine, pipeline_functions
+from jobs.lake.event_log import PinnedLog
+from jobs.lake.record_columns import record_names
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.replay.chunk_input import ChunkInput
+from jobs.replay.chunk_time import ChunkTime
+from jobs.replay.sizes import SIZES, Sizes
+from windowlib.records import tables
+from windowlib.records.column_types import Node, spell_type, struct_type
+from windowlib.records.tables import Table
+from windowlib.spark.bucket import BucketPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTables:
+    """A pipeline over one log: what it runs, the Spark types of the columns it reads, the tables it writes.
+
+    `functions` are the user's, loaded; who runs them elsewhere ships them. `record_names` are the names under which
+    the side tables keep the columns of the log.
+    """
+
+    engine: Engine
+    functions: Functions
+    keys: Mapping[str, str]
+    inputs: Mapping[str, str]
+    stored: tuple[Table, ...]
+    record_names: Mapping[str, str]
+
+    def emitted(self) -> tuple[Table, ...]:
+        """Return the tables of the tagged result; Spark gives late and unassigned records back what they are later."""
+        slim = {tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS}
+        chosen = [table for table in self.stored if table.name not in (tables.INVALID_RECORDS, tables.WATERMARKS)]
+        return tuple(table.slim() if table.name in slim else table for table in chosen)
+
+    def digested(self) -> tuple[str, ...]:
+        """Return the names of the tables that a run's digests cover."""
+        return tuple(table.name for table in self.stored if table.name != tables.TALLIES)
+
+
+def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Iterable[Node] = ()) -> ChunkTables:
+    """Return the tables that this pipeline writes when it reads this log.
+
+    Args:
+        pipeline: what is replayed.
+        pinned: the log.
+        stored_records: the types that `record` has in side tables that are there already.
+
+    Raises:
+        SpecError: the parts of the pipeline do not go together, or not with the columns of the log.
+    """
+    columns = {name: spell_type(node) for name, node in pinned.nodes.items()}
+    functions = pipeline_functions(pipeline)
+    run = engine(pipeline, columns, functions)
+    keys = {name: columns[name] for name in pipeline.log.key_columns}
+    names = record_names(pinned.nodes, stored_records)
+    record: Node = struct_type({names[name]: node for name, node in pinned.nodes.items()})
+    stored = (
+        tables.window_outputs(keys, run.outputs),
+        tables.late_records(record),
+        tables.unassigned_records(record),
+        tables.invalid_records(record),
+        *(tables.side_outputs(tag, keys, named) for tag, named in run.side_outputs.items()),
+        tables.window_state(keys, run.accumulators, run.outputs if run.keeps_last else None),
+        *((tables.user_state(keys),) if run.keeps_user_state else ()),
+        tables.timers(keys),
+        tables.watermarks(),
+        tables.tallies(),
+    )
+    inputs = {name: columns[name] for name in run.layout.read()}
+    return ChunkTables(engine=run, functions=functions, keys=keys, inputs=inputs, stored=stored, record_names=names)
+
+
+def plan_buckets(
+    pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, time: ChunkTime, sizes: Sizes = SIZES
+) -> BucketPlan:
+    """Return what every task needs to know. The number of buckets changes nothing but the speed."""
+    records = sum(one.records.count for one in read.slices)
+    buckets = min(sizes.buckets, 1 + records // sizes.records_per_bucket) if written.keys else 1
+    run = written.engine
+    return BucketPlan(
+        spec=run.operator,
+        layout=run.layout,
+        keys=written.keys,
+        inputs=written.inputs,
+        outputs=tuple(run.outputs),
+        side_outputs={tag: tuple(named) for tag, named in run.side_outputs.items()},
+        accumulators=run.accumulators,
+        last=tuple(run.outputs) if run.keeps_last else (),
+        slices=read.ranges,
+        steps=time.steps,
+        beginning=time.beginning,
+        max_parallelism=pipeline.max_parallelism,
+        tables=written.emitted(),
+        buckets=buckets,
+        tasks=buckets,
+        rows_per_batch=sizes.rows_per_batch,
+    )

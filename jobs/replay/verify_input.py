@@ -1,0 +1,127 @@
+"""`plan --verify`: whether the log still holds the records that runs have read, by reading them again in Spark.
+
+The Delta log cannot always tell: a file may be damaged in place, and commits are cleaned away. What is found is written
+into the ledger where it changes what a plan says, so one look is enough.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.lake.log_match import Match, match_input
+from jobs.ledger.events import LedgerEvent, verified_event
+from jobs.planning.plan import Plan, Step
+from jobs.planning.workspace import Workspace
+from jobs.replay.chunk_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk_plan import chunk_tables
+from jobs.runs import RunResult, Sighting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS_PER_JOB = 5_000_000
+"""Slices are read together up to about this many records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What was compared: slices whose records are those that their run read, and slices whose records are others.
+
+    `skipped` have no run of the plan's spec to be compared with.
+    """
+
+    equal: tuple[str, ...]
+    different: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """One sentence for a person."""
+        compared = f"{len(self.equal) + len(self.different)} slices were read again, {len(self.different)} differ"
+        skipped = f"; {len(self.skipped)} have no run of this spec to be compared with" if self.skipped else ""
+        if not self.different:
+            return f"{compared}{skipped}."
+        return (
+            f"{compared}{skipped}. In {_some(self.different)} the log holds other records than the run read: a file "
+            "was damaged or exchanged, before the run or since. Restore the log's files and verify again, or run the "
+            "slices again if the log is right as it is."
+        )
+
+
+def verify_inputs(
+    spark: "SparkSession", work: Workspace, planned: Plan, *, who: str, records_per_job: int = RECORDS_PER_JOB
+) -> Verification:
+    """Compare the log's records with what the runs of a plan read, by the fingerprint that the replay makes.
+
+    Args:
+        spark: the session.
+        work: the pipeline, lake and ledger of the plan.
+        planned: whose slices are compared.
+        who: recorded with what is found.
+        records_per_job: how many records are read together, about; at least one slice is.
+
+    Raises:
+        LogError, SpecError: as for a replay.
+    """
+    compared = [step for step in planned.steps if step.run and _is_of(planned, step.run.result)]
+    different: list[str] = []
+    for steps in _jobs(compared, records_per_job):
+        events: list[LedgerEvent] = []
+        for step, sighting, found in _read(spark, work, steps):
+            assert step.run is not None, "only steps with a run are compared"
+            if not sighting.is_equal:
+                different.append(step.slice.slice_id)
+            if _is_news(step, sighting):
+                events.append(verified_event(step.run.result, sighting, found=found, who=who))
+        if events:
+            _record(work, events)
+    names = [step.slice.slice_id for step in compared]
+    return Verification(
+        equal=tuple(name for name in names if name not in different),
+        different=tuple(different),
+        skipped=tuple(step.slice.slice_id for step in planned.steps if step.slice.slice_id not in set(names)),
+    )
+
+
+def _record(work: Workspace, events: Sequence[LedgerEvent]) -> None:
+    work.ledger.write(lambda _view: events)
+
+
+def _is_of(planned: Plan, result: RunResult) -> bool:
+    return result.spec_fingerprint == planned.spec_fingerprint
+
+
+def _jobs(steps: Sequence[Step], most: int) -> Iterator[list[Step]]:
+    job: list[Step] = []
+    for step in steps:
+        if job and sum(one.records for one in job) + step.records > most:
+            yield job
+            job = []
+        job.append(step)
+    if job:
+        yield job
+
+
+def _read(spark: "SparkSession", work: Workspace, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:
+    """Read the slices as the replay does; the fingerprint of each, and whether its run has the same."""
+    slices = [step.slice for step in steps]
+    pinned = pin_chunk(work.pipeline, work.lake, slices)
+    engine = chunk_tables(work.pipeline, pinned).engine
+    reading = log_reading(work.pipeline, pinned, slices, needs_clock=engine.needs_clock)
+    read = read_chunk(spark, pinned, reading, slices=slices, needs_commits=engine.time.needs_commits)
+    for step, one in zip(steps, read.slices, strict=True):
+        assert step.run is not None, "only steps with a run are compared"
+        is_equal = one.fingerprint == step.run.result.input_fingerprint
+        yield step, Sighting(log=pinned.coordinates(step.slice.slice_id), is_equal=is_equal), one.fingerprint
+
+
+def _is_news(step: Step, sighting: Sighting) -> bool:
+    """Whether the ledger would say something else of the run without this sighting."""
+    assert step.run is not None, "only steps with a run are compared"
+    said = match_input(step.run.sightings, sighting.log)
+    return said is not Match.SAME if sighting.is_equal else said in {Match.SAME, Match.UNKNOWN}
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

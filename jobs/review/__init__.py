@@ -1,0 +1,1 @@
+"""Answers a reviewer's questions: what happened to a record, and where a record is in its slice."""

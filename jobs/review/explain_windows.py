@@ -1,0 +1,136 @@
+"""The windows of one record: those that fired, those that were superseded and by which, those still open. No Spark."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from jobs.lake.lake import Lake
+from jobs.lake.store import read_attempts
+from jobs.ledger.view import StagedRun
+from jobs.pipeline.models.pipeline import Pipeline, TimeColumn
+from windowlib.records.instants import InstantRead, read_instant
+from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
+
+Interval = tuple[datetime, datetime]
+_PLACE = ("slice_id", "fired_rank", "pane_index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordWindows:
+    """Windows of a record's key that hold its time, as texts; `superseded` maps one that was withdrawn to its heir.
+
+    The heir is None where nothing shows it: the window that took it over closed empty, or is another's by now.
+    """
+
+    fired: tuple[str, ...]
+    superseded: Mapping[str, str | None]
+    still_open: tuple[str, ...]
+
+
+def record_time(time: TimeColumn, record: Mapping[str, Any]) -> InstantRead:
+    """Read a time column of a record as the replay does."""
+    return read_instant(record[time.column], time.unit.value if time.unit else None)
+
+
+def windows_of(
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, runs: Mapping[str, StagedRun]
+) -> RecordWindows:
+    """Find the windows of a record.
+
+    Windows without bounds (global and count windows, Storm's queues) hold no time and are not among them.
+
+    Args:
+        lake: where.
+        pipeline: its spec.
+        record: by column; valid, so that its time can be read.
+        runs: slice -> run, in slice order; the state after the last one says what is open.
+    """
+    at_ms = record_time(_windowed_by(pipeline), record).ms
+    if at_ms is None:
+        return RecordWindows(fired=(), superseded={}, still_open=())
+    holds = _Holds(at=_instant(at_ms), is_right_closed=pipeline.front_end == "storm")
+    pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
+    panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
+    standing = {bounds for bounds, kind in panes.items() if kind == "result"}
+    still_open = _open(lake, pipeline, record, pair=pairs[-1:], holds=holds)
+    withdrawn = sorted(bounds for bounds in panes if bounds not in standing | still_open)
+    heirs = {bounds: _heir(bounds, standing | still_open) for bounds in withdrawn}
+    return RecordWindows(
+        fired=tuple(interval(*one) for one in sorted(standing)),
+        superseded={interval(*one): interval(*heir) if heir else None for one, heir in heirs.items()},
+        still_open=tuple(interval(*one) for one in sorted(still_open - standing)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Holds:
+    """Whether bounds hold an instant."""
+
+    at: datetime
+    is_right_closed: bool
+
+    def __call__(self, start: datetime | None, end: datetime | None) -> bool:
+        if start is None or end is None:
+            return False
+        return start < self.at <= end if self.is_right_closed else start <= self.at < end
+
+
+def _panes(
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pairs: Sequence[tuple[str, str]], holds: _Holds
+) -> dict[Interval, str]:
+    """Return bounds that hold the record's time -> the kind of the last row of these bounds."""
+    import pyarrow.compute as pc
+
+    keys = pipeline.log.key_columns
+    columns = [*keys, "window_start", "window_end", "kind", *_PLACE]
+    panes = read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, columns)
+    if panes.num_rows:  # the bounds of most are elsewhere, and Arrow sees that faster than we
+        panes = panes.filter((pc.field("window_start") <= holds.at) & (pc.field("window_end") >= holds.at))
+    own = [
+        row
+        for row in panes.to_pylist()
+        if holds(row["window_start"], row["window_end"]) and all(row[key] == record[key] for key in keys)
+    ]
+    # As in the published view: what takes a row back comes after it.
+    own.sort(key=lambda row: (*(row[name] for name in _PLACE), row["kind"] != "result"))
+    return {(row["window_start"], row["window_end"]): row["kind"] for row in own}
+
+
+def _open(
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pair: Sequence[tuple[str, str]], holds: _Holds
+) -> set[Interval]:
+    keys = pipeline.log.key_columns
+    found = set()
+    for row in read_attempts(lake.table(pipeline.name, WINDOW_STATE), pair).to_pylist():
+        start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
+        if start_ms is None or end_ms is None or any(row[key] != record[key] for key in keys):
+            continue
+        bounds = _instant(start_ms), _instant(end_ms)
+        if holds(*bounds):
+            found.add(bounds)
+    return found
+
+
+def _heir(bounds: Interval, windows: set[Interval]) -> Interval | None:
+    """Return the smallest window that holds these bounds."""
+    around = [one for one in windows if one[0] <= bounds[0] and bounds[1] <= one[1]]
+    return min(around, key=lambda one: one[1] - one[0], default=None)
+
+
+def _windowed_by(pipeline: Pipeline) -> TimeColumn:
+    """The time by which the record's windows are chosen: its event time, or on processing time its arrival."""
+    log, windows = pipeline.log, pipeline.windows
+    if windows is not None and windows.is_processing_time and log.arrival_time is not None:
+        return log.arrival_time
+    return log.event_time
+
+
+def _instant(at_ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+
+
+def interval(start: datetime, end: datetime) -> str:
+    """`[2013-02-08 05:00, 06:00)`; the day is not said twice."""
+    first, last = (at.isoformat(sep=" ", timespec="minutes")[:16] for at in (start, end))
+    return f"[{first}, {last.removeprefix(first[:11])})"

@@ -1,0 +1,57 @@
+"""Where a record stands in its slice and which watermark it met: the replay's own ordering, for one slice, in Spark."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+
+from jobs.lake.lake import Lake
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.replay.chunk_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk_plan import chunk_tables
+from jobs.replay.chunk_time import chunk_time, time_before
+from jobs.runs import CheckpointRef, Slice
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.errors import RequestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """A record's rank in its slice, from 0, and the watermark before it; None at the very beginning of a chain."""
+
+    rank: int
+    watermark_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A record of a slice; `before` is the checkpoint with which the slice began, None at the beginning of a chain."""
+
+    one: Slice
+    record_id: str
+    before: CheckpointRef | None
+
+
+def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wanted) -> Located:
+    """Order the records of the slice as a replay does, and find one of them.
+
+    Raises:
+        RequestError: the slice has no such record.
+        LogError: as for a replay.
+    """
+    pinned = pin_chunk(pipeline, lake, [wanted.one])
+    engine = chunk_tables(pipeline, pinned).engine
+    reading = log_reading(pipeline, pinned, [wanted.one], needs_clock=engine.needs_clock)
+    needs_commits = engine.time.needs_commits
+    chunk = read_chunk(spark, pinned, reading, slices=[wanted.one], needs_commits=needs_commits)
+    row = chunk.ordered.where(F.col("record_id") == wanted.record_id).orderBy("rank").first()
+    if row is None:
+        raise RequestError(f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}")
+    time = chunk_time(engine, chunk, time_before(lake, pipeline, wanted.before))
+    step = int(np.searchsorted(time.steps.sequence, row["sequence"], side="left"))
+    met_ms = int(time.steps.watermark_ms[step - 1]) if step else time.beginning.watermark_ms
+    return Located(rank=row["rank"], watermark_ms=None if met_ms == MIN_TIME_MS else met_ms)

@@ -1,0 +1,173 @@
+"""From a pipeline's ledger and its table of late records to the rows of a report. Reads, never writes; no Spark."""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jobs.lake.store import plain_rows, query
+from jobs.ledger.ledger import Ledger
+from jobs.pipeline.slices import slices_between
+from jobs.reading.stored_rows import StoredRuns
+from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
+from windowlib.errors import RangeError
+from windowlib.records import tables
+
+if TYPE_CHECKING:
+    from jobs.lake.lake import Lake
+    from jobs.ledger.view import LedgerView, Request, StagedRun, Waiver
+    from jobs.pipeline.models.pipeline import Pipeline
+    from jobs.runs import Slice
+
+
+SHORT = 8
+"""Digits of a fingerprint on the page."""
+
+
+def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
+    """What a report says about a pipeline now. A pipeline that nobody has run yet gives rows without slices.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+        StoreError: the late records cannot be read, or are not those that were written.
+    """
+    # A page is about what is written down; it never asks what time it is.
+    view = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
+    newest = _newest_runs(view)
+    late = _late_rows(StoredRuns(lake, pipeline.name, view), newest.values())
+    return ReportRows(
+        pipeline=pipeline.name,
+        lake=lake.root,
+        zone=str(pipeline.log.slice.zone),
+        every_ms=pipeline.log.slice.every_ms,
+        ledger_version=view.version,
+        as_of_ms=_as_of_ms(view),
+        fail_on=pipeline.quality.fail_on if pipeline.quality else None,
+        slices=_all_slices(view, pipeline),
+        runs={slice_id: _run_row(run, view, late.get(slice_id)) for slice_id, run in newest.items()},
+        published=view.published,
+        description=pipeline.description or "",
+        owner=pipeline.owner or "",
+        requests=tuple(_request_row(request) for request in view.requests.values()),
+        publications=tuple(
+            PublicationRow(
+                seq=one.seq,
+                at_ms=one.at_ms,
+                who=one.who,
+                is_rollback=one.is_rollback,
+                slice_ids=tuple(sorted(one.changes)),
+            )
+            for one in view.publications
+        ),
+    )
+
+
+def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:
+    """The run of each slice that was staged last, published or not."""
+    newest: dict[str, StagedRun] = {}
+    for run in sorted(view.runs.values(), key=lambda run: run.seq):
+        newest[run.result.slice.slice_id] = run
+    return newest
+
+
+def _all_slices(view: "LedgerView", pipeline: "Pipeline") -> "tuple[Slice, ...]":
+    """The slices from the first to the last that the ledger knows, with those in between that it does not know."""
+    known = tuple(view.slices.values())
+    if not known:
+        return ()
+    try:
+        between = slices_between(pipeline, known[0].start_ms, max(one.end_ms for one in known))
+    except RangeError:
+        return known  # cut by an earlier pipeline file, along other edges
+    found = {one.slice_id: one for one in (*between, *known)}
+    return tuple(sorted(found.values(), key=lambda one: one.start_ms))
+
+
+def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunRow:
+    result = run.result
+    return RunRow(
+        slice=result.slice,
+        run_id=result.run_id,
+        attempt_id=result.attempt_id,
+        request_id=run.request_id,
+        verdict=run.verdict,
+        counts=result.counts,
+        watermark_ms=result.watermark_ms,
+        seconds=result.seconds,
+        staged_at_ms=run.at_ms,
+        is_published=view.published.get(result.slice.slice_id) == result.run_id,
+        log_version=result.log.version,
+        is_contradicted=run.is_contradicted,
+        waiver=_waiver_row(run.waiver) if run.waiver else None,
+        checks=result.checks,
+        warnings=result.warnings,
+        clamped=result.clamped,
+        late=late,
+        origin=_origin(run),
+    )
+
+
+def _origin(run: "StagedRun") -> Mapping[str, str]:
+    """What a run was made of and what it left behind, in short: texts for a person who looks for a difference."""
+    result, log = run.result, run.result.log
+    commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
+    return {
+        "spec": result.spec_fingerprint[:SHORT],
+        "input": result.input_fingerprint[:SHORT],
+        "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
+        "log": f"version {log.version}, commits {commits}, {log.files} files of table {log.table_id[:SHORT]}",
+        "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
+        "seconds": f"{result.seconds:.1f}",
+        "staged": f"in ledger version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
+        "checks": f"{(run.checks_fingerprint or 'none')[:SHORT]} of attempt {run.checks_attempt_id[:SHORT]}",
+        "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
+        **{name: text[:SHORT] for name, text in sorted(result.extras.items())},
+    }
+
+
+def _waiver_row(waiver: "Waiver") -> WaiverRow:
+    return WaiverRow(who=waiver.who, reason=waiver.reason, at_ms=waiver.at_ms)
+
+
+def _request_row(request: "Request") -> RequestRow:
+    return RequestRow(
+        request_id=request.request_id,
+        kind=request.kind,
+        who=request.who,
+        reason=request.reason,
+        state=request.state.value,
+        opened_at_ms=request.opened_at_ms,
+        from_ms=request.from_ms,
+        to_ms=request.to_ms,
+        slice_count=len(request.runs),
+        failure=request.failure,
+    )
+
+
+def _as_of_ms(view: "LedgerView") -> int | None:
+    """When the ledger last said something that the page shows."""
+    moments = [run.at_ms for run in view.runs.values()]
+    moments += [run.waiver.at_ms for run in view.runs.values() if run.waiver]
+    moments += [one.at_ms for one in view.publications]
+    moments += [request.opened_at_ms for request in view.requests.values()]
+    return max(moments, default=None)
+
+
+def _late_rows(stored: StoredRuns, runs: "Iterable[StagedRun]") -> Mapping[str, LateRow]:
+    """How late the late records of each run were, by slice; only records that missed all their windows are late."""
+    rows = stored.read(
+        tables.LATE_RECORDS, [run for run in runs if run.result.counts.late], ("slice_id", "late_by_ms", "missed_all")
+    )
+    if not rows.num_rows:
+        return {}
+    edges = (-(2**62), *LATE_EDGES_MS, 2**62)
+    classes = ", ".join(
+        f"count(*) FILTER (late_by_ms >= {low} AND late_by_ms < {high})" for low, high in pairwise(edges)
+    )
+    sql = (
+        f"SELECT slice_id, count(*), median(late_by_ms), max(late_by_ms), {classes} "  # noqa: S608 -- our own numbers
+        "FROM late WHERE missed_all GROUP BY slice_id"
+    )
+    return {
+        slice_id: LateRow(count=count, median_ms=round(median), max_ms=most, classes=tuple(found))
+        for slice_id, count, median, most, *found in plain_rows(query({"late": rows}, sql))
+    }

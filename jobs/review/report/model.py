@@ -1,0 +1,323 @@
+"""The report as a value: all texts and numbers of the page, computed from plain rows. No HTML, no clock, no lake."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from itertools import pairwise
+
+from expectations.units import duration, instant, percent
+from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
+from jobs.review.report.commands import Command, bound_text, commands
+from jobs.review.report.rows import DAY_MS, LATE_EDGES_MS, ReportRows, RunRow
+from jobs.runs import Counts, Slice, Verdict
+
+DASH = "\N{EN DASH}"
+MAX_LISTED_SLICES = 400
+MAX_HELD = 40
+MAX_REQUESTS = 40
+MAX_STRETCHES = 3
+
+
+class Status(Enum):
+    """How a slice stands; the value names it in style sheets. Each has a symbol: colour alone says nothing."""
+
+    PASS = "pass"  # noqa: S105 -- no password
+    WARN = "warn"
+    WAIVED = "waived"
+    FAIL = "fail"
+    ERROR = "error"
+    STAGED = "staged"
+    MISSING = "missing"
+
+    @property
+    def symbol(self) -> str:
+        """One sign, different in shape from all others."""
+        return _SYMBOLS[self]
+
+    @property
+    def label(self) -> str:
+        """The status in a word or two."""
+        return _LABELS[self]
+
+    @property
+    def meaning(self) -> str:
+        """The status in a sentence, for the legend."""
+        return _MEANINGS[self]
+
+
+_SYMBOLS = {
+    Status.PASS: "✓", Status.WARN: "!", Status.WAIVED: "≈", Status.FAIL: "✕",
+    Status.ERROR: "?", Status.STAGED: "○", Status.MISSING: DASH,
+}  # fmt: skip
+_LABELS = {
+    Status.PASS: "passed", Status.WARN: "warned", Status.WAIVED: "waived", Status.FAIL: "failed",
+    Status.ERROR: "error", Status.STAGED: "not published", Status.MISSING: "missing",
+}  # fmt: skip
+_MEANINGS = {
+    Status.PASS: "every check passed; readers see it",
+    Status.WARN: "a check below the severity that stops publication failed; readers see it",
+    Status.WAIVED: "a check failed, and a person let it pass and said why",
+    Status.FAIL: "a check failed; held back until it is waived or rerun",
+    Status.ERROR: "a check broke, or two attempts differ: nobody knows whether it is good; held back",
+    Status.STAGED: "replayed and judged good, but its request is not published yet",
+    Status.MISSING: "never replayed",
+}
+
+
+def status_of(run: RunRow | None) -> Status:
+    """How a slice stands by its newest run."""
+    if run is None:
+        return Status.MISSING
+    if run.verdict is Verdict.ERROR or run.is_contradicted:
+        return Status.ERROR
+    if run.verdict is Verdict.FAIL:
+        return Status.WAIVED if run.waiver else Status.FAIL
+    if not run.is_published:
+        return Status.STAGED
+    return Status.WARN if run.verdict is Verdict.WARN else Status.PASS
+
+
+@dataclass(frozen=True)
+class SliceLine:
+    """One slice as the calendar, the bars and the table show it."""
+
+    slice: Slice
+    status: Status
+    run: RunRow | None
+    is_published: bool
+    is_replaced: bool
+
+    @property
+    def slice_id(self) -> str:
+        """The slice's name."""
+        return self.slice.slice_id
+
+    @cached_property
+    def tip(self) -> str:
+        """What a pointer or a screen reader learns of the slice."""
+        if self.run is None:
+            return f"{self.slice_id}: {self.status.label}"
+        counts = self.run.counts
+        seen = "published" if self.is_published else "readers see an older run" if self.is_replaced else "not published"
+        states = [self.status.label] if self.status is Status.STAGED else [self.status.label, seen]
+        return f"{self.slice_id}: {', '.join(states)}; {at_a_glance(counts)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The slices of one month (or one year) that are not listed one by one."""
+
+    label: str
+    slices: int
+    counts: Counts
+    statuses: tuple[tuple[Status, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateSummary:
+    """Late records of all runs on the page: `classes` pairs a class of lateness with its count."""
+
+    count: int
+    read: int
+    worst_ms: int
+    worst_slice: str
+    median_ms: int
+    classes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportModel:
+    """Everything on the page. `listed` are the slices shown one by one, newest first; `periods` sum up the others."""
+
+    rows: ReportRows
+    title: str
+    headline: str
+    is_healthy: bool
+    sentences: tuple[str, ...]
+    as_of: str
+    published_range: str
+    totals: Counts
+    statuses: tuple[tuple[Status, int], ...]
+    lines: tuple[SliceLine, ...]
+    listed: tuple[SliceLine, ...]
+    periods: tuple[Period, ...]
+    held: tuple[Held, ...]
+    waived: tuple[Held, ...]
+    held_left_out: int
+    checks: tuple[CheckTrend, ...]
+    late: LateSummary | None
+    commands: tuple[Command, ...]
+
+    @property
+    def is_daily(self) -> bool:
+        """Whether slices are days, so that a calendar of months makes sense."""
+        return self.rows.every_ms == DAY_MS
+
+
+def build_model(rows: ReportRows) -> ReportModel:
+    """Compute the page from its rows."""
+    lines = tuple(_line(one, rows) for one in rows.slices)
+    counted = Counter(line.status for line in lines)
+    stopped = held_slices(rows)
+    held = tuple(one for one in stopped if one.waiver is None)
+    waived = tuple(one for one in stopped if one.waiver is not None)
+    listed, others = _choose_listed(lines)
+    headline, healthy = _headline(rows, lines, counted)
+    return ReportModel(
+        rows=rows,
+        title=f"Hindcast: {rows.pipeline}",
+        headline=headline,
+        is_healthy=healthy,
+        sentences=_sentences(rows, counted),
+        as_of=instant(rows.as_of_ms) if rows.as_of_ms is not None else "nothing has happened yet",
+        published_range=_published_range(rows),
+        totals=total(line.run.counts for line in lines if line.run),
+        statuses=tuple((status, counted[status]) for status in Status),
+        lines=lines,
+        listed=listed,
+        periods=_periods(others),
+        held=held[:MAX_HELD],
+        waived=waived[:MAX_HELD],
+        held_left_out=max(0, len(held) - MAX_HELD) + max(0, len(waived) - MAX_HELD),
+        checks=trends(rows),
+        late=_late(rows),
+        commands=commands(rows, [one.slice_id for one in held if one.verdict is Verdict.FAIL]),
+    )
+
+
+def _line(one: Slice, rows: ReportRows) -> SliceLine:
+    run, seen = rows.runs.get(one.slice_id), rows.published.get(one.slice_id)
+    is_published = run is not None and run.is_published
+    return SliceLine(
+        slice=one,
+        status=status_of(run),
+        run=run,
+        is_published=is_published,
+        is_replaced=seen is not None and not is_published,
+    )
+
+
+def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Status, int]) -> tuple[str, bool]:
+    """The one sentence that matters, and whether all is well."""
+    stopped = [line for line in lines if line.status in {Status.FAIL, Status.ERROR}]
+    doubtful = sum(line.is_published for line in stopped)
+    broken = sum(line.status is Status.ERROR for line in stopped)
+    if not rows.runs:
+        return "Nothing has been replayed yet", False
+    if doubtful:
+        return f"{_slices(doubtful)} in doubt, though published", False
+    if stopped:
+        why = "because a check broke" if broken == len(stopped) else "by a failed check"
+        errors = f", {broken:,} because a check broke" if 0 < broken < len(stopped) else ""
+        return f"{_slices(len(stopped))} held back {why}{errors}", False
+    ready = sum(not line.is_published for line in lines if line.run)
+    if ready:
+        return f"{_slices(ready)} ready, but not published", False
+    if counted[Status.MISSING]:
+        return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
+    waived = f", {counted[Status.WAIVED]:,} of them on a person's word" if counted[Status.WAIVED] else ""
+    return f"All {_slices(len(lines))} published{waived}" if len(lines) > 1 else "Published", True
+
+
+def _sentences(rows: ReportRows, counted: Mapping[Status, int]) -> tuple[str, ...]:
+    said = [f"Readers see {_published_range(rows)}."]
+    if counted[Status.FAIL]:
+        said.append("A held slice is published after a waiver with a reason, or after a rerun that passes; until then "
+                    "readers see what they saw before.")  # fmt: skip
+    if counted[Status.ERROR]:
+        said.append("Where a check broke there is nothing to waive: mend the check or the run, and replay the slice.")
+    return tuple(said)
+
+
+def _slices(count: int) -> str:
+    return "1 slice" if count == 1 else f"{count:,} slices"
+
+
+def _published_range(rows: ReportRows) -> str:
+    """The half-open stretches that readers see, such as `[2013-02-01, 2013-02-08)`; long lists are cut."""
+    stretches: list[tuple[str, str]] = []
+    last_end_ms: int | None = None
+    for index, one in enumerate(rows.slices):
+        if one.slice_id not in rows.published:
+            last_end_ms = None
+            continue
+        end = rows.slices[index + 1].slice_id if index + 1 < len(rows.slices) else bound_text(one.end_ms, rows)
+        start = one.slice_id if last_end_ms is None else stretches.pop()[0]
+        stretches.append((start, end))
+        last_end_ms = one.end_ms
+    if not stretches:
+        return "nothing yet"
+    shown = ", ".join(f"[{start}, {end})" for start, end in stretches[:MAX_STRETCHES])
+    left_out = len(stretches) - MAX_STRETCHES
+    return f"{shown} and {left_out:,} more {'stretch' if left_out == 1 else 'stretches'}" if left_out > 0 else shown
+
+
+def _choose_listed(lines: Sequence[SliceLine]) -> tuple[tuple[SliceLine, ...], tuple[SliceLine, ...]]:
+    """The newest slices, newest first; and the older ones, in order."""
+    cut = max(0, len(lines) - MAX_LISTED_SLICES)
+    return tuple(reversed(lines[cut:])), tuple(lines[:cut])
+
+
+def _periods(lines: Sequence[SliceLine]) -> tuple[Period, ...]:
+    """Sums by month, newest first; by year where there would be more than 120 months."""
+    months = {line.slice_id[:7] for line in lines}
+    width = 7 if len(months) <= 120 else 4  # noqa: PLR2004 -- of an ISO date: YYYY-MM, YYYY
+    grouped: dict[str, list[SliceLine]] = {}
+    for line in lines:
+        grouped.setdefault(line.slice_id[:width], []).append(line)
+    return tuple(_period(label, grouped[label]) for label in reversed(grouped))
+
+
+def _period(label: str, lines: Sequence[SliceLine]) -> Period:
+    counted = Counter(line.status for line in lines)
+    return Period(
+        label=label,
+        slices=len(lines),
+        counts=total(line.run.counts for line in lines if line.run),
+        statuses=tuple((status, counted[status]) for status in Status if counted[status]),
+    )
+
+
+def total(counts: Iterable[Counts]) -> Counts:
+    """The sum of counts, fate by fate."""
+    read = assigned = late = unassigned = invalid = panes = 0
+    for one in counts:
+        read, assigned, late = read + one.read, assigned + one.assigned, late + one.late
+        unassigned, invalid, panes = unassigned + one.unassigned, invalid + one.invalid, panes + one.panes
+    return Counts(read=read, assigned=assigned, late=late, unassigned=unassigned, invalid=invalid, panes=panes)
+
+
+def _late(rows: ReportRows) -> LateSummary | None:
+    """How late late records are; None where nobody looked or none is late."""
+    found = [(run, run.late) for run in rows.runs.values() if run.late is not None and run.late.count]
+    if not found:
+        return None
+    worst, worst_late = max(found, key=lambda pair: pair[1].max_ms)
+    medians = sorted(late.median_ms for _, late in found)
+    edges = [duration(edge) for edge in LATE_EDGES_MS]
+    labels = [
+        f"under {edges[0]}",
+        *(f"{low} to {high}" for low, high in pairwise(edges)),
+        f"{edges[-1]} or more",
+    ]
+    totals = [sum(late.classes[index] for _, late in found) for index in range(len(labels))]
+    return LateSummary(
+        count=sum(late.count for _, late in found),
+        read=sum(run.counts.read for run in rows.runs.values()),
+        worst_ms=worst_late.max_ms,
+        worst_slice=worst.slice.slice_id,
+        median_ms=medians[len(medians) // 2],
+        classes=tuple(zip(labels, totals, strict=True)),
+    )
+
+
+def at_a_glance(counts: Counts) -> str:
+    """The counts that matter at a glance."""
+    return f"{counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid"
+
+
+def share_text(part: int, whole: int) -> str:
+    """A count as a share of another, a dash of nothing."""
+    return percent(part / whole) if whole else DASH

@@ -1,0 +1,165 @@
+"""`write_report`: one self-contained page about a pipeline. No script, no request to anywhere, every value escaped."""
+
+import base64
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from expectations.units import duration, instant
+from jobs.review.report.checks import CheckTrend
+from jobs.review.report.commands import bound_text
+from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
+from jobs.review.report.rows import ReportRows, RequestRow
+from jobs.review.report.slice_calendar import months, strips
+from jobs.review.report.svg import FATES, overview, share_bar, sparkline, stacked_bar, verdict_strip
+from jobs.runs import Counts, Verdict
+from windowlib.errors import RequestError, SpecError
+
+if TYPE_CHECKING:
+    from jobs.lake.lake import Lake
+    from jobs.pipeline.models.pipeline import Pipeline
+
+_MAX_NAMED = 6
+_SYMBOLS = {Verdict.PASS: "✓", Verdict.WARN: "!", Verdict.FAIL: "✕", Verdict.ERROR: "?"}
+
+
+def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -> Path:
+    """Write the page about a pipeline from what its ledger and tables say now.
+
+    Args:
+        lake: where the pipeline's tables are.
+        pipeline: its file, for slices and wording.
+        path: where to write; by default `<lake>/reports/<pipeline>.html`.
+
+    Returns:
+        The path that was written. An existing page is replaced in one step, so a reader never sees half of it.
+
+    Raises:
+        SpecError: the lake is not a directory of this machine, and no path is given.
+        RequestError: the page cannot be written there.
+    """
+    from jobs.review.report.collect import collect
+
+    if path is None and not lake.is_local:
+        raise SpecError(
+            f"the lake {lake.root} is no directory of this machine; say with --output where the report shall go"
+        )
+    target = path or Path(lake.root) / "reports" / f"{pipeline.name}.html"
+    page = render(build_model(collect(lake, pipeline)))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, page.encode("utf-8", errors="replace"))
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
+        raise RequestError(
+            f"the report cannot be written to {target.parent}: {getattr(error, 'strerror', None) or error}; "
+            "name a file elsewhere with --output"
+        ) from error
+    return target
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Write the file in one step. The half is a new file of a random name: nobody can have put a link there before."""
+    half = target.with_name(f".hindcast-{secrets.token_hex(8)}.half")
+    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        half.replace(target)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+
+
+def render(model: ReportModel) -> str:
+    """The page as HTML text; the same model gives the same text."""
+    style, calendar = _style(), months(model)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            m=model,
+            style=Markup(style),  # noqa: S704 -- our own file
+            style_hash=_hash(style),
+            hero=_hero(model),
+            months=calendar,
+            strips=strips(model),
+            overview=overview(model.lines),
+            anchors={line.slice_id: f"s{number}" for number, line in enumerate(model.listed)},
+            statuses={line.slice_id: line.status for line in model.lines},
+            requests=tuple(reversed(model.rows.requests))[:MAX_REQUESTS],
+            publications=tuple(reversed(model.rows.publications))[:MAX_REQUESTS],
+            request_range=lambda request: _request_range(request, model.rows),
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    """Autoescape for every template, whatever its name ends in: the usual choice by suffix misses `.j2`."""
+    environment = Environment(loader=PackageLoader("jobs.review.report"), autoescape=True, undefined=StrictUndefined)
+    environment.globals.update(_helpers())
+    return environment
+
+
+def _helpers() -> Mapping[str, Any]:
+    return {
+        "bar": stacked_bar,
+        "spark": sparkline,
+        "strip": verdict_strip,
+        "share_bar": share_bar,
+        "share": share_text,
+        "fates": _fates,
+        "passed": lambda check: check.counts.get(Verdict.PASS, 0),
+        "not_passed": lambda check: len(check.points) - check.counts.get(Verdict.PASS, 0),
+        "verdict_symbol": _SYMBOLS.__getitem__,
+        "curve_range": _curve_range,
+        "duration": duration,
+        "instant": instant,
+        "slice_list": _slice_list,
+    }
+
+
+@cache
+def _style() -> str:
+    return (Path(__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
+
+
+def _hash(style: str) -> str:
+    """What the Content-Security-Policy knows our style sheet by, so that no other style is let in."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+
+
+def _hero(model: ReportModel) -> Status:
+    """The status whose symbol stands beside the headline: the one that the headline is about."""
+    counted = dict(model.statuses)
+    order = (Status.ERROR, Status.FAIL, Status.STAGED, Status.MISSING, Status.WAIVED, Status.WARN)
+    return next((status for status in order if counted[status]), Status.PASS if model.rows.runs else Status.MISSING)
+
+
+def _fates(counts: Counts) -> list[tuple[str, int]]:
+    return list(zip(FATES, (counts.assigned, counts.late, counts.unassigned, counts.invalid), strict=True))
+
+
+def _curve_range(check: CheckTrend) -> str:
+    values = [point.value for point in check.points if point.value is not None]
+    what = f" ({check.unit})" if check.unit != check.column else ""
+    return f"from {check.spelled(min(values))} to {check.spelled(max(values))}{what}"
+
+
+def _request_range(request: RequestRow, rows: ReportRows) -> str:
+    if request.from_ms is None or request.to_ms is None:
+        return f"{request.slice_count:,} slices" if request.slice_count else DASH
+    return f"[{bound_text(request.from_ms, rows)}, {bound_text(request.to_ms, rows)})"
+
+
+def _slice_list(slice_ids: tuple[str, ...]) -> str:
+    if len(slice_ids) <= _MAX_NAMED:
+        return ", ".join(slice_ids) or "nothing"
+    return f"{len(slice_ids):,} slices, from {slice_ids[0]} to {slice_ids[-1]}, the last one included"

@@ -1,0 +1,1 @@
+"""The Spark session: its settings, jars, Java, private directory and environment."""

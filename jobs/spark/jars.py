@@ -1,0 +1,38 @@
+"""Where the Delta jars are: resolved once by the set-up, checked against setup/jars.sha256, used offline ever after."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobs.project import ROOT
+from windowlib.errors import HindcastError
+
+SUMS_FILE = ROOT / "setup" / "jars.sha256"
+DEFAULT_DIRECTORY = ROOT / ".cache" / "ivy" / "jars"
+
+
+class JarsMissing(HindcastError):  # noqa: N818
+    """The person at the machine has to run the set-up, or to say where the jars are."""
+
+
+def listed_jars() -> dict[str, str]:
+    """File name -> SHA-256 (hex) of every jar that Delta on Spark needs, in the order of setup/jars.sha256."""
+    lines = SUMS_FILE.read_text(encoding="utf-8").splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines if line.strip())}
+
+
+def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """The jars for `spark.jars`, absolute, from HINDCAST_JARS (a directory) or the cache that `make setup` fills.
+
+    Raises:
+        JarsMissing: one of the listed jars is not there. Contents are checked by the set-up only.
+    """
+    directory = Path(environ.get("HINDCAST_JARS") or DEFAULT_DIRECTORY).resolve()
+    jars = [directory / name for name in listed_jars()]
+    missing = [jar.name for jar in jars if not jar.is_file()]
+    if missing:
+        raise JarsMissing(
+            f"{directory} has {len(jars) - len(missing)} of the {len(jars)} jars of Delta ({missing[0]} is missing). "
+            "Run `make setup` in the clone, or set HINDCAST_JARS to a directory that has them."
+        )
+    return jars

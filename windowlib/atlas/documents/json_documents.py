@@ -1,0 +1,180 @@
+"""Documents as JSON texts and back: MongoDB's Extended JSON, relaxed, version 2."""
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as BinasciiError
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from math import isfinite
+from typing import Final
+
+from windowlib.atlas.documents.documents import INT32_MAX, INT64_MAX, Date, Document, Value, type_name
+from windowlib.atlas.documents.places import Json, Place
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_10000_MS: Final = 253_402_300_800_000
+_UNSUPPORTED: Final = ("$oid", "$timestamp", "$regularExpression", "$minKey", "$maxKey", "$uuid", "$symbol", "$code")
+
+
+def to_text(document: Document) -> str:
+    """Return the JSON text of a document; fields keep their order."""
+    return json.dumps(to_json(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def iso_text(ms: int) -> str:
+    """Return an instant of the years 1 to 9999 as ISO text, with ms where there are any.
+
+    >>> iso_text(1_356_998_400_000)
+    '2013-01-01T00:00:00Z'
+    """
+    at = EPOCH + timedelta(milliseconds=ms)
+    seconds = at.replace(tzinfo=None).isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
+    return seconds + "Z"
+
+
+def to_json(value: Value) -> Json:  # noqa: PLR0911 - one return per type
+    """Return what stands for a value in relaxed Extended JSON; an integer beyond 64 bits does not exist."""
+    match value:
+        case Date(ms):
+            return {"$date": iso_text(ms) if 0 <= ms < _YEAR_10000_MS else {"$numberLong": str(ms)}}
+        case Decimal():
+            return {"$numberDecimal": _decimal_text(value)}
+        case bytes():
+            return {"$binary": {"base64": b64encode(value).decode("ascii"), "subType": "00"}}
+        case float() if not isfinite(value):
+            return {"$numberDouble": "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"}  # noqa: PLR0124
+        case list():
+            return [to_json(element) for element in value]
+        case dict():
+            return {name: to_json(field) for name, field in value.items()}
+        case _:
+            return value
+
+
+def _decimal_text(value: Decimal) -> str:
+    if value.is_finite():
+        return str(value)
+    return "NaN" if value.is_nan() else "Infinity" if value > 0 else "-Infinity"
+
+
+def date_of_text(text: str) -> Date:
+    """Read ISO text with an offset or Z; without one it is UTC. Fractions below ms are cut off.
+
+    Raises:
+        ValueError: the text is no instant.
+    """
+    at = datetime.fromisoformat(text)
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return Date((at - EPOCH) // timedelta(milliseconds=1))
+
+
+def _date(found: Json, place: Place) -> Date:
+    try:
+        if isinstance(found, Mapping):
+            return Date(int(place.fields(found, required=("$numberLong",))["$numberLong"]))
+        return Date(found) if isinstance(found, int) else date_of_text(str(found))
+    except ValueError:
+        raise place.refused(found, "an ISO text, epoch ms, or {$numberLong: ms}") from None
+
+
+def _integer(largest: int) -> Callable[[Json, Place], int]:
+    def read(found: Json, place: Place) -> int:
+        try:
+            number = int(str(found))
+        except ValueError:
+            number = largest + 1
+        if not -largest - 1 <= number <= largest:
+            raise place.refused(found, f"the text of an integer from {-largest - 1} to {largest}")
+        return number
+
+    return read
+
+
+def _double(found: Json, place: Place) -> float:
+    try:
+        return float(str(found))
+    except ValueError:
+        raise place.refused(found, "the text of a double") from None
+
+
+def _decimal(found: Json, place: Place) -> Decimal:
+    try:
+        return Decimal(str(found))
+    except InvalidOperation:
+        raise place.refused(found, "the text of a decimal") from None
+
+
+def _binary(found: Json, place: Place) -> bytes:
+    fields = place.fields(found, required=("base64",), optional=("subType",))
+    try:
+        return b64decode(str(fields["base64"]), validate=True)
+    except (BinasciiError, ValueError):
+        raise place.at("base64").refused(fields["base64"], "base64") from None
+
+
+_READERS: Final[Mapping[str, Callable[[Json, Place], Value]]] = {
+    "$date": _date,
+    "$numberInt": _integer(INT32_MAX),
+    "$numberLong": _integer(INT64_MAX),
+    "$numberDouble": _double,
+    "$numberDecimal": _decimal,
+    "$binary": _binary,
+}
+
+
+def is_typed(found: Json) -> bool:
+    """Tell whether an object stands for a value, as `{"$date": ...}` does."""
+    return isinstance(found, Mapping) and len(found) == 1 and next(iter(found)) in (*_READERS, *_UNSUPPORTED)
+
+
+def read_literal(found: Json, place: Place) -> Value:
+    """Return the value that JSON stands for, without looking for operators in it.
+
+    Raises:
+        SpecError: a type that there is none of here, or a value that its type does not have.
+    """
+    if is_typed(found):
+        name, inner = next(iter(found.items()))
+        if name in _UNSUPPORTED:
+            raise place.refused(found, "a value of the types " + ", ".join(sorted(_READERS)) + ", or plain JSON")
+        return _READERS[name](inner, place.at(name))
+    if isinstance(found, Mapping):
+        return {name: read_literal(inner, place.at(name)) for name, inner in place.mapping(found).items()}
+    if isinstance(found, list | tuple):
+        return [read_literal(inner, place.item(index)) for index, inner in enumerate(found)]
+    if isinstance(found, datetime):
+        return date_of_text(found.isoformat())
+    if isinstance(found, int) and not -INT64_MAX - 1 <= found <= INT64_MAX:
+        raise place.refused(found, "an integer of 64 bits")
+    if found is not None and not isinstance(found, bool | int | float | str | Decimal | bytes | Date):
+        raise place.refused(found, "JSON")
+    return found
+
+
+def read_text(text: str) -> Value:
+    """Return the value of a JSON text that `to_text` wrote."""
+    return read_literal(json.loads(text), Place("document"))
+
+
+def json_text(found: Json, place: Place) -> str:
+    """Return JSON as a text that keeps the order of fields, so that a spec can be compared, hashed and sent.
+
+    Raises:
+        SpecError: something in it is no JSON.
+    """
+
+    def typed(part: object) -> Json:
+        if isinstance(part, datetime):
+            return to_json(date_of_text(part.isoformat()))
+        if isinstance(part, Mapping):
+            return dict(part)
+        raise place.refused(part, "JSON")
+
+    return json.dumps(found, ensure_ascii=False, default=typed)
+
+
+def described(value: Value) -> str:
+    """Return a value for an error message: its type, and the beginning of its JSON."""
+    text = "" if type_name(value) == "missing" else " " + json.dumps(to_json(value), ensure_ascii=False)[:60]
+    return type_name(value) + text

@@ -1,0 +1,77 @@
+"""A record of the log as a document: each column's plain value becomes the value of its Spark type."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from windowlib.atlas.documents.documents import Date, Document, Value
+from windowlib.records.column_types import Node, parse_type
+
+Convert = Callable[[Any], Value]
+_US_PER_MS: Final = 1000
+_MS_PER_DAY: Final = 86_400_000
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+_PRIMITIVES: Final[Mapping[str, Convert]] = {
+    "timestamp": lambda micros: Date(micros // _US_PER_MS),
+    "timestamp_ntz": lambda micros: Date(micros // _US_PER_MS),
+    "date": lambda days: Date(days * _MS_PER_DAY),
+    "float": float,
+    "double": float,
+    "binary": bytes,
+    "boolean": bool,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogColumns:
+    """Converts records; `columns` has the names and Spark types that a record's value has, in the document's order."""
+
+    columns: tuple[tuple[str, str], ...]
+
+    def document_of(self) -> Callable[[Mapping[str, Any]], Document]:
+        """Return the function from a record's value to its document; a column that the record lacks is no field."""
+        converters = {name: _nullable(parse_type(spark_type)) for name, spark_type in self.columns}
+
+        def convert(value: Mapping[str, Any]) -> Document:
+            return {name: one(value[name]) for name, one in converters.items() if name in value}
+
+        return convert
+
+
+def _nullable(node: Node) -> Convert:
+    convert = _converter(node)
+    return lambda value: None if value is None else convert(value)
+
+
+def _converter(node: Node) -> Convert:
+    if isinstance(node, str):
+        return Decimal if node.startswith("decimal") else _PRIMITIVES.get(node, _same)
+    match node["type"]:
+        case "array":
+            element = _nullable(node["elementType"])
+            return lambda values: [element(value) for value in values]
+        case "map":
+            inner = _nullable(node["valueType"])
+            return lambda pairs: {_name(key): inner(value) for key, value in _pairs(pairs)}
+        case _:
+            fields = {field["name"]: _nullable(field["type"]) for field in node["fields"]}
+            return lambda row: _struct(fields, row)
+
+
+def _struct(fields: Mapping[str, Convert], row: Any) -> Document:  # noqa: ANN401 - a struct is a tuple, a list or a dict
+    values = [row[name] for name in fields] if isinstance(row, Mapping) else row
+    return {name: convert(value) for (name, convert), value in zip(fields.items(), values, strict=True)}
+
+
+def _pairs(pairs: Any) -> Any:  # noqa: ANN401 - a map is a dict, or a list of pairs
+    return pairs.items() if isinstance(pairs, Mapping) else pairs
+
+
+def _name(key: object) -> str:
+    return key if isinstance(key, str) else str(key)

@@ -1,0 +1,1 @@
+"""The expression language of Atlas: one module per family of operators."""

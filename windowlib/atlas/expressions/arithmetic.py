@@ -1,0 +1,223 @@
+"""Arithmetic operators. null and missing make the result null; what is no number is a fault."""
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Final
+
+from windowlib.atlas.documents.documents import INT64_MAX, Date, Value, is_nothing, is_number
+from windowlib.atlas.expressions.forms import Call, ExpressionFault, Operators, fault
+from windowlib.atlas.expressions.numeric import DECIMAL128, NumberSum, as_decimal, fitted, is_finite, whole
+
+_PLACES_MAX: Final = 100
+_PLACES_MIN: Final = -20
+_POWER_MAX: Final = 64
+"""Beyond this power an int leaves 64 bits, whatever its base (but -1, 0 and 1)."""
+
+
+def _checked(operator: str, *values: Value) -> bool:
+    """Tell whether all are numbers; False where one is null or missing, a fault where one is something else."""
+    for value in values:
+        if not is_nothing(value) and not is_number(value):
+            raise fault(operator, value, "numbers")
+    return not any(map(is_nothing, values))
+
+
+def _has_decimal(*values: Value) -> bool:
+    return any(isinstance(value, Decimal) for value in values)
+
+
+def _ms(operator: str, value: Value) -> int:
+    """Return a number as ms, rounded."""
+    if not is_finite(value):
+        raise fault(operator, value, "a finite number of ms beside a date")
+    ms: int = round(value)
+    return ms
+
+
+def date_of_ms(operator: str, ms: int) -> Date:
+    """Return an instant.
+
+    Raises:
+        ExpressionFault: it does not fit into 64 bits.
+    """
+    if not -INT64_MAX - 1 <= ms <= INT64_MAX:
+        raise ExpressionFault(f"{operator}: the ms of the date do not fit into 64 bits")
+    return Date(ms)
+
+
+def _is_nan(value: Value) -> bool:
+    return value.is_nan() if isinstance(value, Decimal) else math.isnan(value)
+
+
+def _add(*values: Value) -> Value:
+    dates = [value for value in values if isinstance(value, Date)]
+    numbers = [value for value in values if not isinstance(value, Date)]
+    if len(dates) > 1:
+        raise ExpressionFault("$add takes one date at most")
+    if not _checked("$add", *numbers):
+        return None
+    total = NumberSum(numbers).sum()
+    return date_of_ms("$add", dates[0].ms + _ms("$add", total)) if dates else total
+
+
+def _subtract(left: Value, right: Value) -> Value:
+    if isinstance(left, Date) and isinstance(right, Date):
+        return left.ms - right.ms
+    if isinstance(left, Date) and is_number(right):
+        return date_of_ms("$subtract", left.ms - _ms("$subtract", right))
+    if isinstance(left, Date) and is_nothing(right):
+        return None
+    if not _checked("$subtract", left, right):
+        return None
+    return _add(left, -right if not isinstance(right, Decimal) else right.copy_negate())
+
+
+def _multiply(*values: Value) -> Value:
+    if not _checked("$multiply", *values):
+        return None
+    if _has_decimal(*values):
+        product = Decimal(1)
+        for value in values:
+            product = DECIMAL128.multiply(product, as_decimal(value))
+        return product
+    exact = math.prod(value for value in values if isinstance(value, int))
+    doubles = [value for value in values if isinstance(value, float)]
+    return math.prod(doubles) * float(fitted(exact)) if doubles else fitted(exact)
+
+
+def _divide(left: Value, right: Value) -> Value:
+    if not _checked("$divide", left, right):
+        return None
+    if right == 0:
+        raise ExpressionFault("$divide by zero")
+    if _has_decimal(left, right):
+        return DECIMAL128.divide(as_decimal(left), as_decimal(right))
+    return left / right
+
+
+def _mod(left: Value, right: Value) -> Value:
+    """Return the remainder with the sign of the left number."""
+    if not _checked("$mod", left, right):
+        return None
+    if right == 0:
+        raise ExpressionFault("$mod by zero")
+    if _has_decimal(left, right):
+        return DECIMAL128.remainder(as_decimal(left), as_decimal(right))
+    if isinstance(left, int) and isinstance(right, int):
+        remainder = abs(left) % abs(right)
+        return remainder if left >= 0 else -remainder
+    return math.fmod(left, right) if is_finite(left) else math.nan
+
+
+def _abs(value: Value) -> Value:
+    return fitted(abs(value)) if isinstance(value, int) else abs(value)
+
+
+_ROUNDINGS: Final = {
+    "$ceil": ROUND_CEILING,
+    "$floor": ROUND_FLOOR,
+    "$round": ROUND_HALF_EVEN,
+    "$trunc": ROUND_DOWN,
+}
+
+
+def _rounding(operator: str) -> Callable[..., Value]:
+    rounding = _ROUNDINGS[operator]
+
+    def apply(value: Value, places: Value = 0) -> Value:
+        if not _checked(operator, value, places):
+            return None
+        digits = whole(places)
+        if digits is None or not _PLACES_MIN <= digits < _PLACES_MAX:
+            raise fault(operator, places, f"an integer from {_PLACES_MIN} to {_PLACES_MAX - 1} as number of places")
+        if not is_finite(value) or (isinstance(value, int) and digits >= 0):
+            return value
+        unit = Decimal(1).scaleb(-digits)
+        exact = Decimal(value).quantize(unit, rounding, DECIMAL128 if isinstance(value, Decimal) else _WIDE)
+        if isinstance(value, Decimal):
+            return value if exact.is_nan() else exact  # it has no digits at that place
+        return fitted(int(exact)) if isinstance(value, int) else math.copysign(float(exact), value)
+
+    return apply
+
+
+_WIDE: Final = DECIMAL128.copy()
+_WIDE.prec = 1_200  # every double, written out
+
+
+def _real(
+    operator: str, function: Callable[[float], float], *, above: float | None = None, strict: bool = True
+) -> Callable[[Value], Value]:
+    """Return an operator over one real number, which must lie above a bound (or be equal to it, if not `strict`)."""
+
+    def apply(value: Value) -> Value:
+        if not _checked(operator, value):
+            return None
+        number = float(value)
+        if math.isnan(number):
+            return value
+        if above is not None and not (number > above or (number == above and not strict)):
+            raise fault(operator, value, f"a number above {above:g}" if strict else f"a number of at least {above:g}")
+        try:
+            result = function(number)
+        except OverflowError:
+            result = math.inf
+        return DECIMAL128.create_decimal(result) if isinstance(value, Decimal) else result
+
+    return apply
+
+
+def _pow(base: Value, exponent: Value) -> Value:
+    if not _checked("$pow", base, exponent):
+        return None
+    if base == 0 and not _is_nan(exponent) and exponent < 0:
+        raise ExpressionFault("$pow of 0 needs an exponent that is not negative")
+    if _has_decimal(base, exponent):
+        return DECIMAL128.power(as_decimal(base), as_decimal(exponent))
+    if isinstance(base, int) and isinstance(exponent, int) and (0 <= exponent <= _POWER_MAX or base in {-1, 0, 1}):
+        return fitted(base ** (exponent if exponent >= 0 else -exponent))
+    try:
+        result = math.pow(base, exponent)
+    except OverflowError:
+        return math.inf if base > 0 or exponent % 2 == 0 else -math.inf
+    except ValueError:
+        return math.nan
+    return result
+
+
+def _log(value: Value, base: Value) -> Value:
+    if not _checked("$log", value, base):
+        return None
+    number, radix = float(value), float(base)
+    if number <= 0 or radix <= 0 or radix == 1:
+        raise ExpressionFault("$log needs a number above 0 and a base above 0 that is not 1")
+    return math.log(number) / math.log(radix)
+
+
+def _numeric(operator: str, function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    return lambda value: function(value) if _checked(operator, value) else None
+
+
+def _any_number(function: Callable[..., Value]) -> Call:
+    return Call(function, least=0, most=None)
+
+
+OPERATORS: Final[Operators] = {
+    "$add": _any_number(_add),
+    "$subtract": Call(_subtract, 2, 2),
+    "$multiply": _any_number(_multiply),
+    "$divide": Call(_divide, 2, 2),
+    "$mod": Call(_mod, 2, 2),
+    "$abs": Call(_numeric("$abs", _abs)),
+    "$ceil": Call(_rounding("$ceil")),
+    "$floor": Call(_rounding("$floor")),
+    "$round": Call(_rounding("$round"), 1, 2),
+    "$trunc": Call(_rounding("$trunc"), 1, 2),
+    "$sqrt": Call(_real("$sqrt", math.sqrt, above=0, strict=False)),
+    "$exp": Call(_real("$exp", math.exp)),
+    "$ln": Call(_real("$ln", math.log, above=0)),
+    "$log10": Call(_real("$log10", math.log10, above=0)),
+    "$log": Call(_log, 2, 2),
+    "$pow": Call(_pow, 2, 2),
+}

@@ -1,0 +1,211 @@
+"""Array operators: elements, slices, and the loops $map, $filter and $reduce."""
+
+from collections.abc import Callable
+from typing import Final
+
+from windowlib.atlas.documents.documents import MISSING, Value, is_equal, is_nothing, is_true, sort_key
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.forms import (
+    Call,
+    Compile,
+    Expression,
+    ExpressionFault,
+    NamedCall,
+    Operators,
+    Scope,
+    Special,
+    fault,
+)
+from windowlib.atlas.expressions.logic import variable_name
+from windowlib.atlas.expressions.numeric import whole
+
+RANGE_MAX: Final = 1_000_000
+"""So many elements may $range make."""
+
+
+def array_of(operator: str, value: Value) -> list[Value]:
+    """Return an array as it is.
+
+    Raises:
+        ExpressionFault: the value is none.
+    """
+    if not isinstance(value, list):
+        raise fault(operator, value, "an array")
+    return value
+
+
+def index_of(operator: str, value: Value) -> int:
+    """Return a number as an integer.
+
+    Raises:
+        ExpressionFault: the value is none.
+    """
+    number = whole(value)
+    if number is None:
+        raise fault(operator, value, "an integer")
+    return number
+
+
+def _element_at(operator: str, array: Value, index: Value) -> Value:
+    if is_nothing(array) or is_nothing(index):
+        return None
+    at = index_of(operator, index)
+    elements = array_of(operator, array)
+    return elements[at] if -len(elements) <= at < len(elements) else MISSING
+
+
+def _concat_arrays(*arrays: Value) -> Value:
+    if any(map(is_nothing, arrays)):
+        return None
+    return [element for array in arrays for element in array_of("$concatArrays", array)]
+
+
+def _slice(array: Value, *places: Value) -> Value:
+    if is_nothing(array) or any(map(is_nothing, places)):
+        return None
+    elements, numbers = array_of("$slice", array), [index_of("$slice", place) for place in places]
+    if len(numbers) == 1:
+        count = numbers[0]
+        return elements[:count] if count >= 0 else elements[count:]
+    start, count = numbers
+    if count <= 0:
+        raise ExpressionFault("$slice needs a count above 0 behind a position")
+    begin = start if start >= 0 else max(len(elements) + start, 0)
+    return elements[begin : begin + count]
+
+
+def _in(value: Value, array: Value) -> bool:
+    return any(is_equal(value, element) for element in array_of("$in", array))
+
+
+def _index_of_array(array: Value, sought: Value, *range_: Value) -> Value:
+    if is_nothing(array):
+        return None
+    elements = array_of("$indexOfArray", array)
+    begin = index_of("$indexOfArray", range_[0]) if range_ else 0
+    limit = index_of("$indexOfArray", range_[1]) if len(range_) > 1 else len(elements)
+    if begin < 0 or limit < 0:
+        raise ExpressionFault("$indexOfArray needs positions that are not negative")
+    return next((at for at in range(begin, min(limit, len(elements))) if is_equal(elements[at], sought)), -1)
+
+
+def _range(start: Value, end: Value, step: Value = 1) -> list[Value]:
+    begin, limit, stride = (index_of("$range", place) for place in (start, end, step))
+    if not stride:
+        raise ExpressionFault("$range needs a step that is not 0")
+    if (limit - begin) // stride > RANGE_MAX:
+        raise ExpressionFault(f"$range makes at most {RANGE_MAX} elements")
+    return list(range(begin, limit, stride))
+
+
+def _reverse(array: Value) -> Value:
+    return None if is_nothing(array) else array_of("$reverseArray", array)[::-1]
+
+
+def _ends(operator: str, *, first: bool) -> Callable[..., Value]:
+    def apply(*, input: Value, n: Value) -> list[Value]:  # noqa: A002 - its name in the language
+        count = index_of(operator, n)
+        if count <= 0:
+            raise fault(operator, n, "a positive n")
+        elements = array_of(operator, input)
+        return elements[:count] if first else elements[-count:]
+
+    return apply
+
+
+def _extremes(operator: str, *, largest: bool) -> Callable[..., Value]:
+    def apply(*, input: Value, n: Value) -> list[Value]:  # noqa: A002 - its name in the language
+        count = index_of(operator, n)
+        if count <= 0:
+            raise fault(operator, n, "a positive n")
+        elements = [element for element in array_of(operator, input) if not is_nothing(element)]
+        return sorted(elements, key=sort_key, reverse=largest)[:count]
+
+    return apply
+
+
+def _zip(*, inputs: Value, use_longest_length: Value = False, defaults: Value = None) -> Value:
+    arrays = array_of("$zip", inputs)
+    if any(map(is_nothing, arrays)):
+        return None
+    lengths = [len(array_of("$zip", array)) for array in arrays]
+    length = (max if is_true(use_longest_length) else min)(lengths, default=0)
+    fill = defaults if isinstance(defaults, list) and len(defaults) == len(arrays) else [None] * len(arrays)
+    return [
+        [array[at] if at < len(array) else fill[place] for place, array in enumerate(arrays)] for at in range(length)
+    ]
+
+
+def _filter(found: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(found, required=("input", "cond"), optional=("as", "limit"))
+    name = variable_name(fields.get("as", "this"), place.at("as"))
+    array = compile_(fields["input"], place.at("input"))
+    condition = compile_(fields["cond"], place.knowing(name).at("cond"))
+    limit = compile_(fields["limit"], place.at("limit")) if "limit" in fields else None
+
+    def evaluate(scope: Scope) -> Value:
+        elements = array(scope)
+        if is_nothing(elements):
+            return None
+        most = None if limit is None else index_of("$filter", limit(scope))
+        kept = (one for one in array_of("$filter", elements) if is_true(condition(scope.knowing(**{name: one}))))
+        return [one for _, one in zip(range(most), kept, strict=False)] if most is not None else list(kept)
+
+    return evaluate
+
+
+def _map(found: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(found, required=("input", "in"), optional=("as",))
+    name = variable_name(fields.get("as", "this"), place.at("as"))
+    array = compile_(fields["input"], place.at("input"))
+    inside = compile_(fields["in"], place.knowing(name).at("in"))
+
+    def evaluate(scope: Scope) -> Value:
+        elements = array(scope)
+        if is_nothing(elements):
+            return None
+        values = (inside(scope.knowing(**{name: element})) for element in array_of("$map", elements))
+        return [None if value is MISSING else value for value in values]
+
+    return evaluate
+
+
+def _reduce(found: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(found, required=("input", "initialValue", "in"))
+    array = compile_(fields["input"], place.at("input"))
+    initial = compile_(fields["initialValue"], place.at("initialValue"))
+    inside = compile_(fields["in"], place.knowing("this", "value").at("in"))
+
+    def evaluate(scope: Scope) -> Value:
+        elements = array(scope)
+        if is_nothing(elements):
+            return None
+        value = initial(scope)
+        for element in array_of("$reduce", elements):
+            value = inside(scope.knowing(this=element, value=value))
+        return value
+
+    return evaluate
+
+
+OPERATORS: Final[Operators] = {
+    "$size": Call(lambda value: len(array_of("$size", value))),
+    "$isArray": Call(lambda value: isinstance(value, list)),
+    "$arrayElemAt": Call(lambda array, index: _element_at("$arrayElemAt", array, index), 2, 2),
+    "$first": Call(lambda array: _element_at("$first", array, 0)),
+    "$last": Call(lambda array: _element_at("$last", array, -1)),
+    "$concatArrays": Call(_concat_arrays, 0, None),
+    "$slice": Call(_slice, 2, 3),
+    "$in": Call(_in, 2, 2),
+    "$indexOfArray": Call(_index_of_array, 2, 4),
+    "$range": Call(_range, 2, 3),
+    "$reverseArray": Call(_reverse),
+    "$firstN": NamedCall(_ends("$firstN", first=True), ("input", "n")),
+    "$lastN": NamedCall(_ends("$lastN", first=False), ("input", "n")),
+    "$minN": NamedCall(_extremes("$minN", largest=False), ("input", "n")),
+    "$maxN": NamedCall(_extremes("$maxN", largest=True), ("input", "n")),
+    "$zip": NamedCall(_zip, ("inputs",), ("useLongestLength", "defaults")),
+    "$filter": Special(_filter),
+    "$map": Special(_map),
+    "$reduce": Special(_reduce),
+}

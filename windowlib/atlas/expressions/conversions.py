@@ -1,0 +1,149 @@
+"""Operators that tell and change types."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final
+
+from windowlib.atlas.documents.documents import (
+    INT32_MAX,
+    INT64_MAX,
+    Date,
+    Value,
+    is_nothing,
+    is_number,
+    is_true,
+    type_name,
+)
+from windowlib.atlas.expressions.arithmetic import date_of_ms
+from windowlib.atlas.expressions.calendars import date_text, parsed, zone
+from windowlib.atlas.expressions.forms import Call, ExpressionFault, NamedCall, Operators, fault
+from windowlib.atlas.expressions.numeric import DECIMAL128, is_finite
+
+
+def _to_integer(name: str, largest: int) -> Callable[[Value], int]:
+    def convert(value: Value) -> int:
+        if isinstance(value, str):
+            try:
+                number = int(value)
+            except ValueError:
+                raise fault(f"${name}", value, "a text of digits") from None
+        elif isinstance(value, bool) or (is_number(value) and is_finite(value)):
+            number = int(value)
+        elif isinstance(value, Date) and name == "toLong":
+            number = value.ms
+        else:
+            raise fault(f"${name}", value, "a finite number, a text of digits or a boolean")
+        if not -largest - 1 <= number <= largest:
+            raise fault(f"${name}", value, f"a number from {-largest - 1} to {largest}")
+        return number
+
+    return convert
+
+
+def _to_double(value: Value) -> float:
+    if isinstance(value, Date):
+        return float(value.ms)
+    if isinstance(value, str) or is_number(value) or isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            raise fault("$toDouble", value, "the text of a number") from None
+        if isfinite(number) or not isinstance(value, Decimal) or not value.is_finite():
+            return number
+    raise fault("$toDouble", value, "a number, its text, a boolean or a date")
+
+
+def _to_decimal(value: Value) -> Decimal:
+    if isinstance(value, Date):
+        return Decimal(value.ms)
+    if isinstance(value, str):
+        number = DECIMAL128.create_decimal(value)
+        if number.is_nan() and value.strip().lower() != "nan":
+            raise fault("$toDecimal", value, "the text of a number")
+        return number
+    if is_number(value) or isinstance(value, bool):
+        return DECIMAL128.create_decimal(int(value) if isinstance(value, bool) else value)
+    raise fault("$toDecimal", value, "a number, its text, a boolean or a date")
+
+
+def double_text(number: float) -> str:
+    """Return a double as a text: whole ones without a point, special ones by MongoDB's names."""
+    if not isfinite(number):
+        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124 - NaN
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)  # noqa: PLR2004 - digits
+
+
+def _to_string(value: Value) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return double_text(value)
+        case Date():
+            return date_text(value)
+        case str() | int() | Decimal():
+            return str(value)
+        case _:
+            raise fault("$toString", value, "a text, number, boolean or date")
+
+
+def _to_date(value: Value) -> Date:
+    if isinstance(value, Date):
+        return value
+    if isinstance(value, str):
+        try:
+            return parsed(value, None, zone("UTC"))
+        except ValueError:
+            raise fault("$toDate", value, "the text of a date in ISO 8601") from None
+    if is_number(value) and is_finite(value):
+        return date_of_ms("$toDate", int(value))
+    raise fault("$toDate", value, "a date, its text, or epoch ms")
+
+
+CONVERSIONS: Final[Mapping[str, Callable[[Value], Value]]] = {
+    "double": _to_double,
+    "string": _to_string,
+    "bool": is_true,
+    "date": _to_date,
+    "int": _to_integer("toInt", INT32_MAX),
+    "long": _to_integer("toLong", INT64_MAX),
+    "decimal": _to_decimal,
+}
+"""By name of the type that they convert to."""
+
+_BY_NUMBER: Final = {1: "double", 2: "string", 8: "bool", 9: "date", 16: "int", 18: "long", 19: "decimal"}
+
+
+def _nullable(convert: Callable[[Value], Value]) -> Call:
+    return Call(lambda value: None if is_nothing(value) else convert(value))
+
+
+def _convert(*, input: Value, to: Value, on_error: Value = NotImplemented, on_null: Value = None) -> Any:  # noqa: A002, ANN401
+    if is_nothing(input):
+        return on_null
+    if is_nothing(to):
+        return None
+    name = to if isinstance(to, str) else _BY_NUMBER.get(to) if isinstance(to, int) else None
+    if name is None or name not in CONVERSIONS:
+        raise fault("$convert", to, "as `to` one of " + ", ".join(CONVERSIONS))
+    try:
+        return CONVERSIONS[name](input)
+    except ExpressionFault:
+        if on_error is NotImplemented:
+            raise
+        return on_error
+
+
+OPERATORS: Final[Operators] = {
+    "$type": Call(type_name),
+    "$isNumber": Call(is_number),
+    "$convert": NamedCall(_convert, ("input", "to"), ("onError", "onNull")),
+    "$toDouble": _nullable(_to_double),
+    "$toString": _nullable(_to_string),
+    "$toBool": _nullable(is_true),
+    "$toDate": _nullable(_to_date),
+    "$toInt": _nullable(CONVERSIONS["int"]),
+    "$toLong": _nullable(CONVERSIONS["long"]),
+    "$toDecimal": _nullable(_to_decimal),
+}

@@ -1,0 +1,217 @@
+"""Date operators. A zone is a name of the time zone database or an offset, UTC if there is none."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from windowlib.atlas.documents.documents import Date, Value, is_nothing
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.calendars import (
+    MS,
+    PARTS,
+    UNITS_MONTHS,
+    UNITS_MS,
+    WEEKDAYS,
+    boundaries,
+    formatted,
+    instant,
+    local,
+    moved,
+    parsed,
+    truncated,
+    zone,
+)
+from windowlib.atlas.expressions.forms import (
+    Compile,
+    Expression,
+    ExpressionFault,
+    NamedCall,
+    Operators,
+    Scope,
+    Special,
+    fault,
+)
+from windowlib.atlas.expressions.numeric import whole
+
+_ISO: Final = "%Y-%m-%dT%H:%M:%S.%LZ"
+
+
+def _date_of(operator: str, value: Value) -> Date:
+    if not isinstance(value, Date):
+        raise fault(operator, value, "a date")
+    return value
+
+
+def _text_of(operator: str, value: Value, what: str) -> str:
+    if not isinstance(value, str):
+        raise fault(operator, value, what)
+    return value
+
+
+def _unit_of(operator: str, value: Value) -> str:
+    if not isinstance(value, str) or (value not in UNITS_MS and value not in UNITS_MONTHS):
+        raise fault(operator, value, "a unit of " + ", ".join((*UNITS_MONTHS, *UNITS_MS)))
+    return value
+
+
+def _amount_of(operator: str, value: Value) -> int:
+    number = whole(value)
+    if number is None:
+        raise fault(operator, value, "an integer")
+    return number
+
+
+def _weekday_of(operator: str, value: Value) -> str:
+    name = _text_of(operator, value, "a weekday").lower()
+    full = [day for day in WEEKDAYS if name in {day, day[:3]}]
+    if not full:
+        raise fault(operator, value, "a weekday")
+    return full[0]
+
+
+def _part(operator: str) -> Special:
+    """Return `{$year: date}`, `{$year: [date]}` and `{$year: {date, timezone}}`."""
+    part = PARTS[operator[1:]]
+
+    def compile_part(found: Json, place: Place, compile_: Compile) -> Expression:
+        in_zone: Expression = _utc
+        if isinstance(found, dict) and "date" in found:
+            fields = place.fields(found, required=("date",), optional=("timezone",))
+            date = compile_(fields["date"], place.at("date"))
+            if "timezone" in fields:
+                in_zone = compile_(fields["timezone"], place.at("timezone"))
+        else:
+            date = compile_(found[0] if isinstance(found, list) and len(found) == 1 else found, place)
+
+        def evaluate(scope: Scope) -> Value:
+            at, name = date(scope), in_zone(scope)
+            if is_nothing(at) or is_nothing(name):
+                return None
+            return part(local(_date_of(operator, at), zone(_text_of(operator, name, "a time zone"))))
+
+        return evaluate
+
+    return Special(compile_part)
+
+
+def _utc(_scope: Scope) -> Value:
+    return "UTC"
+
+
+def _any_nothing(*values: Value) -> bool:
+    return any(map(is_nothing, values))
+
+
+def _date_to_string(
+    *,
+    date: Value,
+    format: Value = _ISO,  # noqa: A002 - the language's name
+    timezone: Value = "UTC",
+    on_null: Value = None,
+) -> Value:
+    if is_nothing(date):
+        return on_null
+    if _any_nothing(format, timezone):
+        return None
+    name = _text_of("$dateToString", timezone, "a time zone")
+    text = _text_of("$dateToString", format, "a format")
+    if text == _ISO and name != "UTC":
+        text = _ISO[:-1] + "%z"
+    return formatted(local(_date_of("$dateToString", date), zone(name)), text)
+
+
+def _date_from_string(
+    *,
+    date_string: Value,
+    format: Value = None,  # noqa: A002 - the language's name
+    timezone: Value = "UTC",
+    on_error: Value = NotImplemented,
+    on_null: Value = None,
+) -> Value:
+    if is_nothing(date_string):
+        return on_null
+    try:
+        text = _text_of("$dateFromString", date_string, "a text")
+        if not is_nothing(format):
+            _text_of("$dateFromString", format, "a format")
+        return parsed(
+            text, None if is_nothing(format) else format, zone(_text_of("$dateFromString", timezone, "a time zone"))
+        )
+    except (ExpressionFault, ValueError) as error:
+        if on_error is not NotImplemented:
+            return on_error
+        raise ExpressionFault(f"$dateFromString: {error}") from error
+
+
+_FROM_PARTS: Final = ("month", "day", "hour", "minute", "second", "millisecond")
+
+
+def _date_from_parts(*, year: Value, timezone: Value = "UTC", **parts: Value) -> Value:
+    """Return the date of the parts; what is beyond its range goes over into the next larger part."""
+    if _any_nothing(year, timezone, *parts.values()):
+        return None
+    numbers = {name: _amount_of("$dateFromParts", value) for name, value in parts.items()}
+    months = _amount_of("$dateFromParts", year) * 12 + numbers.pop("month", 1) - 1
+    days = numbers.pop("day", 1) - 1
+    rest_ms = sum(UNITS_MS[name] * number for name, number in numbers.items())
+    try:
+        at = datetime(months // 12, months % 12 + 1, 1) + timedelta(days=days) + rest_ms * MS  # noqa: DTZ001 - local
+    except (OverflowError, ValueError):
+        raise ExpressionFault("$dateFromParts: the date lies outside the years 1 to 9999") from None
+    return instant(at, zone(_text_of("$dateFromParts", timezone, "a time zone")))
+
+
+def _moving(operator: str, sign: int) -> Callable[..., Value]:
+    def apply(*, start_date: Value, unit: Value, amount: Value, timezone: Value = "UTC") -> Value:
+        if _any_nothing(start_date, unit, amount, timezone):
+            return None
+        count = sign * _amount_of(operator, amount)
+        in_zone = zone(_text_of(operator, timezone, "a time zone"))
+        return moved(_date_of(operator, start_date), _unit_of(operator, unit), count, in_zone=in_zone)
+
+    return apply
+
+
+def _date_diff(
+    *, start_date: Value, end_date: Value, unit: Value, timezone: Value = "UTC", start_of_week: Value = "sunday"
+) -> Value:
+    if _any_nothing(start_date, end_date, unit, timezone, start_of_week):
+        return None
+    return boundaries(
+        _date_of("$dateDiff", start_date),
+        _date_of("$dateDiff", end_date),
+        _unit_of("$dateDiff", unit),
+        in_zone=zone(_text_of("$dateDiff", timezone, "a time zone")),
+        first_day=_weekday_of("$dateDiff", start_of_week),
+    )
+
+
+def _date_trunc(
+    *, date: Value, unit: Value, bin_size: Value = 1, timezone: Value = "UTC", start_of_week: Value = "sunday"
+) -> Value:
+    if _any_nothing(date, unit, bin_size, timezone, start_of_week):
+        return None
+    size = _amount_of("$dateTrunc", bin_size)
+    if size <= 0:
+        raise fault("$dateTrunc", bin_size, "a positive binSize")
+    return truncated(
+        _date_of("$dateTrunc", date),
+        _unit_of("$dateTrunc", unit),
+        bin_size=size,
+        in_zone=zone(_text_of("$dateTrunc", timezone, "a time zone")),
+        first_day=_weekday_of("$dateTrunc", start_of_week),
+    )
+
+
+_MOVE: Final = (("startDate", "unit", "amount"), ("timezone",))
+
+OPERATORS: Final[Operators] = {
+    **{f"${name}": _part(f"${name}") for name in PARTS},
+    "$dateToString": NamedCall(_date_to_string, ("date",), ("format", "timezone", "onNull")),
+    "$dateFromString": NamedCall(_date_from_string, ("dateString",), ("format", "timezone", "onError", "onNull")),
+    "$dateFromParts": NamedCall(_date_from_parts, ("year",), (*_FROM_PARTS, "timezone")),
+    "$dateAdd": NamedCall(_moving("$dateAdd", 1), *_MOVE),
+    "$dateSubtract": NamedCall(_moving("$dateSubtract", -1), *_MOVE),
+    "$dateDiff": NamedCall(_date_diff, ("startDate", "endDate", "unit"), ("timezone", "startOfWeek")),
+    "$dateTrunc": NamedCall(_date_trunc, ("date", "unit"), ("binSize", "timezone", "startOfWeek")),
+}

@@ -1,0 +1,174 @@
+"""The expression language: JSON in, a function from a document to a value out.
+
+A text that begins with `$` is a path, with `$$` a variable; an object whose only field begins with `$` is an operator;
+everything else stands for itself. What an author can get wrong is refused when it is compiled, with its place.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from windowlib.atlas.documents.documents import MISSING, Date, Value, field_path
+from windowlib.atlas.documents.json_documents import is_typed, read_literal
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions import arithmetic, arrays, conversions, dates, logic, objects, strings
+from windowlib.atlas.expressions.accumulators import EXPRESSIONS
+from windowlib.atlas.expressions.forms import Call, Expression, Form, NamedCall, Operators, Scope, Special
+from windowlib.errors import SpecError
+
+OPERATORS: Final[Operators] = {
+    **arithmetic.OPERATORS,
+    **logic.OPERATORS,
+    **strings.OPERATORS,
+    **arrays.OPERATORS,
+    **objects.OPERATORS,
+    **dates.OPERATORS,
+    **conversions.OPERATORS,
+    **EXPRESSIONS,
+}
+"""Every operator that expressions may use, by name."""
+
+REFUSED: Final[Mapping[str, str]] = {
+    "$function": "it runs code that a replay cannot repeat",
+    "$accumulator": "it runs code that a replay cannot repeat",
+    "$rand": "two replays would differ",
+    "$sampleRate": "two replays would differ",
+    "$createUUID": "two replays would differ",
+}
+
+
+def compile_expression(found: Json, place: Place) -> Expression:
+    """Return the function that evaluates an expression.
+
+    Raises:
+        SpecError: an unknown operator or variable, a wrong number of arguments, a literal of a type that is not known.
+    """
+    if isinstance(found, str) and found.startswith("$"):
+        return _variable(found, place) if found.startswith("$$") else _path(found, place)
+    if isinstance(found, Mapping) and not is_typed(found):
+        fields = place.mapping(found)
+        operators = [name for name in fields if name.startswith("$")]
+        if not operators:
+            return _object(fields, place)
+        if len(fields) > 1:
+            raise place.refused(found, "one operator alone, or fields whose names do not begin with $")
+        return _operator(operators[0], fields[operators[0]], place)
+    if isinstance(found, list | tuple):
+        return _array(found, place)
+    value = read_literal(found, place)
+    return lambda _scope: value
+
+
+def _path(found: str, place: Place) -> Expression:
+    names = tuple(found[1:].split("."))
+    if not all(names) or any(name.startswith("$") for name in names):
+        raise place.refused(found, "a path such as $field or $field.inner")
+    if len(names) == 1:
+        name = names[0]
+
+        def evaluate(scope: Scope) -> Value:
+            root = scope.root
+            return root.get(name, MISSING) if isinstance(root, dict) else MISSING
+
+        return evaluate
+    return lambda scope: field_path(scope.root, names)
+
+
+def _variable(found: str, place: Place) -> Expression:
+    name, *inner = found[2:].split(".")
+    if name not in place.variables or not all(inner):
+        raise place.refused(found, "one of the variables " + ", ".join(f"$${one}" for one in sorted(place.variables)))
+    names = tuple(inner)
+    match name:
+        case "ROOT" | "CURRENT":
+            return lambda scope: field_path(scope.root, names)
+        case "NOW":
+            return lambda scope: Date(scope.now_ms)
+        case "REMOVE":
+            return lambda _scope: MISSING
+        case _:
+            return lambda scope: field_path(scope.variables[name], names)
+
+
+def _object(fields: Mapping[str, Json], place: Place) -> Expression:
+    for name in fields:
+        if not name or "." in name:
+            raise place.at(name).refused(name, "a field's name without dots")
+    inner = [(name, compile_expression(field, place.at(name))) for name, field in fields.items()]
+
+    def evaluate(scope: Scope) -> Value:
+        values = ((name, expression(scope)) for name, expression in inner)
+        return {name: value for name, value in values if value is not MISSING}
+
+    return evaluate
+
+
+def _array(elements: list[Json] | tuple[Json, ...], place: Place) -> Expression:
+    inner = [compile_expression(element, place.item(index)) for index, element in enumerate(elements)]
+
+    def evaluate(scope: Scope) -> Value:
+        values = [expression(scope) for expression in inner]
+        return [None if value is MISSING else value for value in values]
+
+    return evaluate
+
+
+def _operator(name: str, found: Json, place: Place) -> Expression:
+    form = OPERATORS.get(name)
+    if form is None:
+        if name in REFUSED:
+            raise SpecError(f"{place.at(name).path}: {name} is not supported: {REFUSED[name]}")
+        raise SpecError(
+            f"{place.at(name).path}: there is no expression operator {name}; docs/ATLAS.md lists all of them"
+            f"{_near(name)}. A text or object that begins with $ and is meant as it stands goes into $literal"
+        )
+    return _compiled(form, found, place.at(name))
+
+
+def _compiled(form: Form, found: Json, place: Place) -> Expression:
+    match form:
+        case Special():
+            return form.compile(found, place, compile_expression)
+        case NamedCall():
+            return _named(form, found, place)
+        case Call():
+            return _call(form, found, place)
+
+
+def _call(form: Call, found: Json, place: Place) -> Expression:
+    listed = isinstance(found, list | tuple)
+    arguments = [compile_expression(part, place.item(index)) for index, part in enumerate(found)] if listed else []
+    if not listed:
+        arguments = [compile_expression(found, place)]
+    if len(arguments) < form.least or (form.most is not None and len(arguments) > form.most):
+        raise place.refused(found, _counted(form))
+    function = form.function
+    if len(arguments) == 1:
+        only = arguments[0]
+        return lambda scope: function(only(scope))
+    if len(arguments) == 2:  # noqa: PLR2004 - the common case, made fast
+        left, right = arguments
+        return lambda scope: function(left(scope), right(scope))
+    return lambda scope: function(*[argument(scope) for argument in arguments])
+
+
+def _counted(form: Call) -> str:
+    if form.most is None:
+        return f"{form.least} or more arguments"
+    return f"{form.least} arguments" if form.least == form.most else f"{form.least} to {form.most} arguments"
+
+
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name)
+
+
+def _named(form: NamedCall, found: Json, place: Place) -> Expression:
+    fields = place.fields(found, required=form.required, optional=form.optional)
+    arguments = [(_snake(name), compile_expression(field, place.at(name))) for name, field in fields.items()]
+    function = form.function
+    return lambda scope: function(**{name: argument(scope) for name, argument in arguments})
+
+
+def _near(name: str) -> str:
+    same = [known for known in OPERATORS if known.lower() == name.lower()]
+    return f", and {same[0]} among them" if same else ""

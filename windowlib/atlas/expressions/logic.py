@@ -1,0 +1,147 @@
+"""Comparison, boolean and conditional operators, variables and literals."""
+
+from collections.abc import Callable
+from typing import Final
+
+from windowlib.atlas.documents.documents import MISSING, Value, compare, is_nothing, is_true
+from windowlib.atlas.documents.json_documents import read_literal
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.forms import Call, Compile, Expression, ExpressionFault, Operators, Scope, Special
+
+
+def _comparison(holds: Callable[[int], bool]) -> Call:
+    return Call(lambda left, right: holds(compare(left, right)), 2, 2)
+
+
+def _all_or_any(found: Json, place: Place, compile_: Compile, *, stops_at: bool) -> Expression:
+    parts = found if isinstance(found, list | tuple) else [found]
+    expressions = [compile_(part, place.item(index)) for index, part in enumerate(parts)]
+
+    def evaluate(scope: Scope) -> Value:
+        for expression in expressions:
+            if is_true(expression(scope)) is stops_at:
+                return stops_at
+        return not stops_at
+
+    return evaluate
+
+
+def _and(found: Json, place: Place, compile_: Compile) -> Expression:
+    return _all_or_any(found, place, compile_, stops_at=False)
+
+
+def _or(found: Json, place: Place, compile_: Compile) -> Expression:
+    return _all_or_any(found, place, compile_, stops_at=True)
+
+
+def _cond(found: Json, place: Place, compile_: Compile) -> Expression:
+    names = ("if", "then", "else")
+    if isinstance(found, list | tuple):
+        if len(found) != len(names):
+            raise place.refused(found, "[if, then, else]")
+        found = dict(zip(names, found, strict=True))
+    fields = place.fields(found, required=names)
+    condition, then, otherwise = (compile_(fields[name], place.at(name)) for name in names)
+    return lambda scope: then(scope) if is_true(condition(scope)) else otherwise(scope)
+
+
+def _if_null(found: Json, place: Place, compile_: Compile) -> Expression:
+    parts = place.array(found)
+    if len(parts) < 2:  # noqa: PLR2004 - an expression and what replaces it
+        raise place.refused(found, "two or more expressions")
+    expressions = [compile_(part, place.item(index)) for index, part in enumerate(parts)]
+
+    def evaluate(scope: Scope) -> Value:
+        for expression in expressions[:-1]:
+            value = expression(scope)
+            if not is_nothing(value):
+                return value
+        return expressions[-1](scope)
+
+    return evaluate
+
+
+def _switch(found: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(found, required=("branches",), optional=("default",))
+    branches: list[tuple[Expression, Expression]] = []
+    for index, branch in enumerate(place.at("branches").array(fields["branches"])):
+        at = place.at("branches").item(index)
+        parts = at.fields(branch, required=("case", "then"))
+        branches.append((compile_(parts["case"], at.at("case")), compile_(parts["then"], at.at("then"))))
+    default = compile_(fields["default"], place.at("default")) if "default" in fields else None
+
+    def evaluate(scope: Scope) -> Value:
+        for condition, then in branches:
+            if is_true(condition(scope)):
+                return then(scope)
+        if default is None:
+            raise ExpressionFault("$switch has no branch that holds, and no default")
+        return default(scope)
+
+    return evaluate
+
+
+def variable_name(found: Json, place: Place) -> str:
+    """Return a variable's name: a small letter first, then letters, digits and underscores.
+
+    Raises:
+        SpecError: another text.
+    """
+    name = place.text(found)
+    if not (name.isidentifier() and name[0].islower()):
+        raise place.refused(found, "a name that begins with a small letter")
+    return name
+
+
+def _let(found: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(found, required=("vars", "in"))
+    at = place.at("vars")
+    variables = {
+        variable_name(name, at.at(name)): compile_(inner, at.at(name))
+        for name, inner in at.mapping(fields["vars"]).items()
+    }
+    inside = compile_(fields["in"], place.knowing(*variables).at("in"))
+
+    def evaluate(scope: Scope) -> Value:
+        return inside(scope.knowing(**{name: expression(scope) for name, expression in variables.items()}))
+
+    return evaluate
+
+
+def _literal(found: Json, place: Place, compile_: Compile) -> Expression:  # noqa: ARG001 - nothing inside is compiled
+    value = read_literal(found, place)
+    return lambda _scope: value
+
+
+def _meta(found: Json, place: Place, compile_: Compile) -> Expression:  # noqa: ARG001 - nothing inside is compiled
+    names = place.text(found).split(".")
+    if names[0] != "stream":
+        raise place.refused(found, "a path that begins with stream, such as stream.window.start")
+
+    def evaluate(scope: Scope) -> Value:
+        value: Value = scope.meta
+        for name in names[1:]:
+            value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
+        return value
+
+    return evaluate
+
+
+OPERATORS: Final[Operators] = {
+    "$cmp": Call(compare, 2, 2),
+    "$eq": _comparison(lambda order: order == 0),
+    "$ne": _comparison(lambda order: order != 0),
+    "$gt": _comparison(lambda order: order > 0),
+    "$gte": _comparison(lambda order: order >= 0),
+    "$lt": _comparison(lambda order: order < 0),
+    "$lte": _comparison(lambda order: order <= 0),
+    "$and": Special(_and),
+    "$or": Special(_or),
+    "$not": Call(lambda value: not is_true(value)),
+    "$cond": Special(_cond),
+    "$ifNull": Special(_if_null),
+    "$switch": Special(_switch),
+    "$let": Special(_let),
+    "$literal": Special(_literal),
+    "$meta": Special(_meta),
+}

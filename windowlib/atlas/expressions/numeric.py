@@ -1,0 +1,98 @@
+"""Sums and means of numbers of any type, exact until they are rounded once, and decimals of 34 digits."""
+
+from collections.abc import Iterable
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from math import isfinite
+from typing import Final
+
+from windowlib.atlas.documents.documents import INT64_MAX, Value
+from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded
+
+DECIMAL128: Final = Context(prec=34, rounding=ROUND_HALF_EVEN, Emin=-6143, Emax=6144, traps=[])
+_SCALE_BITS: Final = 1074
+
+
+def fitted(number: int) -> int | float:
+    """Return an integer as it is where 64 bits hold it, else as a double."""
+    return number if -INT64_MAX - 1 <= number <= INT64_MAX else divide_rounded(number, 1)
+
+
+def rounded_decimal(exact: Fraction) -> Decimal:
+    """Return the decimal of 34 digits nearest to a fraction."""
+    return DECIMAL128.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+
+
+def as_decimal(value: Value) -> Decimal:
+    """Return a number as a decimal of 34 digits; of a double its exact value counts."""
+    return DECIMAL128.create_decimal(value)
+
+
+class NumberSum:
+    """A running sum of ints, doubles and decimals; the order in which they come does not matter."""
+
+    __slots__ = ("_decimal_total", "_decimals", "_doubles", "_has_doubles", "_specials", "_total", "count")
+
+    def __init__(self, numbers: Iterable[Value] = ()) -> None:
+        """Start with some numbers."""
+        self.count = 0
+        self._total = 0
+        self._doubles = ExactSum()
+        self._has_doubles = False
+        self._decimals = 0
+        self._decimal_total = Fraction(0)
+        self._specials = Decimal(0)
+        for number in numbers:
+            self.add(number)
+
+    def add(self, number: Value) -> None:
+        """Add a number."""
+        self.count += 1
+        if isinstance(number, int):
+            self._total += number
+        elif isinstance(number, float):
+            self._has_doubles = True
+            self._doubles.append(number)
+            if len(self._doubles) > PARTS_MAX:
+                self._doubles.compress()
+        else:
+            self._decimals += 1
+            if number.is_finite():
+                self._decimal_total += Fraction(number)
+            else:
+                self._specials = DECIMAL128.add(self._specials, number)
+
+    def sum(self) -> Value:
+        """Return the sum: a decimal if one was added, else a double if one was, else an int; 0 of nothing."""
+        if self._decimals or self._has_doubles:
+            return self._rounded(1)
+        return fitted(self._total)
+
+    def mean(self) -> Value:
+        """Return the sum divided by the count, a decimal or a double; null of nothing."""
+        return self._rounded(self.count) if self.count else None
+
+    def _rounded(self, divisor: int) -> Value:
+        special = self._doubles.special()
+        if self._decimals:
+            if special is not None or not self._specials.is_zero():
+                return DECIMAL128.add(self._specials, Decimal(special or 0))
+            doubles = Fraction(self._doubles.total(), 1 << _SCALE_BITS)
+            return rounded_decimal((self._total + doubles + self._decimal_total) / divisor)
+        if special is not None:
+            return special
+        return divide_rounded((self._total << _SCALE_BITS) + self._doubles.total(), divisor << _SCALE_BITS)
+
+
+def is_finite(number: Value) -> bool:
+    """Tell whether a number is neither NaN nor infinite."""
+    return number.is_finite() if isinstance(number, Decimal) else isfinite(number)
+
+
+def whole(value: Value) -> int | None:
+    """Return a number as an integer if it is one, None otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if is_finite(value) and value == int(value) else None

@@ -1,0 +1,199 @@
+"""String operators. Positions count code points (CP) or bytes of UTF-8; regular expressions are Python's."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from windowlib.atlas.documents.documents import Date, Value, is_nothing, is_number
+from windowlib.atlas.expressions.calendars import date_text
+from windowlib.atlas.expressions.forms import Call, ExpressionFault, NamedCall, Operators, fault
+from windowlib.atlas.expressions.numeric import whole
+
+_WHITESPACE: Final = "\x00\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+_FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+
+
+def _texts(operator: str, *values: Value) -> bool:
+    """Tell whether all are texts; False where one is null or missing, a fault where one is something else."""
+    for value in values:
+        if not is_nothing(value) and not isinstance(value, str):
+            raise fault(operator, value, "texts")
+    return not any(map(is_nothing, values))
+
+
+def _concat(*values: Value) -> Value:
+    return "".join(values) if _texts("$concat", *values) else None
+
+
+def _lenient(operator: str, value: Value) -> str:
+    """Return what the older string operators make of a value: null is the empty text, numbers and dates their text."""
+    if is_nothing(value):
+        return ""
+    if isinstance(value, str):
+        return value
+    if is_number(value):
+        return str(value)
+    if isinstance(value, Date):
+        return date_text(value)
+    raise fault(operator, value, "a text, number or date")
+
+
+def _cased(operator: str, change: Callable[[str], str]) -> Callable[[Value], str]:
+    def apply(value: Value) -> str:
+        # Only a to z: other letters have no case here, as in MongoDB.
+        return "".join(change(letter) if letter.isascii() else letter for letter in _lenient(operator, value))
+
+    return apply
+
+
+def _count(operator: str, value: Value) -> int:
+    number = whole(value)
+    if number is None:
+        raise fault(operator, value, "an integer")
+    return number
+
+
+def _substr_cp(text: Value, start: Value, length: Value) -> str:
+    begin, count = _count("$substrCP", start), _count("$substrCP", length)
+    if begin < 0 or count < 0:
+        raise ExpressionFault("$substrCP needs a start and a length that are not negative")
+    return _lenient("$substrCP", text)[begin : begin + count]
+
+
+def _substr_bytes(text: Value, start: Value, length: Value) -> str:
+    begin, count = _count("$substrBytes", start), _count("$substrBytes", length)
+    octets = _lenient("$substrBytes", text).encode()
+    if begin < 0:
+        raise ExpressionFault("$substrBytes needs a start that is not negative")
+    try:
+        return (octets[begin:] if count < 0 else octets[begin : begin + count]).decode()
+    except UnicodeDecodeError:
+        raise ExpressionFault("$substrBytes would cut a character in two; use $substrCP") from None
+
+
+def _length(operator: str, measure: Callable[[str], int]) -> Callable[[Value], int]:
+    def apply(value: Value) -> int:
+        if not isinstance(value, str):
+            raise fault(operator, value, "a text")
+        return measure(value)
+
+    return apply
+
+
+def _split(text: Value, delimiter: Value) -> Value:
+    if not _texts("$split", text, delimiter):
+        return None
+    if not delimiter:
+        raise ExpressionFault("$split needs a delimiter that is not empty")
+    return text.split(delimiter)
+
+
+def _trimmed(operator: str, trim: Callable[[str, str], str]) -> Callable[..., Value]:
+    def apply(*, input: Value, chars: Value = _WHITESPACE) -> Value:  # noqa: A002 - its name in the language
+        return trim(input, chars) if _texts(operator, input, chars) else None
+
+    return apply
+
+
+def _index_of(operator: str, *, in_bytes: bool) -> Callable[..., Value]:
+    def apply(text: Value, sought: Value, *range_: Value) -> Value:
+        if is_nothing(text):
+            return None
+        if not isinstance(text, str) or not isinstance(sought, str):
+            raise fault(operator, sought if isinstance(text, str) else text, "texts")
+        begin = _count(operator, range_[0]) if range_ else 0
+        limit = _count(operator, range_[1]) if len(range_) > 1 else None
+        if begin < 0 or (limit is not None and limit < 0):
+            raise ExpressionFault(f"{operator} needs positions that are not negative")
+        return text.encode().find(sought.encode(), begin, limit) if in_bytes else text.find(sought, begin, limit)
+
+    return apply
+
+
+def _replacing(operator: str, count: int) -> Callable[..., Value]:
+    def apply(*, input: Value, find: Value, replacement: Value) -> Value:  # noqa: A002 - its name in the language
+        return input.replace(find, replacement, count) if _texts(operator, input, find, replacement) else None
+
+    return apply
+
+
+def pattern(regex: str, options: str = "") -> re.Pattern[str]:
+    """Return a regular expression with the options i, m, s, x.
+
+    Raises:
+        ValueError: it is none, or has other options.
+    """
+    flags = 0
+    for letter in options:
+        if letter not in _FLAGS:
+            raise ValueError(f"option {letter!r} of a regular expression is not one of i, m, s, x")
+        flags |= _FLAGS[letter]
+    try:
+        return re.compile(regex, flags)
+    except re.error as error:
+        raise ValueError(f"{regex!r} is no regular expression: {error}") from error
+
+
+def _compiled(operator: str, regex: Value, options: Value) -> re.Pattern[str] | None:
+    if not _texts(operator, regex):
+        return None
+    if not _texts(operator, options):
+        options = ""
+    try:
+        return pattern(regex, options)
+    except ValueError as error:
+        raise ExpressionFault(f"{operator}: {error}") from error
+
+
+def _found(match: re.Match[str]) -> Value:
+    return {"match": match[0], "idx": match.start(), "captures": list(match.groups())}
+
+
+def _regex_match(*, input: Value, regex: Value, options: Value = "") -> bool:  # noqa: A002 - its name in the language
+    compiled = _compiled("$regexMatch", regex, options)
+    return compiled is not None and _texts("$regexMatch", input) and compiled.search(input) is not None
+
+
+def _regex_find(*, input: Value, regex: Value, options: Value = "") -> Value:  # noqa: A002 - its name in the language
+    compiled = _compiled("$regexFind", regex, options)
+    match = compiled.search(input) if compiled is not None and _texts("$regexFind", input) else None
+    return _found(match) if match else None
+
+
+def _regex_find_all(*, input: Value, regex: Value, options: Value = "") -> list[Value]:  # noqa: A002 - its name in the language
+    compiled = _compiled("$regexFindAll", regex, options)
+    if compiled is None or not _texts("$regexFindAll", input):
+        return []
+    return [_found(match) for match in compiled.finditer(input)]
+
+
+def _strcasecmp(left: Value, right: Value) -> int:
+    upper = _cased("$strcasecmp", str.upper)
+    first, second = upper(left), upper(right)
+    return (first > second) - (first < second)
+
+
+_REGEX: Final = (("input", "regex"), ("options",))
+
+OPERATORS: Final[Operators] = {
+    "$concat": Call(_concat, 0, None),
+    "$toLower": Call(_cased("$toLower", str.lower)),
+    "$toUpper": Call(_cased("$toUpper", str.upper)),
+    "$strcasecmp": Call(_strcasecmp, 2, 2),
+    "$substrCP": Call(_substr_cp, 3, 3),
+    "$substrBytes": Call(_substr_bytes, 3, 3),
+    "$substr": Call(_substr_bytes, 3, 3),
+    "$strLenCP": Call(_length("$strLenCP", len)),
+    "$strLenBytes": Call(_length("$strLenBytes", lambda text: len(text.encode()))),
+    "$split": Call(_split, 2, 2),
+    "$trim": NamedCall(_trimmed("$trim", str.strip), ("input",), ("chars",)),
+    "$ltrim": NamedCall(_trimmed("$ltrim", str.lstrip), ("input",), ("chars",)),
+    "$rtrim": NamedCall(_trimmed("$rtrim", str.rstrip), ("input",), ("chars",)),
+    "$indexOfCP": Call(_index_of("$indexOfCP", in_bytes=False), 2, 4),
+    "$indexOfBytes": Call(_index_of("$indexOfBytes", in_bytes=True), 2, 4),
+    "$replaceOne": NamedCall(_replacing("$replaceOne", 1), ("input", "find", "replacement")),
+    "$replaceAll": NamedCall(_replacing("$replaceAll", -1), ("input", "find", "replacement")),
+    "$regexMatch": NamedCall(_regex_match, *_REGEX),
+    "$regexFind": NamedCall(_regex_find, *_REGEX),
+    "$regexFindAll": NamedCall(_regex_find_all, *_REGEX),
+}

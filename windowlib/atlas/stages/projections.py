@@ -1,0 +1,226 @@
+"""The stages that change the fields of a document: $addFields, $project, $unset, $unwind, $replaceRoot, $redact."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from windowlib.atlas.documents.documents import MISSING, Document, Value, field_path, is_nothing, with_field
+from windowlib.atlas.documents.json_documents import is_typed
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.expressions import compile_expression
+from windowlib.atlas.expressions.forms import Expression, ExpressionFault, Scope, fault
+from windowlib.atlas.stages.stage_forms import Stage, each
+
+Path = tuple[str, ...]
+
+
+def path_of(found: Json, place: Place) -> Path:
+    """Return a field's path.
+
+    Raises:
+        SpecError: empty parts, or one that begins with `$`.
+    """
+    names = tuple(place.text(found).split("."))
+    if not all(names) or any(name.startswith("$") for name in names):
+        raise place.refused(found, "a field's path, such as field or field.inner")
+    return names
+
+
+def _flat(found: Json, place: Place) -> Iterator[tuple[Path, Json, Place]]:
+    """Yield (path, specification, place) of each leaf of a specification of fields, which may be nested."""
+    for name, inner in place.mapping(found).items():
+        at, path = place.at(name), path_of(name, place.at(name))
+        is_nested = isinstance(inner, Mapping) and inner and not is_typed(inner)
+        if is_nested and not any(field.startswith("$") for field in inner):
+            yield from ((path + rest, leaf, leaf_at) for rest, leaf, leaf_at in _flat(inner, at))
+        else:
+            yield path, inner, at
+
+
+def add_fields(found: Json, place: Place) -> Stage:
+    """Compile $addFields and $set: every expression sees the document as it was."""
+    if not place.mapping(found):
+        raise place.refused(found, "at least one field")
+    fields = [(path, compile_expression(inner, at)) for path, inner, at in _flat(found, place)]
+
+    def change(scope: Scope) -> Iterator[Document]:
+        document = scope.root
+        for path, expression in fields:
+            document = with_field(document, path, expression(scope))
+        yield document
+
+    return each("$addFields", change)
+
+
+def unset(found: Json, place: Place) -> Stage:
+    """Compile $unset."""
+    names = found if isinstance(found, list | tuple) else [found]
+    paths = [path_of(name, place) for name in names]
+    if not paths:
+        raise place.refused(found, "at least one field")
+
+    def change(scope: Scope) -> Iterator[Document]:
+        document = scope.root
+        for path in paths:
+            document = with_field(document, path, MISSING)
+        yield document
+
+    return each("$unset", change)
+
+
+def _is_flag(found: Json) -> bool:
+    return isinstance(found, bool | int | float)
+
+
+def project(found: Json, place: Place) -> Stage:
+    """Compile $project: fields to take over (1) or to compute, or else only fields to leave out (0)."""
+    leaves = list(_flat(found, place))
+    if not leaves:
+        raise place.refused(found, "at least one field")
+    others = [(path, inner, at) for path, inner, at in leaves if path != ("_id",)]
+    excluded = [path for path, inner, _ in others if _is_flag(inner) and not inner]
+    if excluded and len(excluded) < len(others):
+        raise place.refused(found, "either fields to leave out (0), or fields to take over or compute, and _id")
+    keeps_id = all(not _is_flag(inner) or bool(inner) for path, inner, _ in leaves if path == ("_id",))
+    if excluded or (not others and not keeps_id):
+        gone = excluded if keeps_id else [*excluded, ("_id",)]
+        return each("$project", lambda scope: (_without(scope.root, gone),))
+    return _inclusion(leaves, keeps_id=keeps_id)
+
+
+def _without(document: Document, paths: list[Path]) -> Document:
+    for path in paths:
+        document = with_field(document, path, MISSING)
+    return document
+
+
+def _inclusion(leaves: list[tuple[Path, Json, Place]], *, keeps_id: bool) -> Stage:
+    taken = {path for path, inner, _ in leaves if _is_flag(inner) and inner}
+    computed = [(path, compile_expression(inner, at)) for path, inner, at in leaves if not _is_flag(inner)]
+    if keeps_id and all(path != ("_id",) for path, _ in computed):
+        taken.add(("_id",))
+    tree = _tree(taken)
+
+    def change(scope: Scope) -> Iterator[Document]:
+        document = _kept(scope.root, tree)
+        for path, expression in computed:
+            document = with_field(document, path, expression(scope))
+        yield document
+
+    return each("$project", change)
+
+
+Tree = dict[str, "Tree | None"]
+
+
+def _tree(paths: set[Path]) -> Tree:
+    """Return paths as nested names; None below a name takes all of the field."""
+    tree: Tree = {}
+    for path in sorted(paths):
+        node = tree
+        for name in path[:-1]:
+            inner = node.setdefault(name, {})
+            if inner is None:
+                break
+            node = inner
+        else:
+            node.setdefault(path[-1], None)
+    return tree
+
+
+def _kept(value: Document, tree: Tree) -> Document:
+    result: Document = {}
+    for name, field in value.items():
+        if name not in tree:
+            continue
+        inner = tree[name]
+        if inner is None:
+            result[name] = field
+        elif isinstance(field, dict):
+            result[name] = _kept(field, inner)
+        elif isinstance(field, list):
+            result[name] = [_kept(element, inner) for element in field if isinstance(element, dict)]
+    return result
+
+
+def unwind(found: Json, place: Place) -> Stage:
+    """Compile $unwind: one document per element; what is no array counts as one of one element."""
+    fields: Mapping[str, Json] = {"path": found} if isinstance(found, str) else found
+    fields = place.fields(fields, required=("path",), optional=("includeArrayIndex", "preserveNullAndEmptyArrays"))
+    text = place.at("path").text(fields["path"])
+    if not text.startswith("$") or text.startswith("$$"):
+        raise place.at("path").refused(text, "a path such as $field")
+    path = path_of(text[1:], place.at("path"))
+    preserves = fields.get("preserveNullAndEmptyArrays", False) is True
+    index = path_of(fields["includeArrayIndex"], place) if "includeArrayIndex" in fields else None
+
+    def change(scope: Scope) -> Iterator[Document]:
+        document = scope.root
+        value = field_path(document, path)
+        if is_nothing(value) or value == []:
+            if preserves:
+                kept = with_field(document, path, MISSING) if value == [] else document
+                yield with_field(kept, index, None) if index else kept
+            return
+        for at, element in enumerate(value if isinstance(value, list) else [value]):
+            made = with_field(document, path, element)
+            yield with_field(made, index, at if isinstance(value, list) else None) if index else made
+
+    return each("$unwind", change)
+
+
+def _replacing(name: str, expression: Expression) -> Stage:
+    def change(scope: Scope) -> Iterator[Document]:
+        document = expression(scope)
+        if not isinstance(document, dict):
+            raise fault(name, document, "an object as the new document")
+        yield document
+
+    return each(name, change)
+
+
+def replace_root(found: Json, place: Place) -> Stage:
+    """Compile $replaceRoot."""
+    fields = place.fields(found, required=("newRoot",))
+    return _replacing("$replaceRoot", compile_expression(fields["newRoot"], place.at("newRoot")))
+
+
+def replace_with(found: Json, place: Place) -> Stage:
+    """Compile $replaceWith."""
+    return _replacing("$replaceWith", compile_expression(found, place))
+
+
+_VERDICTS: Final[Mapping[str, Value]] = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}
+"""The variables of $redact: ordinary texts, as in MongoDB."""
+
+
+def redact(found: Json, place: Place) -> Stage:
+    """Compile $redact: for each (sub)document, keep it, prune it, or descend into it."""
+    expression = compile_expression(found, place.knowing(*_VERDICTS))
+
+    def judged(scope: Scope, document: Document) -> Value:
+        verdict = expression(scope._replace(root=document, variables=_VERDICTS))
+        match verdict:
+            case "prune":
+                return MISSING
+            case "keep":
+                return document
+            case "descend":
+                inner = ((name, _descended(field, lambda one: judged(scope, one))) for name, field in document.items())
+                return {name: field for name, field in inner if field is not MISSING}
+            case _:
+                raise ExpressionFault("$redact needs $$DESCEND, $$PRUNE or $$KEEP")
+
+    def change(scope: Scope) -> Iterator[Document]:
+        document = judged(scope, scope.root)
+        if document is not MISSING:
+            yield document
+
+    return each("$redact", change)
+
+
+def _descended(value: Value, judged: Callable[[Document], Value]) -> Value:
+    if isinstance(value, dict):
+        return judged(value)
+    if isinstance(value, list):
+        return [one for one in (_descended(element, judged) for element in value) if one is not MISSING]
+    return value

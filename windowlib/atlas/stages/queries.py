@@ -1,0 +1,246 @@
+"""The query language of $match: conditions on fields, looked up through arrays.
+
+A condition on a field holds if one of the values that its path leads to fulfils it; of an array each element counts,
+and the array as a whole. Comparisons hold between values of one group of types only: 5 is neither less nor more than
+"5".
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from windowlib.atlas.documents.documents import (
+    MISSING,
+    Value,
+    bracket,
+    candidates,
+    is_number,
+    is_true,
+    sort_key,
+    type_name,
+)
+from windowlib.atlas.documents.json_documents import is_typed, read_literal
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.expressions import compile_expression
+from windowlib.atlas.expressions.forms import Scope
+from windowlib.atlas.expressions.numeric import is_finite
+from windowlib.atlas.expressions.strings import pattern
+from windowlib.errors import SpecError
+
+Query = Callable[[Scope], bool]
+Condition = Callable[[list[Value]], bool]
+"""Judges the values that a path leads to."""
+Test = Callable[[Value], bool]
+"""Judges one value."""
+
+LOGICAL: Final = ("$and", "$or", "$nor", "$expr")
+_TYPE_NUMBERS: Final = {
+    1: "double", 2: "string", 3: "object", 4: "array", 5: "binData",
+    8: "bool", 9: "date", 10: "null", 16: "int", 18: "long", 19: "decimal",
+}  # fmt: skip
+_TYPES: Final = (*_TYPE_NUMBERS.values(), "number")
+
+
+def compile_query(found: Json, place: Place) -> Query:
+    """Return whether a document matches, as a function.
+
+    Raises:
+        SpecError: an unknown operator, or one with a wrong argument.
+    """
+    parts: list[Query] = []
+    for name, inner in place.mapping(found).items():
+        at = place.at(name)
+        if not name.startswith("$"):
+            parts.append(_on_field(name, inner, at))
+        elif name == "$expr":
+            expression = compile_expression(inner, at)
+            parts.append(lambda scope, expression=expression: is_true(expression(scope)))  # type: ignore[misc]
+        elif name in LOGICAL:
+            parts.append(_logical(name, inner, at))
+        elif name != "$comment":
+            raise at.refused(name, "a field, or one of " + ", ".join(LOGICAL))
+    return lambda scope: all(part(scope) for part in parts)
+
+
+def _logical(name: str, found: Json, place: Place) -> Query:
+    queries = [compile_query(part, place.item(index)) for index, part in enumerate(place.array(found))]
+    if not queries:
+        raise place.refused(found, "an array with at least one query")
+    match name:
+        case "$and":
+            return lambda scope: all(query(scope) for query in queries)
+        case "$or":
+            return lambda scope: any(query(scope) for query in queries)
+        case _:
+            return lambda scope: not any(query(scope) for query in queries)
+
+
+def _on_field(name: str, found: Json, place: Place) -> Query:
+    path = tuple(name.split("."))
+    condition = _condition(found, place)
+    return lambda scope: condition(candidates(scope.root, path))
+
+
+def _has_operators(found: Json) -> bool:
+    return isinstance(found, Mapping) and not is_typed(found) and any(name.startswith("$") for name in found)
+
+
+def _condition(found: Json, place: Place) -> Condition:
+    if not _has_operators(found):
+        return _some(_equal_to(read_literal(found, place)))
+    fields = place.mapping(found)
+    conditions = [_operator(name, inner, place, fields) for name, inner in fields.items() if name != "$options"]
+    return lambda values: all(condition(values) for condition in conditions)
+
+
+def _some(test: Test) -> Condition:
+    """Return the condition that a value, or an element of it, passes a test."""
+
+    def holds(values: list[Value]) -> bool:
+        return any(test(value) or (isinstance(value, list) and any(map(test, value))) for value in values)
+
+    return holds
+
+
+def _not(condition: Condition) -> Condition:
+    return lambda values: not condition(values)
+
+
+def _equal_to(wanted: Value) -> Test:
+    if wanted is None:
+        return lambda value: value is None or value is MISSING
+    key = sort_key(wanted)
+    return lambda value: value is not MISSING and sort_key(value) == key
+
+
+def _ordered(wanted: Value, holds: Callable[[Any, Any], bool]) -> Test:
+    key, kind = sort_key(wanted), bracket(wanted)
+
+    def test(value: Value) -> bool:
+        found = sort_key(None if value is MISSING and wanted is None else value)
+        is_nan = key[:2] == (2, 0) or found[:2] == (2, 0)
+        return found[0] == kind and holds(found, key) and (not is_nan or found == key)
+
+    return test
+
+
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "$gt": lambda found, wanted: found > wanted,
+    "$gte": lambda found, wanted: found >= wanted,
+    "$lt": lambda found, wanted: found < wanted,
+    "$lte": lambda found, wanted: found <= wanted,
+}
+
+
+def _operator(name: str, found: Json, place: Place, siblings: Mapping[str, Json]) -> Condition:  # noqa: PLR0917
+    at = place.at(name)
+    if name in _ORDERS:
+        return _some(_ordered(read_literal(found, at), _ORDERS[name]))
+    if name == "$regex":
+        return _some(_regex(found, siblings.get("$options", ""), at))
+    reader = _OPERATORS.get(name)
+    if reader is None:
+        known = ", ".join((*_ORDERS, *_OPERATORS, "$regex"))
+        raise SpecError(f"{at.path}: there is no query operator {name}; known are {known}")
+    return reader(found, at)
+
+
+def _regex(found: Json, options: Json, place: Place) -> Test:
+    try:
+        compiled = pattern(place.text(found), options if isinstance(options, str) else repr(options))
+    except ValueError as error:
+        raise SpecError(f"{place.path}: {error}") from error
+    return lambda value: isinstance(value, str) and compiled.search(value) is not None
+
+
+def _in(found: Json, place: Place) -> Condition:
+    tests = [_equal_to(read_literal(one, place.item(index))) for index, one in enumerate(place.array(found))]
+    return _some(lambda value: any(test(value) for test in tests))
+
+
+def _exists(found: Json, place: Place) -> Condition:  # noqa: ARG001 - anything is true or false
+    wanted = is_true(found)
+    return lambda values: any(value is not MISSING for value in values) is wanted
+
+
+def _type(found: Json, place: Place) -> Condition:
+    names = {_type_name(one, place) for one in (found if isinstance(found, list | tuple) else [found])}
+
+    def test(value: Value) -> bool:
+        return type_name(value) in names or ("number" in names and is_number(value))
+
+    return _some(test)
+
+
+def _type_name(found: Json, place: Place) -> str:
+    if isinstance(found, int) and not isinstance(found, bool):
+        found = _TYPE_NUMBERS.get(found, found)
+    return place.one_of(found, _TYPES)
+
+
+def _size(found: Json, place: Place) -> Condition:
+    wanted = place.integer(found, at_least=0)
+    return lambda values: any(isinstance(value, list) and len(value) == wanted for value in values)
+
+
+def _all(found: Json, place: Place) -> Condition:
+    conditions = [
+        _some(_equal_to(read_literal(one, place.item(index)))) for index, one in enumerate(place.array(found))
+    ]
+    return lambda values: bool(conditions) and all(condition(values) for condition in conditions)
+
+
+def _element_match(found: Json, place: Place) -> Condition:
+    if _has_operators(found) and not any(name in LOGICAL for name in found):
+        condition = _condition(found, place)
+        return lambda values: any(
+            condition([element]) for value in values if isinstance(value, list) for element in value
+        )
+    query = compile_query(found, place)
+    return lambda values: any(
+        isinstance(element, dict) and query(Scope(element, {}, 0))
+        for value in values
+        if isinstance(value, list)
+        for element in value
+    )
+
+
+def _mod(found: Json, place: Place) -> Condition:
+    parts = place.array(found)
+    if len(parts) != 2:  # noqa: PLR2004 - divisor and remainder
+        raise place.refused(found, "[divisor, remainder]")
+    divisor, remainder = (place.item(index).integer(part) for index, part in enumerate(parts))
+    if not divisor:
+        raise place.refused(found, "a divisor that is not 0")
+
+    def test(value: Value) -> bool:
+        if not is_number(value) or not is_finite(value):
+            return False
+        number = int(value)
+        rest = abs(number) % abs(divisor)
+        return (rest if number >= 0 else -rest) == remainder
+
+    return _some(test)
+
+
+def _negated(found: Json, place: Place) -> Condition:
+    if not _has_operators(found):
+        raise place.refused(found, "an object of operators, as in {$not: {$gt: 5}}")
+    return _not(_condition(found, place))
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Json, Place], Condition]]] = {
+    "$eq": lambda found, place: _some(_equal_to(read_literal(found, place))),
+    "$ne": lambda found, place: _not(_some(_equal_to(read_literal(found, place)))),
+    "$in": _in,
+    "$nin": lambda found, place: _not(_in(found, place)),
+    "$exists": _exists,
+    "$type": _type,
+    "$size": _size,
+    "$all": _all,
+    "$elemMatch": _element_match,
+    "$mod": _mod,
+    "$not": _negated,
+}
+
+QUERY_OPERATORS: Final = (*LOGICAL, *_ORDERS, "$regex", *_OPERATORS)
+"""The names of all query operators."""

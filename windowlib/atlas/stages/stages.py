@@ -1,0 +1,120 @@
+"""The pipeline inside a window: which stages there are, which are refused, and running them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from windowlib.atlas.documents.documents import Document, Value
+from windowlib.atlas.documents.orders import SortOrder
+from windowlib.atlas.documents.places import Json, Place
+from windowlib.atlas.expressions.forms import ExpressionFault, Scope
+from windowlib.atlas.stages import projections
+from windowlib.atlas.stages.grouping import group
+from windowlib.atlas.stages.queries import compile_query
+from windowlib.atlas.stages.stage_forms import Item, Run, Stage, each
+from windowlib.errors import SpecError
+
+
+def _match(found: Json, place: Place) -> Stage:
+    query = compile_query(found, place)
+    return each("$match", lambda scope: (scope.root,) if query(scope) else ())
+
+
+def _sort(found: Json, place: Place) -> Stage:
+    order = SortOrder.read(found, place)
+    return lambda items, _run: order.sorted(items, document_of=lambda item: item.document)
+
+
+def _limit(found: Json, place: Place) -> Stage:
+    most = place.integer(found, at_least=1)
+    return lambda items, _run: items[:most]
+
+
+def _count(found: Json, place: Place) -> Stage:
+    """Compile $count: one document with the number of documents, none if there are none."""
+    names = projections.path_of(found, place)
+    if len(names) > 1:
+        raise place.refused(found, "a field's name without dots")
+    name = names[0]
+    return lambda items, _run: [Item({name: len(items)}, None)] if items else []
+
+
+def _validate(found: Json, place: Place) -> Stage:
+    """Compile $validate with a query: what does not match is discarded, or fails."""
+    fields = place.fields(found, required=("validator",), optional=("validationAction",))
+    at = place.at("validator")
+    if "$jsonSchema" in at.mapping(fields["validator"]):
+        raise SpecError(f"{at.path}: $jsonSchema is not supported; write the validator as a query")
+    query = compile_query(fields["validator"], at)
+    action = place.at("validationAction").one_of(fields.get("validationAction", "discard"), ("discard", "dlq"))
+
+    def change(scope: Scope) -> Iterator[Value]:
+        if query(scope):
+            yield scope.root
+        elif action == "dlq":
+            raise ExpressionFault("Input document did not pass the validator of $validate.")
+
+    return each("$validate", change)
+
+
+STAGES: Final[Mapping[str, Callable[[Json, Place], Stage]]] = {
+    "$match": _match,
+    "$group": group,
+    "$sort": _sort,
+    "$limit": _limit,
+    "$count": _count,
+    "$project": projections.project,
+    "$addFields": projections.add_fields,
+    "$set": projections.add_fields,
+    "$unset": projections.unset,
+    "$unwind": projections.unwind,
+    "$replaceRoot": projections.replace_root,
+    "$replaceWith": projections.replace_with,
+    "$redact": projections.redact,
+    "$validate": _validate,
+}
+"""Every stage that may stand in a window's pipeline."""
+
+_ASKS: Final = "it asks something outside the log, so a replay could not repeat it; join in the log, or afterwards"
+_WRITES: Final = "the tables of the pipeline are the only outputs; read window_outputs"
+_NESTED: Final = "one pipeline has one window stage; use a pipeline of its own for the next"
+REFUSED: Final[Mapping[str, str]] = {
+    "$lookup": _ASKS,
+    "$cachedLookup": _ASKS,
+    "$https": _ASKS,
+    "$externalFunction": _ASKS,
+    "$merge": _WRITES,
+    "$emit": _WRITES,
+    "$out": _WRITES,
+    "$tumblingWindow": _NESTED,
+    "$hoppingWindow": _NESTED,
+    "$sessionWindow": _NESTED,
+    "$setStreamMeta": "the metadata of a window is its bounds, and nothing else",
+    "$source": "the log is the source, and stands under log:",
+}
+"""Stages that MongoDB has and we refuse, and why."""
+
+
+def compile_pipeline(found: Json, place: Place) -> tuple[Stage, ...]:
+    """Return the stages of a pipeline.
+
+    Raises:
+        SpecError: a stage that is refused or unknown, or a wrong argument of one.
+    """
+    stages = []
+    for index, stage in enumerate(place.array(found)):
+        at = place.item(index)
+        name, argument = at.single(stage, "the name of a stage")
+        if name in REFUSED:
+            raise SpecError(f"{at.at(name).path}: {name} is not allowed inside a window: {REFUSED[name]}")
+        if name not in STAGES:
+            raise SpecError(f"{at.at(name).path}: there is no stage {name}; allowed are {', '.join(STAGES)}")
+        stages.append(STAGES[name](argument, at.at(name)))
+    return tuple(stages)
+
+
+def run_pipeline(stages: tuple[Stage, ...], documents: list[Document], run: Run) -> list[Document]:
+    """Return what leaves the pipeline, in its order; failures are in `run`."""
+    items = [Item(document, origin) for origin, document in enumerate(documents)]
+    for stage in stages:
+        items = stage(items, run)
+    return [item.document for item in items]

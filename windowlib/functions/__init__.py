@@ -1,0 +1,1 @@
+"""Window functions and aggregates, with exact sums."""

@@ -1,0 +1,305 @@
+"""The SQL aggregates of a pipeline file: incremental, mergeable, each with a typed plain state.
+
+An aggregate is a frozen value. Its running state ("accumulator") is made by `create`, fed by `add`, joined by `merge`,
+read by `result`; `to_state` and `from_state` turn it into the plain values of `state_columns` and back. `add` and
+`merge` return the accumulator to use from then on. Equal contents have equal states, whatever order built them.
+
+Values are those of Spark SQL as Python holds them: int (also for timestamps, in microseconds), float, str, bool,
+bytes, date, Decimal; None is NULL.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Final, Protocol
+
+from windowlib.errors import SpecError
+from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded
+from windowlib.records.records import Position, Value
+
+State = tuple[Any, ...]
+Columns = tuple[tuple[str, str], ...]
+Accumulator = Any
+"""An aggregate's running state; only the aggregate knows what it is."""
+
+_WIDE: Final = Context(prec=80)
+"""Wide enough for every sum of decimal(38, s) values."""
+_INT64: Final = 1 << 63
+
+
+class Aggregate(Protocol):
+    """What the window operator needs of an aggregate; users may write their own."""
+
+    @property
+    def output_type(self) -> str:
+        """The Spark type of `result`."""
+
+    @property
+    def state_columns(self) -> Columns:
+        """Name and Spark type of each value of the state."""
+
+    def create(self) -> Accumulator:
+        """Return an empty accumulator."""
+
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
+        """Return the accumulator with one more value; it may be the same object."""
+
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
+        """Return the accumulator of both; neither is used afterwards."""
+
+    def result(self, accumulator: Accumulator) -> Value:
+        """Return the aggregate's value; the accumulator stays as it is."""
+
+    def to_state(self, accumulator: Accumulator) -> State:
+        """Return the accumulator as plain values, one per state column."""
+
+    def from_state(self, state: State) -> Accumulator:
+        """Return the accumulator that `to_state` described."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """The number of rows, or of non-null values when it has an input."""
+
+    input_type: str | None = None
+    output_type: str = "bigint"
+
+    @property
+    def state_columns(self) -> Columns:
+        """One count."""
+        return (("count", "bigint"),)
+
+    def create(self) -> int:
+        """Start at zero."""
+        return 0
+
+    def add(self, accumulator: int, value: Value, position: Position) -> int:  # noqa: ARG002
+        """Count the row, or the value unless it is null."""
+        return accumulator + (value is not None or self.input_type is None)
+
+    def merge(self, left: int, right: int) -> int:
+        """Add both counts."""
+        return left + right
+
+    def result(self, accumulator: int) -> int:
+        """Return the count."""
+        return accumulator
+
+    def to_state(self, accumulator: int) -> State:
+        """Return the count."""
+        return (accumulator,)
+
+    def from_state(self, state: State) -> int:
+        """Return the count."""
+        return int(state[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumInteger:
+    """The sum of integers that are not null; null without any. The running total has no bound, the result has 64 bit.
+
+    Raises:
+        SpecError: the result does not fit a bigint.
+    """
+
+    name: str
+    output_type: str = "bigint"
+
+    @property
+    def state_columns(self) -> Columns:
+        """The total, wide enough for 10**19 values."""
+        return (("total", "decimal(38,0)"),)
+
+    def create(self) -> int | None:
+        """Start with nothing."""
+        return None
+
+    def add(self, accumulator: int | None, value: int | None, position: Position) -> int | None:  # noqa: ARG002
+        """Add the value unless it is null."""
+        if value is None:
+            return accumulator
+        return value if accumulator is None else accumulator + value
+
+    def merge(self, left: int | None, right: int | None) -> int | None:
+        """Add both totals."""
+        if left is None or right is None:
+            return right if left is None else left
+        return left + right
+
+    def result(self, accumulator: int | None) -> int | None:
+        """Return the total."""
+        if accumulator is not None and not -_INT64 <= accumulator < _INT64:
+            raise SpecError(
+                f"aggregate {self.name!r}: the sum {accumulator} does not fit a bigint "
+                f"({-_INT64} to {_INT64 - 1}); cast its input to decimal(38,0) in the log, or use avg"
+            )
+        return accumulator
+
+    def to_state(self, accumulator: int | None) -> State:
+        """Return the total as a decimal."""
+        return (None if accumulator is None else Decimal(accumulator),)
+
+    def from_state(self, state: State) -> int | None:
+        """Return the total."""
+        return None if state[0] is None else int(state[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumDouble:
+    """The sum or mean of doubles that are not null, exact until it is rounded once; null without any."""
+
+    is_mean: bool
+    output_type: str = "double"
+    parts_max: int = PARTS_MAX
+
+    @property
+    def state_columns(self) -> Columns:
+        """The count, and the exact sum as exact_sum.SumState describes it."""
+        return (
+            ("count", "bigint"),
+            ("mantissa", "binary"),
+            ("exponent", "int"),
+            ("nan_count", "bigint"),
+            ("positive_infinity_count", "bigint"),
+            ("negative_infinity_count", "bigint"),
+        )
+
+    def create(self) -> ExactSum:
+        """Start with nothing."""
+        return ExactSum()
+
+    def add(self, accumulator: ExactSum, value: float | None, position: Position) -> ExactSum:  # noqa: ARG002
+        """Add the value unless it is null."""
+        if value is not None:
+            accumulator.append(value)
+            if len(accumulator) > self.parts_max:
+                accumulator.compress()
+        return accumulator
+
+    def merge(self, left: ExactSum, right: ExactSum) -> ExactSum:
+        """Add both sums."""
+        left.parts_max = self.parts_max
+        left.extend_by(right)
+        return left
+
+    def result(self, accumulator: ExactSum) -> float | None:
+        """Return the sum or mean, rounded to the nearest double."""
+        if not accumulator and not accumulator.number_count:
+            return None
+        return accumulator.mean() if self.is_mean else accumulator.value()
+
+    def to_state(self, accumulator: ExactSum) -> State:
+        """Return count and exact sum."""
+        return accumulator.to_state()
+
+    def from_state(self, state: State) -> ExactSum:
+        """Return count and exact sum."""
+        count, mantissa, *rest = state
+        return ExactSum.from_state((count, bytes(mantissa), *rest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanInteger:
+    """The mean of integers that are not null, as the nearest double; null without any."""
+
+    output_type: str = "double"
+
+    @property
+    def state_columns(self) -> Columns:
+        """Count and total."""
+        return (("count", "bigint"), ("total", "decimal(38,0)"))
+
+    def create(self) -> tuple[int, int]:
+        """Start with nothing."""
+        return (0, 0)
+
+    def add(self, accumulator: tuple[int, int], value: int | None, position: Position) -> tuple[int, int]:  # noqa: ARG002
+        """Add the value unless it is null."""
+        return accumulator if value is None else (accumulator[0] + 1, accumulator[1] + value)
+
+    def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        """Add counts and totals."""
+        return (left[0] + right[0], left[1] + right[1])
+
+    def result(self, accumulator: tuple[int, int]) -> float | None:
+        """Return the mean."""
+        count, total = accumulator
+        return divide_rounded(total, count) if count else None
+
+    def to_state(self, accumulator: tuple[int, int]) -> State:
+        """Return count and total."""
+        return (accumulator[0], Decimal(accumulator[1]))
+
+    def from_state(self, state: State) -> tuple[int, int]:
+        """Return count and total."""
+        return (int(state[0]), int(state[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumDecimal:
+    """The sum or mean of decimals that are not null; null without any.
+
+    Sums have Spark's type, ten digits more than the input; means have four digits more, rounded half up.
+
+    Raises:
+        SpecError: the sum does not fit its type.
+    """
+
+    name: str
+    is_mean: bool
+    precision: int
+    scale: int
+
+    @property
+    def output_type(self) -> str:
+        """The type that Spark gives it."""
+        precision, scale = self._output()
+        return f"decimal({precision},{scale})"
+
+    def _output(self) -> tuple[int, int]:
+        if self.is_mean:
+            return min(38, self.precision + 4), min(38, self.scale + 4)
+        return min(38, self.precision + 10), self.scale
+
+    @property
+    def state_columns(self) -> Columns:
+        """Count, and the total in units of the input's last digit."""
+        return (("count", "bigint"), ("total", "decimal(38,0)"))
+
+    def create(self) -> tuple[int, int]:
+        """Start with nothing."""
+        return (0, 0)
+
+    def add(self, accumulator: tuple[int, int], value: Decimal | None, position: Position) -> tuple[int, int]:  # noqa: ARG002
+        """Add the value unless it is null."""
+        if value is None:
+            return accumulator
+        return (accumulator[0] + 1, accumulator[1] + int(value.scaleb(self.scale, _WIDE)))
+
+    def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        """Add counts and totals."""
+        return (left[0] + right[0], left[1] + right[1])
+
+    def result(self, accumulator: tuple[int, int]) -> Decimal | None:
+        """Return the sum or mean."""
+        count, total = accumulator
+        if not count:
+            return None
+        precision, scale = self._output()
+        exact = Decimal(total).scaleb(-self.scale, _WIDE)
+        if self.is_mean:
+            exact = _WIDE.divide(exact, Decimal(count))
+        value = exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP, context=_WIDE)
+        if len(value.as_tuple().digits) > precision:
+            raise SpecError(
+                f"aggregate {self.name!r}: {value} does not fit {self.output_type}; "
+                "cast its input to a decimal with fewer digits, or to double, in the log"
+            )
+        return value
+
+    def to_state(self, accumulator: tuple[int, int]) -> State:
+        """Return count and total."""
+        return (accumulator[0], Decimal(accumulator[1]))
+
+    def from_state(self, state: State) -> tuple[int, int]:
+        """Return count and total."""
+        return (int(state[0]), int(state[1]))

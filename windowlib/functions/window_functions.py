@@ -1,0 +1,308 @@
+"""What a window computes: SQL aggregates by name, or a user's own reduce, fold, aggregate or process function.
+
+`aggregate(kind, input_type)` builds the aggregates of a pipeline file. The other classes wrap users' functions:
+incremental ones (`Reduce`, `Fold`, `UserAggregate`) are aggregates over the whole value of a record, a
+`ProcessFunction` sees all records of the window at once, `Processed` chains the two.
+"""
+
+# mypy: disable-error-code="explicit-override"
+# The core needs the standard library only, and Python 3.11's has no typing.override.
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from windowlib.bounds import Window
+from windowlib.errors import InvariantBroken, SpecError
+from windowlib.functions.aggregates import (
+    Accumulator,
+    Aggregate,
+    Columns,
+    Count,
+    MeanInteger,
+    State,
+    SumDecimal,
+    SumDouble,
+    SumInteger,
+)
+from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOrLast
+from windowlib.functions.variance import Variance
+from windowlib.keyed.state import StateSpec, StateView
+from windowlib.profiles import EngineFault
+from windowlib.records.records import Position, Value
+
+_INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
+_FLOATS: Final = ("float", "double")
+_ORDERED: Final = (*_INTEGERS, *_FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_ANY_DECIMAL: Final = "decimal(p,s)"
+_NUMBERS: Final = (*_INTEGERS, *_FLOATS, _ANY_DECIMAL)
+
+KINDS: Final = ("count", "sum", "avg", "min", "max", "first", "last", "collect_list", "variance", "var_pop")
+"""The aggregates that a pipeline file can name."""
+
+
+def aggregate(
+    kind: str, input_type: str | None = None, *, name: str | None = None, ignore_nulls: bool = False
+) -> Aggregate:
+    """Build the aggregate `kind` over a column of the Spark type `input_type`.
+
+    Args:
+        kind: one of KINDS.
+        input_type: a simple type string such as 'bigint' or 'decimal(10,2)'; None only for count, which then counts
+            rows.
+        name: what errors call it; by default the kind and the type.
+        ignore_nulls: for first and last: pass over nulls.
+
+    Raises:
+        SpecError: no such kind, or it does not take this type.
+    """
+    label = name or f"{kind}({input_type or ''})"
+    if kind not in KINDS:
+        raise SpecError(f"aggregate {label!r}: no aggregate is called {kind!r}; there are {', '.join(KINDS)}")
+    if kind == "count":
+        return Count(input_type=input_type)
+    if input_type is None:
+        raise SpecError(f"aggregate {label!r}: {kind} needs an input column; only count does without")
+    match kind:
+        case "sum" | "avg":
+            return _sum_or_mean(kind, input_type, label)
+        case "min" | "max":
+            _check_type(label, kind, input_type, allowed=(*_ORDERED, _ANY_DECIMAL))
+            return Extreme(is_max=kind == "max", input_type=input_type)
+        case "first" | "last":
+            return FirstOrLast(is_last=kind == "last", input_type=input_type, ignores_nulls=ignore_nulls)
+        case "collect_list":
+            return CollectList(input_type=input_type)
+        case _:
+            _check_type(label, kind, input_type, allowed=_NUMBERS)
+            return Variance(is_sample=kind == "variance")
+
+
+def _sum_or_mean(kind: str, input_type: str, label: str) -> Aggregate:
+    _check_type(label, kind, input_type, allowed=_NUMBERS)
+    is_mean = kind == "avg"
+    if input_type in _FLOATS:
+        return SumDouble(is_mean=is_mean)
+    if shape := _DECIMAL.fullmatch(input_type):
+        return SumDecimal(name=label, is_mean=is_mean, precision=int(shape[1]), scale=int(shape[2]))
+    return MeanInteger() if is_mean else SumInteger(name=label)
+
+
+def _check_type(label: str, kind: str, input_type: str, *, allowed: Sequence[str]) -> None:
+    if (_ANY_DECIMAL if _DECIMAL.fullmatch(input_type) else input_type) not in allowed:
+        raise SpecError(
+            f"aggregate {label!r}: {kind} does not take {input_type}; it takes {', '.join(allowed)}. "
+            "Choose another column, or cast it in the log"
+        )
+
+
+class _Nothing:
+    """The accumulator of a reduce before the first value."""
+
+
+_NOTHING: Final = _Nothing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce:
+    """Join the values of a window two by two with the user's `function`; values and result are of one type.
+
+    It must be associative, and commutative where windows merge. An aggregate over the whole value of a record.
+    """
+
+    function: Callable[[Any, Any], Any]
+    output_type: str = "string"
+
+    @property
+    def state_columns(self) -> Columns:
+        """The running value."""
+        return (("is_set", "boolean"), ("value", self.output_type))
+
+    def create(self) -> Accumulator:
+        """Start with nothing."""
+        return _NOTHING
+
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
+        """Join one more value."""
+        return value if accumulator is _NOTHING else self.function(accumulator, value)
+
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
+        """Join two running values."""
+        if left is _NOTHING or right is _NOTHING:
+            return right if left is _NOTHING else left
+        return self.function(left, right)
+
+    def result(self, accumulator: Accumulator) -> Value:
+        """Return the running value.
+
+        Raises:
+            EngineFault: there is none, which only the flink profile lets happen (F7).
+        """
+        if accumulator is _NOTHING:
+            raise EngineFault("NullPointerException", "an evictor left nothing to reduce")
+        return accumulator
+
+    def to_state(self, accumulator: Accumulator) -> State:
+        """Return the running value."""
+        return (False, None) if accumulator is _NOTHING else (True, accumulator)
+
+    def from_state(self, state: State) -> Accumulator:
+        """Return the running value."""
+        return state[1] if state[0] else _NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserAggregate:
+    """An aggregate from four functions of the user's; the accumulator must be plain data.
+
+    Flink's AggregateFunction. `fold` makes one from an initial value and a function, which cannot merge.
+    """
+
+    create_accumulator: Callable[[], Any]
+    add_value: Callable[[Any, Any], Any]
+    get_result: Callable[[Any], Any]
+    merge_accumulators: Callable[[Any, Any], Any] | None = None
+    output_type: str = "string"
+    state_type: str = "string"
+
+    @property
+    def state_columns(self) -> Columns:
+        """The accumulator."""
+        return (("accumulator", self.state_type),)
+
+    def create(self) -> Accumulator:
+        """Call the user's function."""
+        return self.create_accumulator()
+
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
+        """Call the user's function."""
+        return self.add_value(accumulator, value)
+
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
+        """Call the user's function; specs with merging windows are refused without one."""
+        if self.merge_accumulators is None:
+            raise InvariantBroken("a fold was asked to merge; WindowSpec should have refused it")
+        return self.merge_accumulators(left, right)
+
+    def result(self, accumulator: Accumulator) -> Value:
+        """Call the user's function."""
+        return self.get_result(accumulator)
+
+    def to_state(self, accumulator: Accumulator) -> State:
+        """Return the accumulator."""
+        return (accumulator,)
+
+    def from_state(self, state: State) -> Accumulator:
+        """Return the accumulator."""
+        return state[0]
+
+
+def fold(initial: Accumulator, function: Callable[[Any, Any], Any], *, output_type: str = "string") -> UserAggregate:
+    """Return an aggregate that starts at `initial` (an immutable value) and takes in one value after the other.
+
+    Two folds cannot be merged, so sessions refuse it. Flink took it out in 2.0.
+    """
+    return UserAggregate(
+        create_accumulator=lambda: initial,
+        add_value=function,
+        get_result=lambda accumulator: accumulator,
+        output_type=output_type,
+        state_type=output_type,
+    )
+
+
+def can_merge(function: object) -> bool:
+    """Tell whether windows that compute `function` can be merged."""
+    return not isinstance(function, UserAggregate) or function.merge_accumulators is not None
+
+
+class Place(NamedTuple):
+    """One window of one key."""
+
+    key: Hashable
+    window: Window
+
+
+class ProcessContext(Protocol):
+    """What a process function may ask and do besides returning values."""
+
+    @property
+    def watermark_ms(self) -> int:
+        """The current watermark."""
+
+    @property
+    def processing_time_ms(self) -> int:
+        """What the clock says."""
+
+    @property
+    def state(self) -> StateView:
+        """The state of the key, shared by all its windows; declared in `state`."""
+
+    @property
+    def window_state(self) -> StateView:
+        """The state of this window, gone when it is cleaned up; declared in `window_state`."""
+
+    def output(self, tag: str, value: Value) -> None:
+        """Send a value to the side output `tag`."""
+
+
+class ProcessFunction:
+    """A user's function over a whole window. Override `process`; it is called at every firing."""
+
+    state: tuple[StateSpec, ...] = ()
+    """State of the key that the function uses."""
+    window_state: tuple[StateSpec, ...] = ()
+    """State of each window that the function uses; not with merging windows."""
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
+        """Return the values to emit, any number.
+
+        `contents` are the values of the window's records in log order, or the one result of an aggregate before it.
+        """
+        raise NotImplementedError
+
+    def clear(self, place: Place, ctx: ProcessContext) -> None:
+        """Called when the window is cleaned up, before its state goes."""
+
+
+@dataclass(frozen=True)
+class Apply(ProcessFunction):
+    """A window function (Flink's `apply`): a plain function of key, window and values."""
+
+    function: Callable[[Hashable, Window, Sequence[Any]], Iterable[Any]]
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+        """Call the user's function."""
+        return self.function(place.key, place.window, contents)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregates:
+    """SQL aggregates side by side; the i-th reads the i-th element of a record's value. A pane has their results."""
+
+    aggregates: tuple[Aggregate, ...]
+    then: ProcessFunction | None = None
+    """Sees the tuple of results, and decides what is emitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One aggregate over whole values: a reduce, a fold, a user's. A pane has its result."""
+
+    aggregate: Aggregate
+    then: ProcessFunction | None = None
+    """Sees the result, and decides what is emitted."""
+
+
+WindowFunction = Aggregates | Whole | ProcessFunction
+
+
+def process_function(function: WindowFunction) -> ProcessFunction | None:
+    """Return the process function inside `function`, if there is one."""
+    match function:
+        case Aggregates() | Whole():
+            return function.then
+        case _:
+            return function

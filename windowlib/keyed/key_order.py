@@ -1,0 +1,106 @@
+"""The total order of keys, (key group, key), as strings: sorting timers compares strings and asks no type anything."""
+
+import struct
+from collections.abc import Callable, Hashable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Final
+
+from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, key_group, microseconds
+
+_TERMINATOR: Final = b"\x00\x00"
+_ESCAPE: Final = (b"\x00", b"\x00\xff")
+REMEMBERED_MAX: Final = 1 << 17
+_WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _sortable_float(number: float) -> bytes:
+    if number != number:  # noqa: PLR0124  (NaN is greatest, as in Spark)
+        return b"\xff" * 8
+    bits: int = struct.unpack(">Q", struct.pack(">d", number + 0.0))[0]
+    bits = bits ^ _WORD if bits >> 63 else bits | 1 << 63
+    return bits.to_bytes(8, "big")
+
+
+def _sortable_int(number: int) -> bytes:
+    if -(1 << 63) <= number < 1 << 63:
+        return b"\x80" + (number + (1 << 63)).to_bytes(8, "big")
+    size = (number.bit_length() + 7) // 8
+    if number > 0:
+        return b"\x81" + size.to_bytes(4, "big") + number.to_bytes(size, "big")
+    return b"\x7f" + ((1 << 32) - 1 - size).to_bytes(4, "big") + (number + (1 << 8 * size)).to_bytes(size, "big")
+
+
+def _sortable_decimal(number: Decimal) -> bytes:
+    sign, digits, _ = number.normalize().as_tuple()
+    if not number:
+        return b"\x01"
+    magnitude = (number.adjusted() + (1 << 31)).to_bytes(4, "big") + bytes(digit + 1 for digit in digits) + b"\x00"
+    return b"\x00" + bytes(255 - byte for byte in magnitude) if sign else b"\x02" + magnitude
+
+
+def _sortable_tuple(key: tuple[Hashable, ...]) -> bytes:
+    return b"".join(map(sortable, key)) + b"\x00"
+
+
+def _sortable_str(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass").replace(*_ESCAPE) + _TERMINATOR
+
+
+# The first byte stands for the type, in the order documented below.
+_SORTABLE: Final[Mapping[type, tuple[bytes, Callable[..., bytes]]]] = {
+    type(None): (b"\x01", lambda _nothing: b""),
+    bool: (b"\x02", lambda flag: b"\x01" if flag else b"\x00"),
+    int: (b"\x03", _sortable_int),
+    float: (b"\x04", _sortable_float),
+    Decimal: (b"\x05", _sortable_decimal),
+    str: (b"\x06", _sortable_str),
+    bytes: (b"\x07", lambda octets: octets.replace(*_ESCAPE) + _TERMINATOR),
+    date: (b"\x08", lambda day: _sortable_int(day.toordinal())),
+    datetime: (b"\x09", lambda instant: _sortable_int(microseconds(instant))),
+    tuple: (b"\x0a", _sortable_tuple),
+}
+
+
+def sortable(key: Hashable) -> bytes:
+    """Return bytes that sort as keys do.
+
+    First by type: None, bool, int, float, Decimal, str, bytes, date, datetime, tuple; then by value, strings by code
+    point, NaN after all floats, tuples element by element. Different keys of one pipeline have different bytes.
+    """
+    tag, encode = _SORTABLE[type(key)]
+    return tag + encode(key)
+
+
+class _Orders(dict[Hashable, str]):
+    """The place of each key that was asked for, up to so many; a dict, because an lru_cache takes twice as long."""
+
+    __slots__ = ("_max_parallelism", "_remembered_max")
+
+    def __init__(self, max_parallelism: int, remembered_max: int) -> None:
+        self._max_parallelism = max_parallelism
+        self._remembered_max = remembered_max
+
+    def __missing__(self, key: Hashable) -> str:
+        if len(self) >= self._remembered_max:
+            self.clear()
+        group = key_group(key, self._max_parallelism)
+        order = self[key] = (group.to_bytes(2, "big") + sortable(key)).decode("latin-1")
+        return order
+
+
+def key_orderer(
+    max_parallelism: int = DEFAULT_MAX_PARALLELISM, *, remembered_max: int = REMEMBERED_MAX
+) -> Callable[[Hashable], str]:
+    """Return a function from a key to a string that sorts by (key group, key).
+
+    A string of bytes (latin-1), because Python sorts strings faster than bytes. It remembers, because a key's place is
+    needed at every timer. Each owner gets its own, because keys of different pipelines may be equal in Python and of
+    different types: (1,) and (True,).
+    """
+    return _Orders(max_parallelism, remembered_max).__getitem__
+
+
+def group_of_order(order: str) -> int:
+    """Return the key group in a string made by `key_orderer`."""
+    return ord(order[0]) << 8 | ord(order[1])

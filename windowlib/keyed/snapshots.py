@@ -1,0 +1,79 @@
+"""The state of a window operator as plain rows. docs/CHECKPOINTS.md specifies how they are stored."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from windowlib.errors import CheckpointError
+from windowlib.keyed.state import UserStateRow
+from windowlib.keyed.timers import TimerRow
+from windowlib.records.records import Stored
+
+STATE_VERSION: Final = 2
+"""The version of what these rows mean. A reader refuses a version that it does not know."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WindowStateRow:
+    """One open window of one key. Bounds are None for the global window.
+
+    `state_window_*` are the bounds under which a merged session's contents began. `accumulators` has one plain state
+    per aggregate, `contents` the records where they are kept whole. The `edge_*` and `fired_*` columns are signed
+    64-bit words, the latter of the edges that a pane has shown. `nonspeculative_count` counts the panes that were not
+    EARLY. `last_values` and `last_count` are what the last pane said, where a retraction may follow. `is_orphan`:
+    contents that the flink profile lost (F1).
+    """
+
+    key_group: int
+    key: Hashable
+    window_start_ms: int | None
+    window_end_ms: int | None
+    state_window_start_ms: int | None
+    state_window_end_ms: int | None
+    accumulators: tuple[tuple[Any, ...], ...] = ()
+    contents: list[Stored] = field(default_factory=list)
+    trigger_state: dict[str, Any] = field(default_factory=dict)
+    record_count: int = 0
+    edge_count: int = 0
+    edge_xor: int = 0
+    edge_sum: int = 0
+    fired_count: int = 0
+    fired_xor: int = 0
+    fired_sum: int = 0
+    pane_index: int = 0
+    nonspeculative_count: int = 0
+    last_values: tuple[Any, ...] | None = None
+    last_count: int = 0
+    is_complete: bool = False
+    is_cleanup_silent: bool = False
+    is_orphan: bool = False
+
+    @property
+    def has_fired(self) -> bool:
+        """Whether these bounds have emitted a pane."""
+        return self.pane_index > 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Snapshot:
+    """All of an operator at one moment, in a fixed order: windows by (key group, key, start, end), timers by firing."""
+
+    watermark_ms: int
+    processing_time_ms: int
+    stagger_ms: int | None
+    windows: list[WindowStateRow] = field(default_factory=list)
+    timers: list[TimerRow] = field(default_factory=list)
+    user_state: list[UserStateRow] = field(default_factory=list)
+    version: int = STATE_VERSION
+
+    def check_version(self) -> None:
+        """Refuse a snapshot whose rows may mean something else.
+
+        Raises:
+            CheckpointError: another version wrote it.
+        """
+        if self.version != STATE_VERSION:
+            raise CheckpointError(
+                f"the checkpoint has state version {self.version}, this program reads {STATE_VERSION}; "
+                "replay from the start, or use the program that wrote it"
+            )

@@ -1,0 +1,258 @@
+"""A user function's own keyed state: values, lists and maps by (key, namespace, name), all of it plain data.
+
+The namespace is a window for per-window state, and () for state that belongs to the key alone.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from windowlib.errors import CheckpointError, SpecError
+from windowlib.keyed.key_order import group_of_order
+from windowlib.records.records import Value
+
+Kind = Literal["value", "list", "map"]
+KINDS: Final = ("value", "list", "map")
+_NO_NAMESPACE: Final = ()
+
+Namespace = Any
+"""A window, or () for the key alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSpec:
+    """One piece of state that a function declares. `type` is the Spark type of a value, element or map value."""
+
+    name: str
+    kind: Kind = "value"
+    type: str = "string"
+
+    def __post_init__(self) -> None:
+        """Check name and kind."""
+        if not self.name.isidentifier():
+            raise SpecError(f"state {self.name!r}: the name must be an identifier")
+        if self.kind not in KINDS:
+            raise SpecError(f"state {self.name!r}: the kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+
+
+class UserStateRow(NamedTuple):
+    """One piece of user state in a snapshot; `content` is a value, a list, or a map as a list of pairs."""
+
+    key_group: int
+    key: Hashable
+    namespace: Any
+    name: str
+    kind: Kind
+    content: Any
+
+
+_Address = tuple[Hashable, Any, str]
+
+
+class ValueState:
+    """One value, None when there is none."""
+
+    __slots__ = ("_address", "_cells")
+
+    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
+        """Made by KeyedState."""
+        self._cells = cells
+        self._address = address
+
+    def get(self) -> Value:
+        """Return the value or None."""
+        return self._cells.get(self._address)
+
+    def set(self, value: Value) -> None:
+        """Replace the value; None removes it."""
+        if value is None:
+            self.clear()
+        else:
+            self._cells[self._address] = value
+
+    def clear(self) -> None:
+        """Remove the value."""
+        self._cells.pop(self._address, None)
+
+
+class ListState:
+    """A list; empty and absent are the same."""
+
+    __slots__ = ("_address", "_cells")
+
+    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
+        """Made by KeyedState."""
+        self._cells = cells
+        self._address = address
+
+    def get(self) -> tuple[Any, ...]:
+        """Return the elements."""
+        return tuple(self._cells.get(self._address, ()))
+
+    def append(self, element: Value) -> None:
+        """Add one element at the end."""
+        self._cells.setdefault(self._address, []).append(element)
+
+    def set(self, elements: Iterable[Any]) -> None:
+        """Replace all elements."""
+        elements = list(elements)
+        if elements:
+            self._cells[self._address] = elements
+        else:
+            self.clear()
+
+    def clear(self) -> None:
+        """Remove all elements."""
+        self._cells.pop(self._address, None)
+
+
+class MapState:
+    """A map; empty and absent are the same."""
+
+    __slots__ = ("_address", "_cells")
+
+    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
+        """Made by KeyedState."""
+        self._cells = cells
+        self._address = address
+
+    def get(self, name: Hashable, default: Value = None) -> Value:
+        """Return the value under `name`."""
+        return self._cells.get(self._address, {}).get(name, default)
+
+    def put(self, name: Hashable, value: Value) -> None:
+        """Set the value under `name`."""
+        self._cells.setdefault(self._address, {})[name] = value
+
+    def remove(self, name: Hashable) -> None:
+        """Remove `name`; one that is not there is no error."""
+        cell = self._cells.get(self._address)
+        if cell is not None:
+            cell.pop(name, None)
+            if not cell:
+                self.clear()
+
+    def items(self) -> tuple[tuple[Hashable, Any], ...]:
+        """Return all pairs in the order in which their names were first put."""
+        return tuple(self._cells.get(self._address, {}).items())
+
+    def __contains__(self, name: Hashable) -> bool:
+        """Tell whether `name` is set."""
+        return name in self._cells.get(self._address, {})
+
+    def clear(self) -> None:
+        """Remove all pairs."""
+        self._cells.pop(self._address, None)
+
+
+class StateView:
+    """The declared state of one key, or of one window of it, as a function sees it."""
+
+    __slots__ = ("_key", "_keyed", "_namespace")
+
+    def __init__(self, keyed: "KeyedState", key: Hashable, namespace: Namespace) -> None:
+        """Made by KeyedState."""
+        self._keyed = keyed
+        self._key = key
+        self._namespace = namespace
+
+    def value(self, name: str) -> ValueState:
+        """Return the value declared as `name`.
+
+        Raises:
+            SpecError: the function did not declare it, or as another kind; likewise for `list` and `map`.
+        """
+        return ValueState(self._keyed.cells, self._address(name, "value"))
+
+    def list(self, name: str) -> ListState:
+        """Return the list declared as `name`."""
+        return ListState(self._keyed.cells, self._address(name, "list"))
+
+    def map(self, name: str) -> MapState:
+        """Return the map declared as `name`."""
+        return MapState(self._keyed.cells, self._address(name, "map"))
+
+    def _address(self, name: str, kind: Kind) -> _Address:
+        self._keyed.check_declared(name, kind)
+        return (self._key, self._namespace, name)
+
+
+class KeyedState:
+    """All state of one user function."""
+
+    __slots__ = ("_order", "_specs", "cells")
+
+    def __init__(self, specs: Iterable[StateSpec], order: Callable[[Hashable], str]) -> None:
+        """Start empty. `order` is a key_groups.key_orderer.
+
+        Raises:
+            SpecError: two pieces of state have one name.
+        """
+        self._specs: dict[str, StateSpec] = {}
+        self._order = order
+        self.cells: dict[_Address, Any] = {}
+        for spec in specs:
+            if spec.name in self._specs:
+                raise SpecError(f"state {spec.name!r} is declared twice; names must differ")
+            self._specs[spec.name] = spec
+
+    def view(self, key: Hashable, namespace: Namespace = _NO_NAMESPACE) -> StateView:
+        """Return the state of a key, or of one window of it."""
+        return StateView(self, key, namespace)
+
+    def check_declared(self, name: str, kind: Kind) -> None:
+        """Raise SpecError unless the function declared `name` as this kind."""
+        spec = self._specs.get(name)
+        if spec is None or spec.kind != kind:
+            declared = ", ".join(f"{spec.kind} {spec.name}" for spec in self._specs.values()) or "none"
+            raise SpecError(
+                f"the function asks for the {kind} state {name!r}; it declared {declared}. Mend its `state`"
+            )
+
+    def clear(self, key: Hashable, namespace: Namespace, names: Iterable[str]) -> None:
+        """Remove state of one window; what is not there is no error."""
+        for name in names:
+            self.cells.pop((key, namespace, name), None)
+
+    def rows(self) -> list[UserStateRow]:
+        """Return all state in the order (key group, key, namespace, name)."""
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[UserStateRow]:
+        order = self._order
+        for key, namespace, name in sorted(self.cells, key=lambda cell: (order(cell[0]), cell[1], cell[2])):
+            kind = self._specs[name].kind
+            cell = self.cells[key, namespace, name]
+            yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, _plain(cell))
+
+    def restore(self, rows: Iterable[UserStateRow]) -> None:
+        """Add the state of one or more snapshots.
+
+        Raises:
+            CheckpointError: the function declares no such state, or another kind.
+        """
+        for row in rows:
+            spec = self._specs.get(row.name)
+            if spec is None or spec.kind != row.kind:
+                found = "none of that name" if spec is None else f"kind {spec.kind}"
+                raise CheckpointError(
+                    f"the checkpoint has state {row.name!r} of kind {row.kind}, the function declares {found}; "
+                    "replay from the start, or restore the function that wrote it"
+                )
+            content: Any = row.content
+            if row.kind == "list":
+                content = list(content)
+            elif row.kind == "map":
+                content = {_hashable(name): value for name, value in content}
+            self.cells[row.key, row.namespace, row.name] = content
+
+
+def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data
+    """Return a copy that later changes do not reach; a map as a list of pairs, because JSON's names are strings."""
+    if isinstance(cell, dict):
+        return [[name, value] for name, value in cell.items()]
+    return list(cell) if isinstance(cell, list) else cell
+
+
+def _hashable(name: Any) -> Hashable:  # noqa: ANN401
+    return tuple(name) if isinstance(name, list) else name

@@ -1,0 +1,386 @@
+"""Timers: set semantics, a total order, and snapshots per key group.
+
+A timer is (instant, key, namespace) in one of two time domains; registering it twice is registering it once. Timers
+fire in the order (instant, key group, key, namespace), so a replay does not depend on the order of registration.
+
+Timers are kept in one bucket per instant, and a heap orders the instants: the windows of a minute end together for
+all keys, so registering and deleting are mostly one step in a dict and never more than O(log instants). Where a timer
+exists for as long as something else does, that can `share` one entry with its like and costs nothing by itself.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.errors import CheckpointError, SpecError
+from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
+from windowlib.keyed.key_order import group_of_order, key_orderer
+
+Domain = Literal["event", "processing"]
+EVENT: Final = "event"
+PROCESSING: Final = "processing"
+
+Namespace = Any
+"""What a timer belongs to: a window, or () where there is only the key. Plain, hashable, comparable with its like."""
+
+STALE_MAX: Final = 1024
+"""The default number of instants without timers that may stay in the heap beyond as many as have some."""
+
+_Place = tuple[str, Namespace, Hashable]
+"""One timer of an instant. It sorts in firing order, because the string stands for (key group, key); and it is a plain
+tuple, because Python sorts those twice as fast as NamedTuples."""
+
+_BY_ORDER: Final = attrgetter("order")
+_BY_ORDER_AND_NAMESPACE: Final = attrgetter("order", "namespace")
+
+
+class TimerRow(NamedTuple):
+    """One timer in a snapshot."""
+
+    key_group: int
+    key: Hashable
+    namespace: Namespace
+    domain: Domain
+    at_ms: int
+
+
+class DueTimer(Protocol):
+    """A timer that is due: a `Timer`, or the owner of a shared one."""
+
+    @property
+    def key(self) -> Hashable:
+        """Whose timer it is."""
+
+    @property
+    def namespace(self) -> Namespace:
+        """What it belongs to."""
+
+
+class Owner(DueTimer, Protocol):
+    """What has a share in a timer, see `TimerQueue.share`; `order` stands for (key group, key)."""
+
+    @property
+    def order(self) -> str:
+        """What the queue's own `order` says of the key."""
+
+
+class Timer(NamedTuple):
+    """A timer that was registered alone."""
+
+    key: Hashable
+    namespace: Namespace
+
+
+_DELETED: Final = Timer((), ())
+"""Stands for no timer."""
+
+_NO_BUCKET: Final[dict[_Place, DueTimer | None]] = {}
+"""Stands for the bucket of an instant that lost all its timers; nothing is ever put into it."""
+
+
+_new_timer = tuple.__new__  # half the cost of Timer(...), for every timer
+
+
+class TimerQueue:
+    """The timers of one domain.
+
+    Law: `due` yields, each time, the first of the timers that exist then. So it does not matter what its caller
+    registers, deletes or asks meanwhile. Every instant that has timers is in the heap at least once.
+    """
+
+    __slots__ = (
+        "_agenda",
+        "_agenda_ms",
+        "_agenda_next",
+        "_buckets",
+        "_instants",
+        "_order",
+        "_rest",
+        "_shared",
+        "_stale_max",
+    )
+
+    def __init__(self, order: Callable[[Hashable], str], *, stale_max: int = STALE_MAX) -> None:
+        """Start empty; `order` is a key_order.key_orderer, and `stale_max` decides when memory is given back."""
+        self._order = order
+        self._stale_max = stale_max
+        self._buckets: dict[int, dict[_Place, DueTimer | None]] = {}
+        """The timers by instant; the owner, where one was shared."""
+        self._shared: dict[int, dict[Namespace, Mapping[Hashable, Owner]]] = {}
+        """The shared timers by instant and namespace."""
+        self._rest: dict[int, list[Owner]] = {}
+        """The shared timers of an instant that has come and were not yielded yet, the first of them last."""
+        self._instants: list[int] = []
+        """A heap of the instants in all three; those whose timers went are dropped when they come up."""
+        self._agenda_ms: int | None = None
+        """The instant whose bucket is being walked: its places in order, and which of them is the next."""
+        self._agenda: list[_Place] = []
+        self._agenda_next = 0
+
+    def __len__(self) -> int:
+        """Return the number of timers."""
+        return sum(len(self._places(at_ms)) for at_ms in self._with_timers())
+
+    def register(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
+        """Add a timer; one that is there already stays one."""
+        bucket = self._buckets.get(at_ms)
+        if bucket is None:
+            bucket = self._buckets[at_ms] = {}
+            heappush(self._instants, at_ms)
+        place = (self._order(key), namespace, key)
+        if at_ms == self._agenda_ms and place not in bucket:
+            insort(self._agenda, place, lo=self._agenda_next)
+        bucket.setdefault(place)
+
+    def share(self, at_ms: int, namespace: Namespace, owners: Mapping[Hashable, Owner]) -> None:
+        """Add a timer for each owner, by key, that `owners` holds when the instant comes; there is none to delete."""
+        shared = self._shared.get(at_ms)
+        if shared is None:
+            shared = self._shared[at_ms] = {}
+            heappush(self._instants, at_ms)
+        shared[namespace] = owners
+
+    def is_shared(self, at_ms: int, key: Hashable, namespace: Namespace) -> bool:
+        """Tell whether there is such a timer by way of `share`."""
+        return at_ms in self._shared and key in self._shared[at_ms].get(namespace, ())
+
+    def delete(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
+        """Remove a timer; one that is not there is no error."""
+        bucket = self._buckets.get(at_ms)
+        if bucket is not None:
+            bucket.pop((self._order(key), namespace, key), None)
+            if not bucket:
+                del self._buckets[at_ms]
+                live = len(self._buckets) + len(self._shared) + len(self._rest)
+                if len(self._instants) > 2 * live + self._stale_max:
+                    self._instants = sorted(self._with_timers())
+
+    def next_ms(self) -> int | None:
+        """Return the instant of the first timer, None without timers."""
+        while self._instants:
+            at_ms = self._instants[0]
+            if self._buckets.get(at_ms) or self._rest.get(at_ms) or any(self._shared.get(at_ms, {}).values()):
+                return at_ms
+            heappop(self._instants)
+            self._buckets.pop(at_ms, None)
+            self._rest.pop(at_ms, None)
+            self._shared.pop(at_ms, None)
+        return None
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, DueTimer]]:
+        """Take out and yield each timer up to and including `until_ms`, in firing order; for a shared one, its owner.
+
+        Timers that the caller registers or deletes meanwhile count: what is then due is yielded in the same walk, at
+        the earliest after the timer that did it. Timers that are shared at the instant of the walk come behind the
+        other timers of that instant.
+        """
+        while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
+            if at_ms not in self._buckets and (at_ms in self._rest) != (at_ms in self._shared):
+                yield from self._due_shared(at_ms)
+            else:
+                self._write_out(at_ms)
+                yield from self._due_alone(at_ms)
+
+    def due_together(self, until_ms: int) -> tuple[int, Collection[Namespace], list[Owner]] | None:
+        """Take out all timers of the next instant up to `until_ms`, if all of them are shared.
+
+        Returns the instant, the namespaces, and the owners in firing order; for a caller that registers and deletes no
+        timer meanwhile. None if there is no timer, or one that is not shared.
+        """
+        at_ms = self.next_ms()
+        if at_ms is None or at_ms > until_ms or at_ms in self._buckets or at_ms in self._rest:
+            return None
+        shared = self._shared.pop(at_ms)
+        return at_ms, shared, _in_order(shared)
+
+    def _due_alone(self, at_ms: int) -> Iterator[tuple[int, DueTimer]]:
+        """Walk over a bucket until an earlier timer is registered."""
+        places = sorted(self._buckets[at_ms])
+        self._agenda_ms, self._agenda = at_ms, places
+        for number, place in enumerate(places, 1):  # `register` inserts behind the place that is being yielded
+            self._agenda_next = number
+            owner = self._buckets.get(at_ms, _NO_BUCKET).pop(place, _DELETED)
+            if owner is not _DELETED:  # by a timer that fired before it
+                yield at_ms, owner or _new_timer(Timer, (place[2], place[1]))
+                if self._instants and self._instants[0] < at_ms:
+                    break
+        self._agenda_ms, self._agenda = None, []
+
+    def _due_shared(self, at_ms: int) -> Iterator[tuple[int, Owner]]:
+        """Walk over shared timers until any other timer joins those that are left, or comes first."""
+        rest = self._rest.get(at_ms)
+        if rest is None:
+            rest = self._rest[at_ms] = _in_order(self._shared.pop(at_ms))[::-1]
+        while rest:
+            yield at_ms, rest.pop()
+            if at_ms in self._buckets or at_ms in self._shared or (self._instants and self._instants[0] < at_ms):
+                return
+        self._rest.pop(at_ms, None)
+
+    def _write_out(self, at_ms: int) -> None:
+        """Bring the shared timers of an instant into its bucket."""
+        owners = self._rest.pop(at_ms, [])
+        owners += [owner for owners in self._shared.pop(at_ms, {}).values() for owner in owners.values()]
+        bucket = self._buckets.setdefault(at_ms, {})
+        bucket.update({(owner.order, owner.namespace, owner.key): owner for owner in owners})
+
+    def _with_timers(self) -> set[int]:
+        """Return the instants that have timers, and perhaps some that had."""
+        return {*self._buckets, *self._shared, *self._rest}
+
+    def _places(self, at_ms: int) -> set[_Place]:
+        """Return all timers of an instant, whichever way they came."""
+        places = set(self._buckets.get(at_ms, ()))
+        places.update((owner.order, owner.namespace, owner.key) for owner in self._rest.get(at_ms, ()))
+        for namespace, owners in self._shared.get(at_ms, {}).items():
+            places.update((owner.order, namespace, key) for key, owner in owners.items())
+        return places
+
+    def rows(self, domain: Domain) -> Iterator[TimerRow]:
+        """Yield all timers in firing order; they stay."""
+        for at_ms in sorted(self._with_timers()):
+            for order, namespace, key in sorted(self._places(at_ms)):
+                yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
+
+
+def _in_order(shared: Mapping[Namespace, Mapping[Hashable, Owner]]) -> list[Owner]:
+    owners = [owner for owners in shared.values() for owner in owners.values()]
+    owners.sort(key=_BY_ORDER if len(shared) == 1 else _BY_ORDER_AND_NAMESPACE)
+    return owners
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """The groups `[start, stop)` of `max_parallelism` that an operator owns."""
+
+    start: int = 0
+    stop: int = DEFAULT_MAX_PARALLELISM
+    max_parallelism: int = DEFAULT_MAX_PARALLELISM
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        check_parallelism(1, self.max_parallelism)
+        if not 0 <= self.start < self.stop <= self.max_parallelism:
+            raise SpecError(
+                f"key groups [{self.start}, {self.stop}) must be a range inside [0, {self.max_parallelism})"
+            )
+
+    def __contains__(self, group: int) -> bool:
+        """Tell whether `group` is owned."""
+        return self.start <= group < self.stop
+
+
+class TimerService:
+    """The event and processing timers of one operator, and the two clocks that they wait for.
+
+    Nobody here reads a clock: `advance_watermark` and `advance_processing_time` say what time it is.
+    """
+
+    __slots__ = ("event_timers", "groups", "name", "order", "processing_time_ms", "processing_timers", "watermark_ms")
+
+    def __init__(
+        self, name: str = "window-timers", groups: KeyGroupRange | None = None, *, stale_max: int = STALE_MAX
+    ) -> None:
+        """Start without timers, at the lowest watermark and processing time 0; `stale_max` is for both queues."""
+        self.name = name
+        self.groups = groups or KeyGroupRange()
+        self.order = key_orderer(self.groups.max_parallelism)
+        self.event_timers = TimerQueue(self.order, stale_max=stale_max)
+        self.processing_timers = TimerQueue(self.order, stale_max=stale_max)
+        self.watermark_ms = MIN_TIME_MS
+        self.processing_time_ms = 0
+
+    def queue(self, domain: Domain) -> TimerQueue:
+        """Return the timers of one domain."""
+        return self.event_timers if domain == EVENT else self.processing_timers
+
+    def advance_watermark(self, watermark_ms: int) -> Iterator[tuple[int, DueTimer]]:
+        """Set the watermark, then yield the event timers that it reaches; consume it whole."""
+        self.watermark_ms = watermark_ms
+        return self.event_timers.due(watermark_ms)
+
+    def advance_processing_time(
+        self, processing_time_ms: int, *, inclusive: bool = True
+    ) -> Iterator[tuple[int, DueTimer]]:
+        """Yield the processing timers up to an instant, each with the clock at its own instant, then set the clock.
+
+        Without `inclusive`, timers at the instant itself wait: a record that arrives then goes first.
+        """
+        until_ms = processing_time_ms if inclusive else processing_time_ms - 1
+        for at_ms, timer in self.processing_timers.due(until_ms):
+            self.processing_time_ms = max(self.processing_time_ms, at_ms)
+            yield at_ms, timer
+        self.processing_time_ms = processing_time_ms
+
+    def snapshot(self, group: int | None = None) -> list[TimerRow]:
+        """Return all timers, or those of one key group, in firing order, event time first."""
+        rows = [*self.event_timers.rows(EVENT), *self.processing_timers.rows(PROCESSING)]
+        return rows if group is None else [row for row in rows if row.key_group == group]
+
+    def restore(self, rows: Iterable[TimerRow]) -> None:
+        """Add the timers of one or more snapshots; those that are shared by now are there already.
+
+        Raises:
+            CheckpointError: a timer belongs to a key group that this service does not own.
+        """
+        for row in rows:
+            if row.domain not in {EVENT, PROCESSING}:
+                raise CheckpointError(f"timer {row} has domain {row.domain!r}; it must be event or processing")
+            group = group_of_order(self.order(row.key))
+            if group != row.key_group or group not in self.groups:
+                raise CheckpointError(
+                    f"timer service {self.name!r} owns key groups [{self.groups.start}, {self.groups.stop}) of "
+                    f"{self.groups.max_parallelism}; {row} says {row.key_group} and its key is in {group}. "
+                    "Restore it where its group is owned, with the max_parallelism that wrote it"
+                )
+            queue = self.queue(row.domain)
+            if not queue.is_shared(row.at_ms, row.key, row.namespace):
+                queue.register(row.at_ms, row.key, row.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    service: TimerService
+    key_type: str
+    namespace_type: str
+
+
+class TimerServices:
+    """The timer services of one operator by name; one name always means the same types of key and namespace."""
+
+    def __init__(self, groups: KeyGroupRange | None = None) -> None:
+        """Start without services."""
+        self._groups = groups or KeyGroupRange()
+        self._started: dict[str, _Started] = {}
+
+    def get(self, name: str, *, key_type: str, namespace_type: str) -> TimerService:
+        """Return the service called `name`; make it at the first call.
+
+        Raises:
+            SpecError: it was started with other types.
+        """
+        started = self._started.get(name)
+        if started is None:
+            started = self._started[name] = _Started(TimerService(name, self._groups), key_type, namespace_type)
+        if (started.key_type, started.namespace_type) != (key_type, namespace_type):
+            raise SpecError(
+                f"timer service {name!r} was started with keys of {started.key_type} and namespaces of "
+                f"{started.namespace_type}, now {key_type} and {namespace_type} are asked for; choose another name"
+            )
+        return started.service
+
+    def snapshot(self, group: int | None = None) -> dict[str, list[TimerRow]]:
+        """Return the timers of each service, of all key groups or of one."""
+        return {name: started.service.snapshot(group) for name, started in sorted(self._started.items())}
+
+
+def rows_by_group(rows: Iterable[TimerRow]) -> dict[int, list[TimerRow]]:
+    """Sort the rows of any number of snapshots into key groups, to hand them out again after a change of scale."""
+    groups: dict[int, list[TimerRow]] = {}
+    for row in rows:
+        groups.setdefault(row.key_group, []).append(row)
+    return dict(sorted(groups.items()))

@@ -1,0 +1,142 @@
+"""What an instant is: how values of every type are read as epoch milliseconds, and why some cannot be.
+
+This is the definition. `windowlib.spark.columns` computes the same over whole columns, and a property test compares the
+two; what is told about one record is read here.
+"""
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from fractions import Fraction
+from typing import NamedTuple
+
+from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+
+UNITS_PER_MS = {"s": Fraction(1, 1000), "ms": Fraction(1), "us": Fraction(1000), "ns": Fraction(1_000_000)}
+
+OFFSET_PATTERN = r"[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?"
+INSTANT_PATTERN = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?" rf"(?:Z|{OFFSET_PATTERN})?"
+)
+"""An ISO 8601 instant: date, `T` or a space, hours and minutes at least; without an offset it is UTC.
+
+A date alone or a time alone is no instant: read as one it would be midnight, or today.
+"""
+NUMBER_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
+BLANKS = " \t\n\r"
+"""What may stand around a number's text."""
+
+NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE, OUT_OF_RANGE = (
+    "null_time", "nan_time", "infinite_time", "wrong_type", "time_out_of_range",
+)  # fmt: skip
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_INSTANT = re.compile(INSTANT_PATTERN, re.ASCII)
+_NUMBER = re.compile(NUMBER_PATTERN, re.ASCII)
+_OFFSET = re.compile(rf"{OFFSET_PATTERN}\Z", re.ASCII)
+_DAYS_IN_400_YEARS = 146_097
+_YEARS = 400
+_WORD = 1 << 63
+_DIGITS, _PLACES = 38, 9  # the decimals that Spark reads numbers as
+_EXACT = Context(prec=_DIGITS + 10_000, rounding=ROUND_HALF_UP)
+
+
+class InstantRead(NamedTuple):
+    """Floored epoch ms, or the reason why there is none. Exactly one of the two is None."""
+
+    ms: int | None
+    problem: str | None
+
+
+def read_instant(value: object, unit: str | None) -> InstantRead:
+    """Read a value of a time column.
+
+    Args:
+        value: a number or its text where there is a unit; else a datetime (naive ones are UTC), a date or ISO text.
+        unit: `s`, `ms`, `us` or `ns`, of numbers.
+    """
+    if value is None:
+        return InstantRead(None, NULL_TIME)
+    if isinstance(value, float) and not math.isfinite(value):
+        return InstantRead(None, NAN_TIME if math.isnan(value) else INFINITE_TIME)
+    if isinstance(value, str):
+        return _read_text(value, unit)
+    return _inside(_typed_ms(value, unit or "ms"))
+
+
+def _read_text(text: str, unit: str | None) -> InstantRead:
+    if unit is None:
+        return _inside(_text_ms(text), unread=WRONG_TYPE)
+    number = _number(text.strip(BLANKS))
+    return InstantRead(None, WRONG_TYPE) if number is None else _inside(_decimal_ms(number, unit))
+
+
+def _typed_ms(value: object, unit: str) -> int | None:
+    match value:
+        case datetime():
+            return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MS
+        case date():
+            return (value - _EPOCH.date()) // _MS
+        case float() | Decimal():
+            rounded = _rounded(Decimal(repr(value)) if isinstance(value, float) else value)
+            return None if rounded is None else _decimal_ms(rounded, unit)
+        case _:
+            return _integer_ms(int(str(value)), unit)
+
+
+def _inside(ms: int | None, *, unread: str = OUT_OF_RANGE) -> InstantRead:
+    if ms is None:
+        return InstantRead(None, unread)
+    is_inside = MIN_TIMESTAMP_MS <= ms <= MAX_TIMESTAMP_MS
+    return InstantRead(ms, None) if is_inside else InstantRead(None, OUT_OF_RANGE)
+
+
+def _text_ms(text: str) -> int | None:
+    """Return epoch ms of an ISO instant, which may be in the year 0 by its own clock; None for any other text."""
+    if _INSTANT.fullmatch(text) is None:
+        return None
+    year, seconds = int(text[:4]), int(text[17:19]) if text[16:17] == ":" else 0
+    later = 400 if year < _YEARS else 0  # Python has no year 0; the calendar repeats itself after 400 years
+    try:
+        wall = datetime(
+            year + later, int(text[5:7]), int(text[8:10]), int(text[11:13]), int(text[14:16]), seconds, tzinfo=UTC
+        )
+    except ValueError:
+        return None
+    return _since_epoch(wall, text) - (_DAYS_IN_400_YEARS * 86_400_000 if later else 0)
+
+
+def _since_epoch(wall: datetime, text: str) -> int:
+    fraction = text[20:23] if text[19:20] == "." else ""
+    digits = re.match(r"[0-9]*", fraction)
+    ms = int((digits[0] if digits else "").ljust(3, "0")[:3])
+    found = _OFFSET.search(text, 16)
+    offset = found[0].replace(":", "") if found else "+00"
+    minutes = (int(offset[1:3]) * 60 + int(offset[3:5] or 0)) * (-1 if offset[0] == "-" else 1)
+    return (wall - _EPOCH) // _MS + ms - minutes * 60_000
+
+
+def _number(text: str) -> Decimal | None:
+    return _rounded(Decimal(text)) if _NUMBER.fullmatch(text) else None
+
+
+def _rounded(number: Decimal) -> Decimal | None:
+    """Round half up to 9 places, as Spark does; None beyond 38 digits."""
+    if number.adjusted() >= _DIGITS - _PLACES:
+        return None
+    try:
+        rounded = number.quantize(Decimal(1).scaleb(-_PLACES), context=_EXACT)
+    except InvalidOperation:
+        return None
+    return rounded if rounded.adjusted() < _DIGITS - _PLACES else None
+
+
+def _decimal_ms(number: Decimal, unit: str) -> int:
+    return math.floor(Fraction(number) / UNITS_PER_MS[unit])
+
+
+def _integer_ms(number: int, unit: str) -> int | None:
+    ms = math.floor(number / UNITS_PER_MS[unit])
+    return ms if -_WORD <= ms < _WORD else None

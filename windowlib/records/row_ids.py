@@ -1,0 +1,65 @@
+"""Ids of output rows and sums over them: what the audit compares and every digest is made of.
+
+A row's id covers its table's name and its non-null content, so a row that is lost, doubled, or moved to another table
+changes a sum; a new nullable column changes nothing.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from windowlib.bounds import wrap_int64
+
+
+def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
+    """Return the signed 64-bit id of a row: BLAKE2b of the ASCII spelling of its table and non-null content.
+
+    Values are plain Python scalars, or lists and tuples of them; times are integers.
+    """
+    content = tuple((name, value) for name, value in zip(names, values, strict=True) if value is not None)
+    digest = hashlib.blake2b(ascii((table, content)).encode("ascii"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def row_check(values: tuple[object, ...]) -> int:
+    """Return the signed 64-bit check of a row: BLAKE2b of the ASCII spelling of its id and coordinates."""
+    digest = hashlib.blake2b(ascii(values).encode("ascii"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+@dataclass(slots=True)
+class IdSum:
+    """Count, XOR and wrapping sum of 64-bit ids: independent of order, and of how they were grouped."""
+
+    count: int = 0
+    xor: int = 0
+    total: int = 0
+
+    @classmethod
+    def of(cls, ids: Iterable[int]) -> "IdSum":
+        """Return the sum of these ids."""
+        found = cls()
+        for identity in ids:
+            found.add(identity)
+        return found
+
+    def add(self, identity: int) -> None:
+        """Take one id in."""
+        self.count += 1
+        self.xor ^= identity
+        self.total += identity
+
+    def merge(self, other: "IdSum") -> None:
+        """Take in everything that `other` took in."""
+        self.count += other.count
+        self.xor ^= other.xor
+        self.total += other.total
+
+    def as_row(self) -> tuple[int, int, int]:
+        """Return (count, XOR, sum), the latter two as signed 64 bits."""
+        return self.count, wrap_int64(self.xor), wrap_int64(self.total)
+
+    def digest(self) -> str:
+        """Return a hex digest of the multiset of ids."""
+        count, xor, total = self.as_row()
+        return hashlib.sha256(f"{count}:{xor}:{total}".encode("ascii")).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""Storm's XOR acker, its spout and its anchors."""

@@ -1,0 +1,221 @@
+"""Try your own triggers, assigners, evictors and functions without Spark. docs/TESTING.md shows how.
+
+    harness = Harness(WindowSpec(assigner=Tumbling(size_ms=10), trigger=MyTrigger(), function=...))
+    harness.record("a", 1, at_ms=3)
+    harness.watermark(9)
+    assert harness.values() == [[1]]
+    harness.check_resumable()
+
+`check_resumable` plays the same steps once for each place where a slice could end, takes the state through JSON there,
+and compares: it finds a trigger that remembers something outside its `ctx.state`. `windowlib.testkit.contracts` has
+whole suites: `check_trigger(MyTrigger())`.
+"""
+
+import json
+from collections.abc import Hashable, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.errors import InvariantBroken
+from windowlib.keyed.operator_protocol import Operator, OperatorSpec
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.records import Fate, Late, Output, Pane, Record, SideOutput, Unassigned, Value
+from windowlib.windows.spec import WindowSpec
+from windowlib.windows.window_operator import WindowOperator
+
+
+class RecordStep(NamedTuple):
+    """A record arrives."""
+
+    record: Record
+
+
+class WatermarkStep(NamedTuple):
+    """The watermark rises."""
+
+    watermark_ms: int
+
+
+class ClockStep(NamedTuple):
+    """The clock goes on."""
+
+    processing_time_ms: int
+
+
+Step = RecordStep | WatermarkStep | ClockStep
+
+
+def play_step(operator: Operator, step: Step, rank: int) -> Fate | None:
+    """Do one step; return the fate of its record, if it is one."""
+    match step:
+        case RecordStep():
+            return operator.process(step.record)
+        case WatermarkStep():
+            operator.advance_watermark(step.watermark_ms, (0, rank))
+        case ClockStep():
+            operator.advance_processing_time(step.processing_time_ms, (0, rank))
+    return None
+
+
+class Harness:
+    """One window operator, driven by hand; it remembers the steps and all that came out."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        """Build the operator."""
+        self._spec = spec
+        self._operator = spec.build()
+        self._steps: list[Step] = []
+        self.outputs: list[Output] = []
+
+    @property
+    def operator(self) -> WindowOperator:
+        """The operator itself, for snapshots and timers."""
+        return self._operator
+
+    def record(self, key: Hashable, value: Value, *, at_ms: int | None, gap_ms: int | None = None) -> Fate:
+        """Let a record arrive with event time `at_ms`, and return its fate."""
+        rank = len(self._steps)
+        fate = self._play(RecordStep(Record(key, at_ms, value, (0, rank), rank, gap_ms)))
+        if fate is None:
+            raise InvariantBroken("a record has no fate")
+        return fate
+
+    def watermark(self, watermark_ms: int) -> None:
+        """Let the watermark rise."""
+        self._play(WatermarkStep(watermark_ms))
+
+    def clock(self, processing_time_ms: int) -> None:
+        """Let the clock go on."""
+        self._play(ClockStep(processing_time_ms))
+
+    def finish(self) -> None:
+        """Let the watermark rise to the end of time."""
+        self.watermark(MAX_TIME_MS)
+
+    def _play(self, step: Step) -> Fate | None:
+        fate = play_step(self._operator, step, len(self._steps))
+        self._steps.append(step)
+        self.outputs += self._operator.drain()
+        return fate
+
+    def panes(self) -> list[Pane]:
+        """Return the panes so far, without those that withdraw others."""
+        return [output for output in self.outputs if isinstance(output, Pane) and output.kind == "result"]
+
+    def values(self) -> list[Any]:
+        """Return the values of the panes so far."""
+        return [pane.values for pane in self.panes()]
+
+    def late(self) -> list[Late]:
+        """Return the records that missed windows so far."""
+        return [output for output in self.outputs if isinstance(output, Late)]
+
+    def unassigned(self) -> list[Record]:
+        """Return the records in gaps so far."""
+        return [output.record for output in self.outputs if isinstance(output, Unassigned)]
+
+    def side_outputs(self, tag: str) -> list[Any]:
+        """Return what was sent to a side output so far."""
+        return [output.value for output in self.outputs if isinstance(output, SideOutput) and output.tag == tag]
+
+    def check_resumable(self) -> None:
+        """Play the steps again, resumed from a snapshot after each of them in turn.
+
+        Raises:
+            InvariantBroken: some cut changes the outputs or the last state, or trigger state is not JSON.
+        """
+        check_resumable(self._spec, self._steps, expected=(self.outputs, self._operator.snapshot()))
+
+
+def check_resumable(spec: OperatorSpec, steps: Sequence[Step], *, expected: tuple[list[Output], Snapshot]) -> None:
+    """Play steps once for each cut; `expected` is what they give without one.
+
+    Raises:
+        InvariantBroken: some cut changes the outputs or the last state.
+    """
+    for cut in range(len(steps) + 1):
+        outputs, state = resume_at(spec, steps, cut)
+        if (outputs, state) != expected:
+            raise InvariantBroken(
+                f"after {cut} of {len(steps)} steps, going on from a snapshot is not going on: "
+                f"{_difference(outputs, expected[0]) or _difference_of_states(state, expected[1])}. "
+                "Something is remembered outside the state"
+            )
+
+
+def _difference(found: Sequence[object], wanted: Sequence[object], what: str = "output") -> str | None:
+    """Say where two sequences begin to differ, None if nowhere."""
+    for index, (one, other) in enumerate(zip_longest(found, wanted)):
+        if one != other:
+            return f"{what} {index} is {one} instead of {other}"
+    return None
+
+
+def _difference_of_states(found: Snapshot, wanted: Snapshot) -> str:
+    parts = (
+        _difference(found.windows, wanted.windows, "window"),
+        _difference(found.timers, wanted.timers, "timer"),
+        _difference(found.user_state, wanted.user_state, "user state"),
+    )
+    return next((part for part in parts if part), f"the clocks are {found} instead of {wanted}")
+
+
+def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | None = None) -> Operator:
+    """Return a fresh operator that is about to play steps, or those of its key groups."""
+    operator = spec.build(groups)
+    _begin(operator, steps)
+    return operator
+
+
+def _begin(operator: Operator, steps: Sequence[Step]) -> None:
+    """Tell the operator what the clock says when the first record comes, if one comes."""
+    clock_ms = 0
+    for step in steps:
+        match step:
+            case ClockStep():
+                clock_ms = step.processing_time_ms
+            case RecordStep():
+                operator.begin(clock_ms)
+                return
+            case WatermarkStep():
+                pass
+
+
+def resume_at(spec: OperatorSpec, steps: Sequence[Step], cut: int) -> tuple[list[Output], Snapshot]:
+    """Play steps with a snapshot and a fresh operator after `cut` of them; return all outputs and the last state."""
+    operator = started(spec, steps)
+    outputs: list[Output] = []
+    for rank, step in enumerate(steps):
+        if rank == cut:
+            operator = resumed(spec, operator)
+            _begin(operator, steps)
+        play_step(operator, step, rank)
+        outputs += operator.drain()
+    if cut == len(steps):
+        operator = resumed(spec, operator)
+    return outputs, operator.snapshot()
+
+
+def resumed(spec: OperatorSpec, operator: Operator) -> Operator:
+    """Return a fresh operator with the state of another; what users put into it goes through JSON on the way.
+
+    Raises:
+        InvariantBroken: a trigger's state is not JSON.
+        SpecError: another user's state is no plain data.
+    """
+    snapshot = operator.snapshot()
+    for row in snapshot.windows:
+        try:
+            row.trigger_state = json.loads(json.dumps(row.trigger_state))
+        except TypeError as error:
+            raise InvariantBroken(
+                f"trigger state {row.trigger_state!r} of key {row.key!r} is not JSON: {error}"
+            ) from None
+        row.contents = [stored._replace(value=from_json(to_json(stored.value))) for stored in row.contents]
+    snapshot.user_state = [row._replace(content=from_json(to_json(row.content))) for row in snapshot.user_state]
+    fresh = spec.build()
+    fresh.restore(snapshot)
+    return fresh

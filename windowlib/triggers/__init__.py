@@ -1,0 +1,1 @@
+"""The trigger protocol, Flink's triggers, and triggers that wrap another trigger."""

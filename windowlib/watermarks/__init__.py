@@ -1,0 +1,1 @@
+"""Watermark generators, the valve that combines them, and the drivers of event time."""

@@ -1,0 +1,353 @@
+"""The driver of a pipeline's event time: the watermarks of one or several sources (DESIGN, section 6).
+
+A driver is the sequential part of a replay: it sees every valid record in log order and every instant that it asked
+for, and says how far event time has come. Its ticks lie on the epoch grid (multiples of the interval), and it asks for
+those alone that can change something, so a silent day costs a few calls and not 432,000.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, assert_never
+
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.errors import CheckpointError, InvariantBroken, SpecError
+from windowlib.watermarks.generators import (
+    EVERY_RECORD,
+    Bounded,
+    EmitEveryRecord,
+    EmitPeriodically,
+    Generator,
+    GeneratorState,
+    Punctuated,
+)
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
+from windowlib.watermarks.valve import Channel, Valve
+
+ONLY_SOURCE: Final = ""
+"""The source of every record of a log that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitWithCommits:
+    """Emit what a commit's records amount to before the first record of the next commit."""
+
+
+DriverEmission = EmitEveryRecord | EmitPeriodically | EmitWithCommits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcesSpec:
+    """Event time from the records of one or several sources.
+
+    Args:
+        generator: how a source's event times become its watermark. `Punctuated` functions get the record's columns.
+        emission: when a source says it. A punctuated watermark goes out with its record; ticks then measure silence.
+        idle_timeout_ms: after more than this without a record, a source no longer holds the others back. With
+            periodic emission it is measured from the second tick without a record, as Flink does; else from the last
+            record. Only a rising watermark makes the source active again.
+        expected: sources that count from the log's first record on; any other counts from its own first record.
+
+    Raises:
+        SpecError: a time-out that is not positive, a source expected twice, an emission that punctuated cannot have.
+    """
+
+    generator: Generator
+    emission: DriverEmission = EVERY_RECORD
+    idle_timeout_ms: int | None = None
+    expected: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the time-out and the names."""
+        if self.idle_timeout_ms is not None and self.idle_timeout_ms <= 0:
+            raise SpecError(f"idle_timeout must be positive, got {self.idle_timeout_ms} ms")
+        if len(set(self.expected)) < len(self.expected):
+            raise SpecError(f"expected sources must differ, got {', '.join(self.expected)}")
+        is_said_at_once = self.emission == EVERY_RECORD or isinstance(self.emission, EmitPeriodically)
+        if isinstance(self.generator, Punctuated) and not is_said_at_once:
+            raise SpecError(
+                "a punctuated watermark goes out with the record that carries it, got an emission every so many "
+                "records or commits; leave emit out, or say every: to measure silence with"
+            )
+
+    @property
+    def bound_ms(self) -> int | None:
+        """How far the watermark is behind the greatest event time, where that is all there is to it; else None."""
+        is_plain = self.emission == EVERY_RECORD and self.idle_timeout_ms is None and not self.expected
+        if not isinstance(self.generator, Bounded) or not is_plain:
+            return None
+        return -self.generator.watermark_of(0)
+
+    @property
+    def needs_every_record(self) -> bool:
+        """Whether more can matter than a rise of a source's greatest event time and its first record at an instant."""
+        counts = isinstance(self.emission, EmitEveryRecord) and self.emission.records > 1
+        return counts or isinstance(self.emission, EmitWithCommits) or isinstance(self.generator, Punctuated)
+
+    def build(self) -> "SourcesDriver":
+        """Return a fresh driver."""
+        return SourcesDriver(self)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Source:
+    """One source: what its generator has seen, what it has said, and the instant for which it waits."""
+
+    name: str
+    channel: int
+    generator: GeneratorState = field(default_factory=GeneratorState)
+    watermark_ms: int = MIN_TIME_MS
+    last_activity_ms: int | None = None
+    due_ms: int | None = None
+    records_since_emission: int = 0
+    has_activity: bool = False
+    """Whether a record came since the last tick; with ticks only."""
+    inactive_since_ms: int | None = None
+    """The first tick that found no activity; with ticks only."""
+
+
+class SourcesDriver:
+    """Runs a SourcesSpec: a windowlib.watermarks.timeline.TimeDriver.
+
+    The combined watermark is the least of the active, aligned sources (windowlib.watermarks.valve.Valve). A source that
+    appears, or comes back, behind the output does not hold it back before it has caught up. What several sources say
+    at one moment is taken in the order of their names.
+    """
+
+    def __init__(self, spec: SourcesSpec) -> None:
+        """Start before the log's first record."""
+        self._spec = spec
+        self._sources: dict[str, _Source] = {}
+        self._valve: Valve | None = None
+        self._waiting: list[tuple[int, str]] = []
+        """A heap of (instant, source); an entry counts while it equals the source's `due_ms`."""
+        self._commit: int | None = None
+        self.watermark_ms = MIN_TIME_MS
+
+    def before_record(self, arrival: Arrival) -> None:
+        """Let the expected sources begin with the log, and a finished commit say what it amounts to."""
+        if not self._sources:
+            for name in self._spec.expected:
+                self._wait_for_silence(self._add(name), arrival.clock_ms)
+        if isinstance(self._spec.emission, EmitWithCommits):
+            if arrival.commit is None:
+                raise SpecError("watermarks are emitted with commits, and the log is not ordered by commits")
+            if arrival.commit != self._commit and self._commit is not None:
+                for name in sorted(self._sources):
+                    self._flush(self._sources[name])
+            self._commit = arrival.commit
+
+    def on_record(self, arrival: Arrival) -> None:
+        """Let the record's source take it in."""
+        source = self._sources.get(arrival.source) or self._add(arrival.source)
+        generator, state = self._spec.generator, source.generator
+        greatest_ms = state.max_timestamp_ms
+        self._emit(source, generator.on_event(arrival.timestamp_ms, arrival.columns, state))
+        source.last_activity_ms = arrival.clock_ms
+        match self._spec.emission:
+            case EmitEveryRecord(records=records):
+                source.records_since_emission += 1
+                if source.records_since_emission >= records:
+                    self._flush(source)
+                self._wait_for_silence(source, arrival.clock_ms)
+            case EmitPeriodically(every_ms=every_ms):
+                source.has_activity = self._spec.idle_timeout_ms is not None
+                if source.has_activity or state.max_timestamp_ms != greatest_ms:
+                    self._wait(source, first_tick(arrival.clock_ms, every_ms))
+            case EmitWithCommits():
+                self._wait_for_silence(source, arrival.clock_ms)
+            case _:
+                assert_never(self._spec.emission)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest instant for which a source waits."""
+        waiting = self._waiting
+        while waiting and self._sources[waiting[0][1]].due_ms != waiting[0][0]:
+            heappop(waiting)
+        return waiting[0][0] if waiting else None
+
+    def on_deadline(self, at_ms: int) -> None:
+        """First the sources whose time is out become idle, then the others emit."""
+        due: list[_Source] = []
+        while self.next_deadline_ms() == at_ms:
+            source = self._sources[heappop(self._waiting)[1]]
+            source.due_ms = None
+            due.append(source)
+        due.sort(key=self._is_silent, reverse=True)
+        for source in due:
+            if self._is_silent(source):
+                self._fall_idle(source)
+            else:
+                self._tick(source, at_ms)
+
+    def _is_silent(self, source: _Source) -> bool:
+        """Tell whether what the source waited for is the end of its time-out."""
+        if not isinstance(self._spec.emission, EmitPeriodically):
+            return True
+        return not source.has_activity and source.inactive_since_ms is not None
+
+    def _tick(self, source: _Source, at_ms: int) -> None:
+        """Emit; then wait for the tick that finds no activity, and from there for the first one beyond the time-out."""
+        self._emit(source, self._spec.generator.on_tick(source.generator))
+        emission, timeout_ms = self._spec.emission, self._spec.idle_timeout_ms
+        if timeout_ms is None or not isinstance(emission, EmitPeriodically):
+            return
+        if source.has_activity:
+            source.has_activity, source.inactive_since_ms = False, None
+            self._wait(source, at_ms + emission.every_ms)
+        else:
+            source.inactive_since_ms = at_ms
+            self._wait(source, first_tick(at_ms + timeout_ms + 1, emission.every_ms))
+
+    def _flush(self, source: _Source) -> None:
+        """Say now what was held back for later."""
+        source.records_since_emission = 0
+        self._emit(source, self._spec.generator.on_tick(source.generator))
+
+    def _fall_idle(self, source: _Source) -> None:
+        """Stop holding the others back. Nothing stays unsaid: going out later it would make the source active again."""
+        self._flush(source)
+        valve = self._joined()
+        valve.input_status(source.channel, is_idle=True)
+        self.watermark_ms = valve.state.watermark_ms
+
+    def _emit(self, source: _Source, watermark_ms: int | None) -> None:
+        """Take what the source says; only a rise counts, and makes an idle source active."""
+        if watermark_ms is None or watermark_ms <= source.watermark_ms:
+            return
+        source.watermark_ms = min(watermark_ms, MAX_TIME_MS)
+        valve = self._joined()
+        valve.input_status(source.channel, is_idle=False)
+        valve.input_watermark(source.channel, source.watermark_ms)
+        self.watermark_ms = valve.state.watermark_ms
+
+    def _add(self, name: str) -> _Source:
+        if self._valve is None:
+            self._valve, channel = Valve(1), 0
+        else:
+            channel = self._valve.add()
+        source = self._sources[name] = _Source(name=name, channel=channel)
+        return source
+
+    def _joined(self) -> Valve:
+        if self._valve is None:
+            raise InvariantBroken("a watermark was emitted before there was a source")
+        return self._valve
+
+    def _wait_for_silence(self, source: _Source, clock_ms: int) -> None:
+        """Wait for the end of the time-out, which begins now."""
+        emission, timeout_ms = self._spec.emission, self._spec.idle_timeout_ms
+        if timeout_ms is None:
+            return
+        if isinstance(emission, EmitPeriodically):
+            self._wait(source, first_tick(clock_ms, emission.every_ms))
+        else:
+            self._wait(source, clock_ms + timeout_ms + 1)
+
+    def _wait(self, source: _Source, at_ms: int) -> None:
+        if source.due_ms != at_ms:
+            source.due_ms = at_ms
+            heappush(self._waiting, (at_ms, source.name))
+
+    def snapshot(self) -> list[SourceRow]:
+        """Return one row per source by name, then the combined one.
+
+        A single source without a name of its own, of which `bound_ms` says all, is the combined row alone.
+        """
+        if self._spec.bound_ms is not None and set(self._sources) <= {ONLY_SOURCE}:
+            return [self._combined_row()]
+        return [*(self._row(self._sources[name]) for name in sorted(self._sources)), self._combined_row()]
+
+    def _row(self, source: _Source) -> SourceRow:
+        channel = self._joined().state.channels[source.channel]
+        details: dict[str, Any] = {
+            "due_ms": source.due_ms,
+            "has_activity": source.has_activity,
+            "inactive_since_ms": source.inactive_since_ms,
+            "records_since_emission": source.records_since_emission,
+        }
+        return SourceRow(
+            source=_escaped(source.name),
+            watermark_ms=or_none(source.watermark_ms),
+            max_event_time_ms=source.generator.max_timestamp_ms,
+            is_idle=channel.is_idle,
+            is_aligned=channel.is_aligned,
+            last_activity_ms=source.last_activity_ms,
+            details=details,
+        )
+
+    def _combined_row(self) -> SourceRow:
+        seen = [source.generator.max_timestamp_ms for source in self._sources.values()]
+        return SourceRow(
+            source=ALL_SOURCES,
+            watermark_ms=or_none(self.watermark_ms),
+            max_event_time_ms=max((at_ms for at_ms in seen if at_ms is not None), default=None),
+            is_idle=self._valve is not None and self._valve.state.is_idle,
+            details={} if self._commit is None else {"commit": self._commit},
+        )
+
+    def restore(self, rows: Iterable[SourceRow]) -> None:
+        """Take over a snapshot; into a fresh driver only.
+
+        Raises:
+            CheckpointError: there is no combined row.
+        """
+        by_name = {row.source: row for row in rows}
+        combined = take_combined(by_name)
+        if not by_name and combined.max_event_time_ms is not None:
+            by_name = {ONLY_SOURCE: combined._replace(source=ONLY_SOURCE, is_idle=False)}
+        for row in by_name.values():
+            self._restore_source(row)
+        self.watermark_ms = or_lowest(combined.watermark_ms)
+        self._commit = combined.details.get("commit")
+        if self._valve is not None:
+            self._valve.state.watermark_ms = self.watermark_ms
+            self._valve.state.is_idle = combined.is_idle
+        heapify(self._waiting)
+
+    def _restore_source(self, row: SourceRow) -> None:
+        source, details = self._add(_unescaped(row.source)), row.details
+        source.generator = GeneratorState(row.max_event_time_ms)
+        source.watermark_ms = or_lowest(row.watermark_ms)
+        source.last_activity_ms = row.last_activity_ms
+        source.due_ms = details.get("due_ms")
+        source.has_activity = details.get("has_activity", False)
+        source.inactive_since_ms = details.get("inactive_since_ms")
+        source.records_since_emission = details.get("records_since_emission", 0)
+        if source.due_ms is not None:
+            self._waiting.append((source.due_ms, source.name))
+        self._joined().state.channels[source.channel] = Channel(source.watermark_ms, row.is_idle, row.is_aligned)
+
+
+def take_combined(by_name: dict[str, SourceRow]) -> SourceRow:
+    """Take the combined row out of a snapshot."""
+    if ALL_SOURCES not in by_name:
+        found = ", ".join(map(repr, by_name)) or "none"
+        raise CheckpointError(
+            f"the checkpoint of the watermarks has no row {ALL_SOURCES!r}, only {found}; replay from the start"
+        )
+    return by_name.pop(ALL_SOURCES)
+
+
+def first_tick(at_ms: int, every_ms: int) -> int:
+    """Return the first tick at or after an instant."""
+    return -(-at_ms // every_ms) * every_ms
+
+
+def or_none(watermark_ms: int) -> int | None:
+    """Return a watermark as a checkpoint has it: None before the first."""
+    return None if watermark_ms == MIN_TIME_MS else watermark_ms
+
+
+def or_lowest(watermark_ms: int | None) -> int:
+    """Return a checkpoint's watermark as a driver has it."""
+    return MIN_TIME_MS if watermark_ms is None else watermark_ms
+
+
+def _escaped(name: str) -> str:
+    """Keep a source's name apart from the combined row's: one that begins like it gets one more in front."""
+    return ALL_SOURCES + name if name.startswith(ALL_SOURCES) else name
+
+
+def _unescaped(row_source: str) -> str:
+    return row_source.removeprefix(ALL_SOURCES)

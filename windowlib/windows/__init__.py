@@ -1,0 +1,1 @@
+"""Flink's window operator: assigners, evictors, firing, merging, and the WindowSpec that builds it."""

@@ -1,0 +1,273 @@
+"""Which windows a record belongs to. Assigners are frozen values; users write their own against `Assigner`."""
+
+# mypy: disable-error-code="explicit-override"
+# The core needs the standard library only, and Python 3.11's has no typing.override.
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final, Protocol
+
+from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, MIN_TIME_MS, SAFE_TIME_MS, TimeWindow, Window, wrap_int64
+from windowlib.errors import SpecError
+from windowlib.profiles import EngineFault, Profile
+from windowlib.records.records import Record
+
+WINDOWS_PER_RECORD_MAX: Final = 10_000_000
+"""Flink's bound on size / slide."""
+
+
+class AssignerContext(Protocol):
+    """What an assigner may ask besides the record."""
+
+    @property
+    def processing_time_ms(self) -> int:
+        """What the clock says."""
+
+    @property
+    def stagger_ms(self) -> int:
+        """The offset that staggering chose at the operator's first record; 0 without staggering."""
+
+    @property
+    def profile(self) -> Profile:
+        """Whose answers to give."""
+
+
+class Assigner:
+    """The protocol of assigners."""
+
+    __slots__ = ()
+
+    is_event_time: bool = True
+    """Whether the watermark completes the windows; else the clock does."""
+    is_merging: bool = False
+    """Whether windows that meet are merged; then `assign` returns one window, that of the record alone."""
+    has_bounds: bool = True
+    """Whether the windows end."""
+
+    def assign(self, record: Record, ctx: AssignerContext) -> Sequence[Window]:
+        """Return the record's windows, in the order in which it enters them; none if it falls into a gap."""
+        raise NotImplementedError
+
+    def output_time_ms(self, timestamp_ms: int) -> int:
+        """Return the event time that a record lends to its panes, for the combiner `earliest_transformed`."""
+        return timestamp_ms
+
+
+class Stagger(Enum):
+    """How the windows of an operator are shifted, once, at its first record."""
+
+    ALIGNED = "aligned"
+    RANDOM = "random"
+    NATURAL = "natural"
+
+    def offset(self, size_ms: int, first_ms: int, seed: int) -> int:
+        """Return the shift in [0, size): none, from the seed, or the place of the first arrival in its window."""
+        match self:
+            case Stagger.ALIGNED:
+                return 0
+            case Stagger.NATURAL:
+                return first_ms % size_ms
+            case Stagger.RANDOM:
+                return (seed * 0x9E37_79B9_7F4A_7C15 >> 7) % size_ms
+
+
+_ALIGNED: Final = Stagger.ALIGNED  # a member of an Enum takes longer to look up than to compare, for every record
+_SAFE_FROM_MS: Final = -SAFE_TIME_MS
+
+
+def _check_size(name: str, size_ms: int, *, what: str = "size") -> None:
+    if not 0 < size_ms < SAFE_TIME_MS:
+        raise SpecError(f"{name}: the {what} must be positive and below 2**62 ms, got {size_ms} ms")
+
+
+def _event_time(record: Record, profile: Profile) -> int:
+    timestamp_ms = record.timestamp_ms
+    if timestamp_ms is not None and -SAFE_TIME_MS <= timestamp_ms <= SAFE_TIME_MS:
+        return timestamp_ms
+    if not profile.wraps_int64:
+        raise SpecError(
+            f"record at {record.position} has event time {timestamp_ms} ms; event-time windows take -2**62 to 2**62. "
+            "Such a record is invalid and must not reach the window operator"
+        )
+    if timestamp_ms is None or timestamp_ms == MIN_TIME_MS:
+        raise EngineFault("RuntimeException", "a record has no timestamp, or Long.MIN_VALUE, which means none")
+    return timestamp_ms
+
+
+def _wrapped_start(instant_ms: int, offset_ms: int, size_ms: int) -> int:
+    """Return the start of the window that holds an instant, computed in 64-bit words with Java's remainder (F8)."""
+    shifted = wrap_int64(instant_ms - offset_ms)
+    remainder = shifted % size_ms
+    return wrap_int64(instant_ms - remainder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tumbling(Assigner):
+    """Windows of one size, end to end, aligned to 1970 plus an offset."""
+
+    size_ms: int
+    offset_ms: int = 0
+    is_event_time: bool = True
+    stagger: Stagger = Stagger.ALIGNED
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check size and offset."""
+        _check_size("tumbling window", self.size_ms)
+        if abs(self.offset_ms) >= self.size_ms:
+            raise SpecError(
+                f"tumbling window: the offset must be smaller than the size {self.size_ms} ms, got {self.offset_ms} ms"
+            )
+
+    def assign(self, record: Record, ctx: AssignerContext) -> Sequence[TimeWindow]:
+        """Return the one window that holds the record."""
+        size_ms, offset_ms = self.size_ms, self.offset_ms
+        instant_ms = record.timestamp_ms
+        if not self.is_event_time:
+            instant_ms = ctx.processing_time_ms
+        elif instant_ms is None or not _SAFE_FROM_MS <= instant_ms <= SAFE_TIME_MS:
+            instant_ms = _event_time(record, ctx.profile)
+        if self.stagger is not _ALIGNED:
+            offset_ms = _truncated(offset_ms + ctx.stagger_ms, size_ms)
+        if ctx.profile.wraps_int64:
+            start_ms = _wrapped_start(instant_ms, offset_ms, size_ms)
+            return (TimeWindow(start_ms, wrap_int64(start_ms + size_ms)),)
+        return _shared_window(instant_ms - (instant_ms - offset_ms) % size_ms, size_ms)
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared_window(start_ms: int, size_ms: int) -> Sequence[TimeWindow]:
+    """Return a window as a tuple of one; all keys share the object, which is faster to look up than to make."""
+    return (TimeWindow(start_ms, start_ms + size_ms),)
+
+
+def _windows(starts: range, size_ms: int) -> Sequence[TimeWindow]:
+    return tuple([TimeWindow(start_ms, start_ms + size_ms) for start_ms in starts])
+
+
+SHARED_MAX: Final = 256
+"""The default number of windows of one record that may be remembered for the next; more would take much memory."""
+_shared_windows = lru_cache(maxsize=1 << 10)(_windows)
+
+
+def _truncated(number: int, divisor: int) -> int:
+    """Return the remainder with the sign of the number, as Java has it."""
+    remainder = abs(number) % divisor
+    return remainder if number >= 0 else -remainder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sliding(Assigner):
+    """Windows of one size that start every `slide_ms`. A slide above the size leaves gaps, where records have none."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+    is_event_time: bool = True
+    shared_max: int = SHARED_MAX
+
+    def __post_init__(self) -> None:
+        """Check size, slide and offset."""
+        _check_size("sliding window", self.size_ms)
+        _check_size("sliding window", self.slide_ms, what="slide")
+        if abs(self.offset_ms) >= self.slide_ms:
+            raise SpecError(
+                f"sliding window: the offset must be smaller than the slide {self.slide_ms} ms, got {self.offset_ms} ms"
+            )
+        if self.size_ms // self.slide_ms > WINDOWS_PER_RECORD_MAX:
+            raise SpecError(
+                f"sliding window: a size of {self.size_ms} ms and a slide of {self.slide_ms} ms put each record into "
+                f"{self.size_ms // self.slide_ms} windows, at most {WINDOWS_PER_RECORD_MAX} are allowed; "
+                "use a longer slide"
+            )
+
+    def assign(self, record: Record, ctx: AssignerContext) -> Sequence[TimeWindow]:
+        """Return the windows that hold the record, the newest start first."""
+        instant_ms = _event_time(record, ctx.profile) if self.is_event_time else ctx.processing_time_ms
+        size_ms, slide_ms = self.size_ms, self.slide_ms
+        if ctx.profile.wraps_int64:
+            return self._assign_wrapped(instant_ms)
+        newest_ms = instant_ms - (instant_ms - self.offset_ms) % slide_ms
+        starts = range(newest_ms, instant_ms - size_ms, -slide_ms)
+        return _shared_windows(starts, size_ms) if len(starts) <= self.shared_max else _windows(starts, size_ms)
+
+    def _assign_wrapped(self, instant_ms: int) -> Sequence[TimeWindow]:
+        start_ms = _wrapped_start(instant_ms, self.offset_ms, self.slide_ms)
+        until_ms = wrap_int64(instant_ms - self.size_ms)
+        windows = []
+        while start_ms > until_ms:
+            windows.append(TimeWindow(start_ms, wrap_int64(start_ms + self.size_ms)))
+            start_ms = wrap_int64(start_ms - self.slide_ms)
+        return windows
+
+
+class _SessionAssigner(Assigner):
+    __slots__ = ()
+    is_merging = True
+
+    def _gap_ms(self, record: Record) -> int:
+        raise NotImplementedError
+
+    def assign(self, record: Record, ctx: AssignerContext) -> Sequence[TimeWindow]:
+        """Return the session of this record alone: from its instant until the gap has passed."""
+        if not self.is_event_time:
+            instant_ms = ctx.processing_time_ms
+        elif ctx.profile.wraps_int64:
+            instant_ms = MIN_TIME_MS if record.timestamp_ms is None else record.timestamp_ms
+        else:
+            instant_ms = _event_time(record, ctx.profile)
+        return (TimeWindow(instant_ms, ctx.profile.add(instant_ms, self._gap_ms(record))),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session(_SessionAssigner):
+    """One window per burst of activity; a silence longer than `gap_ms` ends it. Sessions that touch are one."""
+
+    gap_ms: int
+    is_event_time: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the gap."""
+        _check_size("session window", self.gap_ms, what="gap")
+
+    def _gap_ms(self, record: Record) -> int:  # noqa: ARG002
+        return self.gap_ms
+
+
+def gap_of_record(record: Record) -> int | None:
+    """Return the gap that came with the record."""
+    return record.gap_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicSession(_SessionAssigner):
+    """Sessions whose gap each record brings along, or a function of the record gives."""
+
+    gap: Callable[[Record], int | None] = gap_of_record
+    is_event_time: bool = True
+
+    def _gap_ms(self, record: Record) -> int:
+        gap_ms = self.gap(record)
+        if gap_ms is None or not 0 < gap_ms < MAX_TIME_MS:
+            raise SpecError(
+                f"dynamic session: the record at {record.position} has gap {gap_ms!r}; it must be a positive number "
+                "of ms. Mend the gap's column or function"
+            )
+        return gap_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Global(Assigner):
+    """One window for all records of a key, without end; it needs a trigger to fire at all."""
+
+    is_event_time = False
+    has_bounds = False
+
+    def assign(self, record: Record, ctx: AssignerContext) -> Sequence[Window]:  # noqa: ARG002
+        """Return the global window."""
+        return _GLOBAL
+
+
+_GLOBAL: Final = (GLOBAL_WINDOW,)

@@ -1,0 +1,163 @@
+"""Users' functions as a pipeline file declares them: which state they keep, and what they are shown.
+
+A user's reduce, fold or aggregate keeps its running value as JSON: whatever plain data it is, it has one column.
+"""
+
+# mypy: disable-error-code="explicit-override"
+# The core needs the standard library only, and Python 3.11's has no typing.override.
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windowlib.errors import SpecError
+from windowlib.functions.aggregates import Accumulator, Columns, State
+from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.keyed.state import StateSpec
+from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
+from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.records import Position, Record, Value
+from windowlib.windows.record_readers import ColumnsOf
+
+
+def _check_declared(function: object, kept: Iterable[StateSpec], declared: Iterable[StateSpec]) -> None:
+    """Refuse a function that says itself it keeps state of which the pipeline file knows nothing."""
+    known = {(spec.name, spec.kind) for spec in declared}
+    missing = [f"{spec.name} ({spec.kind})" for spec in kept if (spec.name, spec.kind) not in known]
+    if missing:
+        found = ", ".join(f"{name} ({kind})" for name, kind in sorted(known)) or "none"
+        raise SpecError(
+            f"{type(function).__name__} keeps state {', '.join(missing)}, and the pipeline declares {found}; declare "
+            "it with its kind and type"
+        )
+
+
+WHOLE = ColumnsOf()
+"""Shows the whole value of a record."""
+JSON_STATE: Columns = (("state", "string"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredReduce(Reduce):
+    """A user's reduce of records, of which it is shown the columns that the file names."""
+
+    shown: ColumnsOf = WHOLE
+
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
+        """Join the record with the running value."""
+        return Reduce.add(self, accumulator, self.shown(value), position)
+
+    @property
+    def state_columns(self) -> Columns:
+        """The running value as JSON."""
+        return JSON_STATE
+
+    def to_state(self, accumulator: Accumulator) -> State:
+        """Return the running value as JSON."""
+        return (to_json(Reduce.to_state(self, accumulator)),)
+
+    def from_state(self, state: State) -> Accumulator:
+        """Return the running value."""
+        return Reduce.from_state(self, from_json(state[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredAggregate(UserAggregate):
+    """A user's aggregate, or fold, of records, of which it is shown the columns that the file names."""
+
+    shown: ColumnsOf = WHOLE
+
+    def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
+        """Add the record to the running value."""
+        return UserAggregate.add(self, accumulator, self.shown(value), position)
+
+    @property
+    def state_columns(self) -> Columns:
+        """The accumulator as JSON."""
+        return JSON_STATE
+
+    def to_state(self, accumulator: Accumulator) -> State:
+        """Return the accumulator as JSON."""
+        return (to_json(UserAggregate.to_state(self, accumulator)),)
+
+    def from_state(self, state: State) -> Accumulator:
+        """Return the accumulator."""
+        return UserAggregate.from_state(self, from_json(state[0]))
+
+
+def declared_aggregate(found: Reduce | UserAggregate, shown: ColumnsOf) -> DeclaredReduce | DeclaredAggregate:
+    """Return a user's aggregate as pipelines run it; `shown` reads what it may see of a record."""
+    if isinstance(found, Reduce):
+        return DeclaredReduce(function=found.function, shown=shown)
+    return DeclaredAggregate(
+        shown=shown,
+        create_accumulator=found.create_accumulator,
+        add_value=found.add_value,
+        get_result=found.get_result,
+        merge_accumulators=found.merge_accumulators,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredProcess(ProcessFunction):
+    """A user's function over whole windows, with the state that the pipeline declares.
+
+    `names`: of the aggregates before it, if any; then it is shown one dict with their results. Otherwise `shown` reads
+    what it may see of a record.
+    """
+
+    inner: ProcessFunction
+    shown: ColumnsOf = WHOLE
+    state: tuple[StateSpec, ...] = ()
+    window_state: tuple[StateSpec, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that all state is declared."""
+        _check_declared(self.inner, self.inner.state, self.state)
+        _check_declared(self.inner, self.inner.window_state, self.window_state)
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
+        """Call the user's function."""
+        if self.names:
+            contents = [dict(zip(self.names, results, strict=True)) for results in contents]
+        else:
+            contents = [self.shown(value) for value in contents]
+        return self.inner.process(place, contents, ctx)
+
+    def clear(self, place: Place, ctx: ProcessContext) -> None:
+        """Call the user's function."""
+        self.inner.clear(place, ctx)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredKeyedProcess(KeyedProcessFunction):
+    """A user's keyed process function, with the state that the pipeline declares."""
+
+    inner: KeyedProcessFunction
+    state: tuple[StateSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that all state is declared."""
+        _check_declared(self.inner, self.inner.state, self.state)
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        """Call the user's function."""
+        return self.inner.process_record(record, ctx)
+
+    def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:
+        """Call the user's function."""
+        return self.inner.on_timer(at_ms, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcessSpec:
+    """Builds the operator of a keyed process function: a windowlib.keyed.operator_protocol.OperatorSpec."""
+
+    function: KeyedProcessFunction
+    stale_max: int = STALE_MAX
+
+    def build(self, groups: KeyGroupRange | None = None) -> KeyedProcessOperator:
+        """Return a fresh operator that owns `groups`, by default all of them."""
+        return KeyedProcessOperator(self.function, groups, stale_max=self.stale_max)

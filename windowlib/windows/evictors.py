@@ -1,0 +1,130 @@
+"""Which records a window drops before or after its function sees them. Frozen values; users write their own."""
+
+# mypy: disable-error-code="explicit-override"
+# The core needs the standard library only, and Python 3.11's has no typing.override.
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from windowlib.bounds import Window
+from windowlib.errors import SpecError
+from windowlib.profiles import EngineFault, Profile
+from windowlib.records.records import Stored, Value
+
+
+class EvictorContext(Protocol):
+    """What an evictor may ask besides the records."""
+
+    @property
+    def watermark_ms(self) -> int:
+        """The current watermark."""
+
+    @property
+    def processing_time_ms(self) -> int:
+        """What the clock says."""
+
+    @property
+    def profile(self) -> Profile:
+        """Whose answers to give."""
+
+
+class Evictor:
+    """The protocol of evictors: both methods return the records to keep, in their order. By default all stay."""
+
+    __slots__ = ()
+
+    def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        """Return the records that the function shall see."""
+        return records
+
+    def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        """Return the records that stay for the next firing."""
+        return records
+
+
+class _BuiltIn(Evictor):
+    __slots__ = ()
+    evicts_after: bool
+
+    def _keep(self, records: Sequence[Stored], ctx: EvictorContext) -> Sequence[Stored]:
+        raise NotImplementedError
+
+    def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        """Evict, unless it is to be done after."""
+        return records if self.evicts_after else self._keep(records, ctx)
+
+    def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        """Evict, if it is to be done after."""
+        return self._keep(records, ctx) if self.evicts_after else records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepCount(_BuiltIn):
+    """Keep the last `count` records (Flink's CountEvictor)."""
+
+    count: int
+    evicts_after: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the count."""
+        if self.count < 0:
+            raise SpecError(f"count evictor: the count must not be negative, got {self.count}")
+
+    def _keep(self, records: Sequence[Stored], ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
+        return records[max(len(records) - self.count, 0) :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepRecent(_BuiltIn):
+    """Keep the records whose timestamp is less than `size_ms` older than the latest (Flink's TimeEvictor).
+
+    Does nothing when the first record has no timestamp; otherwise all must have one.
+    """
+
+    size_ms: int
+    evicts_after: bool = False
+
+    def _keep(self, records: Sequence[Stored], ctx: EvictorContext) -> Sequence[Stored]:
+        if not records or records[0].timestamp_ms is None:
+            return records
+        instants = [record.timestamp_ms for record in records if record.timestamp_ms is not None]
+        if len(instants) < len(records):
+            if ctx.profile.wraps_int64:
+                raise EngineFault("IllegalStateException", "a record has no timestamp")
+            raise SpecError("time evictor: some records of a window have a timestamp and some have none")
+        cutoff_ms = ctx.profile.add(max(instants), -self.size_ms)
+        return [record for record, at_ms in zip(records, instants, strict=True) if at_ms > cutoff_ms]
+
+
+def _whole(value: Value) -> Value:
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepClose(_BuiltIn):
+    """Keep the records whose measure is less than `threshold` below that of the last one (Flink's DeltaEvictor).
+
+    The difference is signed, last minus record, unless `is_absolute`. `measure` takes a record's value to a number;
+    a record for which it is None stays, and if it is the last one, all do.
+    """
+
+    threshold: float
+    evicts_after: bool = False
+    measure: Callable[[Any], float | None] = _whole
+    is_absolute: bool = False
+
+    def _keep(self, records: Sequence[Stored], ctx: EvictorContext) -> Sequence[Stored]:
+        if not records:
+            if ctx.profile.skips_empty_panes:
+                return records
+            raise EngineFault("NoSuchElementException", "a delta evictor looked for the last of no records")
+        last = self.measure(records[-1].value)
+        return records if last is None else [record for record in records if self._is_close(record, last)]
+
+    def _is_close(self, record: Stored, last: float) -> bool:
+        measure = self.measure(record.value)
+        if measure is None:
+            return True
+        distance = last - measure
+        return (abs(distance) if self.is_absolute else distance) < self.threshold

@@ -1,0 +1,299 @@
+"""What happens to one open window: it fires, is purged, is superseded, is cleaned up. And what the audit counts then.
+
+`Firing.apply` is the only place that acts on what a trigger says.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.functions.window_functions import Whole, process_function
+from windowlib.records.records import EARLY, LATE_FIRING, ON_TIME, Mode, Pane, Position, Stored, Timing
+from windowlib.records.tallies import (
+    EVICTED,
+    FIRED,
+    LEFT_OVER,
+    NEVER_FIRED,
+    NO_EDGES,
+    PURGED,
+    Edges,
+    Tallies,
+    difference,
+)
+from windowlib.triggers.flink import EventTime
+from windowlib.triggers.protocol import FINISHED, TriggerResult
+from windowlib.triggers.wrappers import Purging
+from windowlib.windows.contents import Contents, WindowScope, place_of
+from windowlib.windows.open_windows import OpenWindow, Runtime
+from windowlib.windows.output_times import take_hold
+from windowlib.windows.window_store import WindowStore
+from windowlib.windows.windowing import Windowing
+
+
+class Moment(NamedTuple):
+    """When a window is asked to fire: the instant of the timer, and the place in the log that brought us there."""
+
+    at_ms: int
+    position: Position
+
+
+def on_record(position: Position) -> Moment:
+    """Return the moment of a record: no timer, so no firing of it is known to be a window's last."""
+    return _new_moment(Moment, (MIN_TIME_MS, position))
+
+
+_new_moment = tuple.__new__  # half the cost of Moment(...)
+_new_pane = tuple.__new__  # a third of the cost of Pane(...), for every pane
+
+
+class Firing:
+    """Acts on open windows of one operator."""
+
+    def __init__(self, windowing: Windowing, runtime: Runtime, contents: Contents, store: WindowStore) -> None:  # noqa: PLR0917
+        """Share the operator's parts."""
+        self._trigger = windowing.trigger
+        self._evictor = windowing.evictor
+        self._profile = windowing.profile
+        self._fires_leftovers = windowing.leftovers == "fire"
+        self._mode = windowing.mode
+        self._accumulates = windowing.mode == "accumulating"
+        self._retracts = windowing.retracts
+        self._is_whole = isinstance(windowing.function, Whole)
+        self._holds = windowing.timestamp_combiner != "end_of_window"
+        self._past_last_ms = 1 if runtime.is_event_time and windowing.profile.completes_at_end else 0
+        self._then = process_function(windowing.function)
+        self._runtime = runtime
+        self._timers = runtime.timers
+        self._contents = contents
+        self._store = store
+        self.tallies = Tallies()
+        self.is_plain = (
+            windowing.trigger in (EventTime(), Purging(EventTime()))
+            and store.shares_timers
+            and not windowing.allowed_lateness_ms
+            and runtime.is_event_time
+            and not (self._retracts or self._holds or self._past_last_ms)
+            and self._evictor is None
+            and self._then is None
+        )
+
+    def finish(self, windows: Iterable[OpenWindow], moment: Moment) -> list[OpenWindow]:
+        """Fire windows that end together for their only time; return those with more to it than that.
+
+        The caller drops all others. This is in one step what the trigger, `apply` and `clean_up` come to for most
+        windows of most pipelines. Where
+        windows hold few records a replay spends its time here, and step by step it takes twice as long.
+        tests/windows/test_plain_windows.py plays both ways and compares.
+        """
+        at_ms, position = moment
+        if not self.is_plain:
+            return list(windows)
+        others: list[OpenWindow] = []
+        results, emit, watermark_ms = self._contents.results, self._runtime.outputs.append, self._timers.watermark_ms
+        mode, count, xor, total = self._mode, 0, 0, 0
+        for window in windows:
+            edge_count = window.edge_count
+            if window.pane_index or not edge_count or not at_ms == window.complete_ms == window.cleanup_ms:
+                others.append(window)
+                continue
+            (values,) = results(window, window.contents, position)
+            pane = (
+                window.key,
+                window.window,
+                values,
+                0,
+                ON_TIME,
+                True,
+                True,
+                mode,
+                "result",
+                edge_count,
+                watermark_ms,
+                position,
+                at_ms,
+                0,
+            )
+            emit(_new_pane(Pane, pane))
+            count += edge_count
+            xor ^= window.edge_xor
+            total += window.edge_sum
+        self.tallies.add(FIRED, (count, xor, total))
+        return others
+
+    def apply(self, result: TriggerResult, open_window: OpenWindow, moment: Moment) -> None:
+        """Do what the trigger said. A window without contents does not fire, but for Beam's empty ON_TIME pane."""
+        if result.is_fire and (open_window.edge_count or self._is_empty_pane_due(open_window, moment)):
+            self._fire(open_window, moment, is_finish=result.is_finish)
+        if result.is_purge:
+            self._purge(open_window)
+
+    def _is_empty_pane_due(self, open_window: OpenWindow, moment: Moment) -> bool:
+        """Tell whether this is the firing at the window's end, and the profile wants a pane for it in any case."""
+        return (
+            self._profile.fires_empty_on_time
+            and moment.at_ms == open_window.complete_ms
+            and not open_window.is_complete
+            and self._runtime.is_event_time
+        )
+
+    def _fire(self, open_window: OpenWindow, moment: Moment, *, is_finish: bool = False) -> None:
+        """Emit a pane for each value that the function returns."""
+        evictor, is_empty = self._evictor, not open_window.edge_count
+        if evictor is not None:
+            self._keep(open_window, evictor.keep_before(open_window.contents, open_window.window, self._runtime))
+        if self._retracts:
+            self.take_back(open_window, moment.position)
+        if open_window.edge_count or is_empty or not self._profile.skips_empty_panes:
+            results = self._contents.results(open_window, open_window.contents, moment.position)
+            self._emit(open_window, results, moment, is_finish=is_finish)
+        open_window.fired = (open_window.edge_count, open_window.edge_xor, open_window.edge_sum)
+        if evictor is not None:
+            self._keep(open_window, evictor.keep_after(open_window.contents, open_window.window, self._runtime))
+
+    def _emit(self, open_window: OpenWindow, results: Iterable[Any], moment: Moment, *, is_finish: bool) -> None:
+        runtime, timers = self._runtime, self._runtime.timers
+        now_ms = timers.watermark_ms if runtime.is_event_time else timers.processing_time_ms
+        complete_ms, cleanup_ms, index = open_window.complete_ms, open_window.cleanup_ms, open_window.pane_index
+        at_ms, position = moment
+        timing: Timing = EARLY
+        nonspeculative_index = -1
+        if now_ms >= complete_ms:
+            is_late = open_window.is_complete or (at_ms != complete_ms and self._profile.only_end_is_on_time)
+            timing = LATE_FIRING if is_late else ON_TIME
+            open_window.is_complete = True
+            nonspeculative_index = open_window.nonspeculative_count
+        is_last = is_finish or (
+            now_ms >= cleanup_ms
+            and (at_ms == cleanup_ms or (at_ms >= complete_ms and not self._trigger.fires_after_end))
+        )
+        timestamp_ms = complete_ms - self._past_last_ms
+        if self._holds:
+            is_kept = timing == EARLY and self._trigger.has_on_time_pane
+            timestamp_ms = take_hold(open_window.state, timestamp_ms, is_kept=is_kept)
+        mode: Mode = "discarding" if open_window.starts_anew else self._mode
+        for values in results:
+            open_window.pane_index = index + 1
+            open_window.starts_anew = False
+            if nonspeculative_index >= 0:
+                open_window.nonspeculative_count = nonspeculative_index + 1
+            pane = (
+                open_window.key,
+                open_window.window,
+                values,
+                index,
+                timing,
+                index == 0,
+                is_last,
+                mode,
+                "result",
+                open_window.edge_count,
+                timers.watermark_ms,
+                position,
+                timestamp_ms,
+                nonspeculative_index,
+            )
+            runtime.outputs.append(_new_pane(Pane, pane))
+            if self._retracts and not is_finish:
+                open_window.last_values = (values,) if self._is_whole else values
+                open_window.last_count = open_window.edge_count
+
+    def take_back(self, open_window: OpenWindow, position: Position, *, is_last: bool = False) -> None:
+        """Retract what the last pane of these bounds said, if it said anything that still stands."""
+        values = open_window.last_values
+        if values is None:
+            return
+        open_window.last_values = None
+        self._runtime.outputs.append(
+            Pane(
+                key=open_window.key,
+                window=open_window.window,
+                values=values[0] if self._is_whole else values,
+                pane_index=open_window.pane_index - 1,
+                timing=LATE_FIRING if open_window.is_complete else EARLY,
+                is_first=False,
+                is_last=is_last,
+                mode=self._mode,
+                kind="retraction",
+                record_count=open_window.last_count,
+                watermark_ms=self._runtime.watermark_ms,
+                position=position,
+                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                nonspeculative_index=open_window.nonspeculative_count - 1,
+            )
+        )
+
+    def supersede(self, open_window: OpenWindow, position: Position) -> None:
+        """Withdraw the last pane of bounds that are no more: take back what it said, or name it."""
+        if self._retracts:
+            self.take_back(open_window, position, is_last=True)
+            return
+        self._runtime.outputs.append(
+            Pane(
+                key=open_window.key,
+                window=open_window.window,
+                values=(),
+                pane_index=open_window.pane_index,
+                timing=LATE_FIRING if open_window.is_complete else EARLY,
+                is_first=False,
+                is_last=True,
+                mode=self._mode,
+                kind="superseded",
+                record_count=0,
+                watermark_ms=self._runtime.watermark_ms,
+                position=position,
+                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                nonspeculative_index=open_window.nonspeculative_count if open_window.is_complete else -1,
+            )
+        )
+
+    def _keep(self, open_window: OpenWindow, kept: Sequence[Stored]) -> None:
+        """Replace the records of a window by those that the evictor kept; if all were shown, the others were fired."""
+        if len(kept) == len(open_window.contents):
+            return
+        edges = _edges_of(kept)
+        is_shown = open_window.fired[0] == open_window.edge_count
+        self.tallies.add(FIRED if is_shown else EVICTED, difference(open_window.edges, edges))
+        open_window.contents, open_window.edges = list(kept), edges
+        open_window.fired = edges if is_shown else NO_EDGES
+
+    def _purge(self, open_window: OpenWindow) -> None:
+        """Drop the contents; trigger state, timers and the place among sessions stay (FLINK-4994)."""
+        if open_window.edge_count:
+            self.close(open_window, PURGED)
+            open_window.contents = self._contents.create()
+            open_window.edges = open_window.fired = NO_EDGES
+        self.start_anew(open_window)
+
+    def start_anew(self, open_window: OpenWindow) -> None:
+        """Take note that what the last pane held is gone, so that no later pane replaces it or takes it back."""
+        if self._accumulates and open_window.pane_index and FINISHED not in open_window.state:
+            open_window.starts_anew = True
+            open_window.last_values = None
+
+    def close(self, open_window: OpenWindow, reason: str) -> None:
+        """Count the edges of a window whose contents go: as fired what a pane has shown, the rest with a reason."""
+        fired = open_window.fired
+        self.tallies.add(FIRED, fired)
+        if fired[0] != open_window.edge_count:
+            self.tallies.add(reason, difference(open_window.edges, fired))
+
+    def clean_up(self, open_window: OpenWindow, moment: Moment) -> None:
+        """Drop the window and all that belongs to it."""
+        if self._fires_leftovers and open_window.fired[0] < open_window.edge_count:
+            self._fire(open_window, moment)
+        self.close(open_window, LEFT_OVER if open_window.pane_index else NEVER_FIRED)
+        if not self._trigger.waits_for_end:
+            self._trigger.clear(open_window.window, open_window)
+        if self._then is not None:
+            self._then.clear(place_of(open_window), WindowScope(open_window, moment.position))
+            names = [spec.name for spec in self._then.window_state]
+            self._runtime.user_state.clear(open_window.key, open_window.window, names)
+        self._store.remove(open_window)
+
+
+def _edges_of(records: Sequence[Stored]) -> Edges:
+    xor = total = 0
+    for stored in records:
+        xor ^= stored.edge_id
+        total += stored.edge_id
+    return (len(records), xor, total)

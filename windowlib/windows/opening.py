@@ -1,0 +1,163 @@
+"""Which open window a record enters: the one with its bounds, or the session that its own session merges into."""
+
+from collections.abc import Hashable
+
+from windowlib.bounds import TimeWindow, Window
+from windowlib.errors import InvariantBroken
+from windowlib.profiles import EngineFault
+from windowlib.records.records import Position
+from windowlib.records.tallies import FIRED, LOST_AT_END, LOST_IDENTICAL, NEW, NO_EDGES, difference, together
+from windowlib.triggers.protocol import FINISHED
+from windowlib.windows.contents import Contents
+from windowlib.windows.firing import Firing
+from windowlib.windows.merging import Meeting, meet
+from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
+from windowlib.windows.window_store import Orphan, WindowStore
+from windowlib.windows.windowing import Windowing
+
+
+class Opening:
+    """Windows that do not merge."""
+
+    def __init__(self, runtime: Runtime, contents: Contents, store: WindowStore) -> None:
+        """Share the operator's parts."""
+        self._runtime = runtime
+        self._timers = runtime.timers
+        self._contents = contents
+        self._store = store
+
+    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:  # noqa: ARG002
+        """Return the open window with these bounds, None if a record is too late for it."""
+        store = self._store
+        same_bounds = store.by_bounds.get(window)
+        if same_bounds is None:
+            lifetime = store.lifetime(window)
+            if lifetime[2] <= self._timers.watermark_ms:
+                return None
+            same_bounds = store.begin(window, lifetime)
+        elif same_bounds.late_from_ms <= self._timers.watermark_ms:
+            return None
+        open_window = same_bounds.get(key)
+        if open_window is None:
+            open_window = same_bounds[key] = OpenWindow(key, window, self._runtime, same_bounds.lifetime)
+            open_window.contents = self._contents.create()
+            if not store.shares_timers:
+                store.register_first_timers(open_window)
+        return open_window
+
+
+class MergingOpening:
+    """Sessions."""
+
+    def __init__(self, windowing: Windowing, contents: Contents, *, store: WindowStore, firing: Firing) -> None:
+        """Share the operator's parts."""
+        self._trigger = windowing.trigger
+        self._profile = windowing.profile
+        self._lateness_ms = windowing.allowed_lateness_ms
+        self._supersedes = windowing.mode == "accumulating"
+        self._contents = contents
+        self._store = store
+        self._firing = firing
+        self._runtime = store.runtime
+        self._timers = store.runtime.timers
+
+    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+        """Return the session that now holds `window`, None if a record is too late for it."""
+        if not isinstance(window, TimeWindow):
+            raise InvariantBroken(f"a merging assigner returned {window}; only windows with bounds can merge")
+        windows = self._store.by_key.get(key, {})
+        meeting = meet(windows, window, self._profile)
+        lifetime = self._store.lifetime(meeting.cover)
+        is_late = lifetime[2] <= self._timers.watermark_ms
+        if is_late and (not meeting.met or self._profile.guards_merge_overflow):
+            return None
+        if meeting.met == [meeting.cover]:
+            open_window = windows[meeting.cover]
+            if window == meeting.cover and not self._profile.keeps_identical_session:
+                self._lose_identical(open_window)
+        elif meeting.met:
+            open_window = self._merge(key, meeting, lifetime=lifetime, position=position)
+        else:
+            open_window = self._store.create(key, window, lifetime)
+            self._adopt(open_window)
+            self._store.register_first_timers(open_window)
+        if is_late:
+            self._orphan(open_window, LOST_AT_END)
+            self._store.remove(open_window)
+            return None
+        return open_window
+
+    def _merge(self, key: Hashable, meeting: Meeting, *, lifetime: Lifetime, position: Position) -> OpenWindow:
+        """Replace the sessions of a meeting by the one that covers them."""
+        self._check_merge(meeting.cover)
+        windows = self._store.by_key[key]
+        merged = [windows[window] for window in meeting.met]
+        target = OpenWindow(key, meeting.cover, self._runtime, lifetime)
+        target.state_window = merged[0].state_window
+        # A user's merge is not asked about windows that were purged, as in Flink, where they have no state at all.
+        filled = [other.contents for other in merged if other.edge_count] or [merged[0].contents]
+        target.contents = self._contents.merge(
+            filled[0],
+            filled[1:],
+            in_log_order=self._profile.merges_in_log_order,
+        )
+        # What was said for the last time stands: a merged session that is finished says nothing in its place.
+        is_finished = any(FINISHED in other.state for other in merged if other.pane_index)
+        for other in merged:
+            target.edges = together(target.edges, other.edges)
+            # No pane has shown these bounds yet, so nothing counts as fired, whatever the merged ones have shown.
+            if other.pane_index and self._supersedes and not (is_finished or other.starts_anew):
+                self._firing.supersede(other, position)
+        self._trigger.on_merge(meeting.cover, merged, target)
+        for other in merged:
+            self._trigger.clear(other.window, other)
+            self._store.delete_cleanup(other)
+            del windows[other.window]
+        windows[meeting.cover] = target
+        self._store.register_cleanup(target)
+        return target
+
+    def _check_merge(self, cover: TimeWindow) -> None:
+        """Refuse what Flink refuses: a merged session that is over. Without its overflow (F3) this never happens."""
+        profile, timers = self._profile, self._timers
+        if profile.guards_merge_overflow:
+            return
+        over_ms = profile.add(cover.last_ms, self._lateness_ms)
+        if self._runtime.is_event_time and over_ms <= timers.watermark_ms:
+            raise EngineFault("UnsupportedOperationException", f"the end of merged {cover} is behind the watermark")
+        if not self._runtime.is_event_time and cover.last_ms <= timers.processing_time_ms:
+            raise EngineFault("UnsupportedOperationException", f"the end of merged {cover} is behind the clock")
+
+    def _lose_identical(self, open_window: OpenWindow) -> None:
+        """Do what Flink does to a session when an identical one comes: give it fresh contents (F1)."""
+        if open_window.state_window != open_window.window:
+            self._orphan(open_window, LOST_IDENTICAL)
+            self._adopt(open_window)
+            self._firing.start_anew(open_window)
+
+    def _orphan(self, open_window: OpenWindow, reason: str) -> None:
+        """Leave the contents behind under the name of their state window."""
+        tallies = self._firing.tallies
+        tallies.add(FIRED, open_window.fired)
+        tallies.add(reason, difference(open_window.edges, open_window.fired))
+        place = (open_window.key, open_window.state_window)
+        self._store.orphans[place] = Orphan(open_window.contents, open_window.edges)
+
+    def _adopt(self, open_window: OpenWindow) -> None:
+        """Give a window contents under its own name: what was left there, else none."""
+        orphans, window = self._store.orphans, open_window.window
+        orphan = orphans.pop((open_window.key, window), None) if orphans else None
+        open_window.state_window = window
+        open_window.fired = NO_EDGES
+        open_window.contents, open_window.edges = orphan or (self._contents.create(), NO_EDGES)
+        self._firing.tallies.add(NEW, open_window.edges)
+
+
+class LoneJudgingOpening(MergingOpening):
+    """Sessions where a record is judged by its own session, before it may join one that ends later (profile beam)."""
+
+    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+        """As in every opening, but None if the record's own session is over."""
+        if self._store.lifetime(window)[2] <= self._timers.watermark_ms:
+            return None
+        return super().open(key, window, position)

@@ -1,0 +1,258 @@
+"""What users write: a WindowSpec. It checks itself when it is made, and builds the operator that computes it."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from windowlib.beam import Default
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.errors import SpecError
+from windowlib.functions.aggregates import Aggregate
+from windowlib.functions.window_functions import (
+    Aggregates,
+    ProcessFunction,
+    Reduce,
+    Whole,
+    WindowFunction,
+    can_merge,
+    process_function,
+)
+from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
+from windowlib.profiles import STRICT, Profile
+from windowlib.triggers.flink import (
+    ContinuousEventTime,
+    CountReached,
+    EventTime,
+    Never,
+    ProcessingTime,
+)
+from windowlib.triggers.protocol import Trigger
+from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+from windowlib.windows.assigners import Assigner, Global
+from windowlib.windows.evictors import Evictor, KeepCount
+from windowlib.windows.output_times import COMBINERS, Holding, TimestampCombiner
+from windowlib.windows.window_operator import WindowOperator
+from windowlib.windows.windowing import Leftovers, Windowing
+
+Accumulation = Literal["accumulating", "discarding", "retracting"]
+MODES: Final = ("accumulating", "discarding", "retracting")
+LEFTOVERS: Final = ("refuse", "report", "fire")
+_CHOICES: Final = {"accumulation": MODES, "timestamp_combiner": COMBINERS, "leftovers": LEFTOVERS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSpec:
+    """Which windows, when they fire, what they compute.
+
+    Args:
+        assigner: which windows a record belongs to.
+        function: what a pane holds: `Aggregates`, `Whole` or a `ProcessFunction`; a tuple of aggregates for short.
+        trigger: when a window fires; by default at its end, or never for the global window.
+        evictor: which records to drop before or after the function.
+        allowed_lateness_ms: how long after its end an event-time window takes records.
+        accumulation: 'accumulating' panes hold all of a window, 'discarding' ones what is new since the last;
+            'retracting' is accumulating, and each pane first takes back what the last one said.
+        timestamp_combiner: the event time of a pane: the 'end_of_window', or the 'earliest' or 'latest' record that
+            was not behind the watermark (windowlib.windows.output_times); 'earliest_transformed' asks the assigner.
+        leftovers: what to do at a window's end with records that no pane has shown: 'report' counts them in the audit,
+            'fire' emits a last pane; 'refuse' (not in flink) allows no trigger that can leave any. A trigger that can
+            finish and drop what comes later is allowed by 'report' only.
+        profile: whose answers to give.
+        stands_alone: every firing is a window of its own, valid whatever fires later: count windows that slide. Its
+            panes are marked as discarding, and the trigger does not purge for it.
+        stale_max: how many instants without timers may stay in memory; no answer depends on it.
+
+    Raises:
+        SpecError: the parts do not go together.
+    """
+
+    assigner: Assigner
+    function: WindowFunction | tuple[Aggregate, ...]
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    allowed_lateness_ms: int = 0
+    accumulation: Accumulation = "accumulating"
+    timestamp_combiner: TimestampCombiner = "end_of_window"
+    leftovers: Leftovers = "refuse"
+    profile: Profile = STRICT
+    stands_alone: bool = False
+    stale_max: int = STALE_MAX
+
+    def __post_init__(self) -> None:
+        """Check that the parts go together."""
+        if not 0 <= self.allowed_lateness_ms <= MAX_TIME_MS:
+            raise SpecError(f"allowed lateness must be from 0 to {MAX_TIME_MS} ms, got {self.allowed_lateness_ms}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise SpecError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if self.assigner.is_merging:
+            self._check_merging()
+        if self.accumulation == "retracting":
+            self._check_retracting()
+        if self.profile.has_composite_triggers:
+            self._check_beam()
+        if self.profile.refuses_leftovers:
+            self._check_losses()
+
+    def _check_merging(self) -> None:
+        trigger, function = self.effective_trigger(), self.effective_function()
+        if not trigger.can_merge:
+            raise SpecError(
+                f"{_name(self.assigner)} merges windows, and the trigger {_name(trigger)} does not support merging; "
+                "choose another trigger, or windows that do not merge"
+            )
+        then = process_function(function)
+        if then is not None and then.window_state:
+            names = ", ".join(state.name for state in then.window_state)
+            raise SpecError(
+                f"{_name(self.assigner)} merges windows, and {_name(then)} keeps per-window state ({names}), which "
+                "cannot be merged; keep it per key (`state`), or in the aggregate"
+            )
+        if isinstance(function, Whole) and self.evictor is None and not can_merge(function.aggregate):
+            raise SpecError(
+                f"{_name(self.assigner)} merges windows, and the aggregate cannot be merged (a fold); give it "
+                "merge_accumulators, or use a reduce"
+            )
+
+    def _check_retracting(self) -> None:
+        trigger = self.trigger
+        while isinstance(trigger, ProcessingTimeout):
+            trigger = trigger.inner
+        if isinstance(trigger, Purging):
+            raise SpecError(
+                "a purging trigger empties the window at each firing, so that no later pane corrects an earlier one; "
+                "use accumulation: discarding, or a trigger that does not purge"
+            )
+        then = process_function(self.effective_function())
+        if then is not None:
+            raise SpecError(
+                f"retracting panes need a function that returns one value, and {_name(then)} may emit any number of "
+                "them; use aggregates, or accumulation: accumulating"
+            )
+
+    def _check_beam(self) -> None:
+        """Refuse what the Beam model has no answer for."""
+        trigger, function = self.trigger, self.effective_function()
+        while isinstance(trigger, (Purging, ProcessingTimeout)):
+            trigger = trigger.inner
+        if isinstance(trigger, (EventTime, ContinuousEventTime)):
+            raise SpecError(
+                f"{_name(trigger)} waits for a window's last instant, and in the profile {self.profile.name!r} a "
+                "window is complete at its end, 1 ms later; use the triggers of windowlib.beam, or semantics: strict"
+            )
+        is_reduce = isinstance(function, Whole) and isinstance(function.aggregate, Reduce)
+        if is_reduce and self._discards and self.effective_trigger().has_on_time_pane:
+            raise SpecError(
+                f"the profile {self.profile.name!r} emits an ON_TIME pane even if it is empty, and a reduce has no "
+                "value then; use aggregates or a fold, or accumulation: accumulating"
+            )
+
+    def _check_losses(self) -> None:
+        trigger = self.effective_trigger()
+        reason = trigger.may_lose_data(allowed_lateness_ms=self.allowed_lateness_ms)
+        if reason is not None and self.leftovers != "report":
+            raise SpecError(
+                f"the trigger can lose records of {_name(self.assigner)}: {reason}, and what comes later would never "
+                "be shown. Wrap it in Repeatedly, give AfterWatermark a `late` trigger, or count what is lost: "
+                "leftovers: report"
+            )
+        if self.leftovers != "refuse" or not self.assigner.has_bounds:
+            return
+        if trigger.may_leave_records(is_event_time=self.assigner.is_event_time):
+            raise SpecError(
+                f"windows of {_name(self.assigner)} can end with records that {_name(trigger)} never fired; say what "
+                "to do with them: leftovers: report (count them in the audit) or leftovers: fire (a last pane)"
+            )
+
+    def check_terminates(self) -> None:
+        """Refuse a spec that need not come to an end when the watermark jumps to its maximum (F4); for pipelines.
+
+        Raises:
+            SpecError: a continuous event-time trigger on windows that event time does not end, in the flink profile.
+        """
+        trigger = self.trigger
+        while isinstance(trigger, (Purging, ProcessingTimeout)):
+            trigger = trigger.inner
+        is_endless = isinstance(trigger, ContinuousEventTime) and not self.assigner.is_event_time
+        if is_endless and not self.profile.continuous_ends:
+            raise SpecError(
+                f"a continuous event-time trigger on {_name(self.assigner)} fires without end when Flink's input is "
+                f"over (F4), and the profile {self.profile.name!r} reproduces that; use semantics: strict"
+            )
+
+    def effective_trigger(self) -> Trigger:
+        """Return the trigger that runs: the default filled in, purging when panes discard."""
+        trigger = self.trigger
+        if trigger is None:
+            trigger = default_trigger(self.assigner, self.profile)
+        if self.timestamp_combiner != "end_of_window":
+            trigger = Holding(inner=trigger, combiner=self.timestamp_combiner, assigner=self.assigner)
+        if self._discards and not isinstance(trigger, Purging):
+            return Purging(trigger)
+        return trigger
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether open windows hold their records, for an evictor or a function, and no running aggregates."""
+        return self.evictor is not None or isinstance(self.effective_function(), ProcessFunction)
+
+    @property
+    def _discards(self) -> bool:
+        return self.accumulation == "discarding" or isinstance(self.trigger, Purging)
+
+    def effective_function(self) -> WindowFunction:
+        """Return the function that runs."""
+        return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
+
+    def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
+        """Return a fresh operator that owns `groups`, by default all of them."""
+        return WindowOperator(
+            Windowing(
+                assigner=self.assigner,
+                trigger=self.effective_trigger(),
+                function=self.effective_function(),
+                evictor=self.evictor,
+                allowed_lateness_ms=self.allowed_lateness_ms,
+                mode="discarding" if self._discards or self.stands_alone else "accumulating",
+                retracts=self.accumulation == "retracting",
+                timestamp_combiner=self.timestamp_combiner,
+                leftovers=self.leftovers,
+                profile=self.profile,
+                stale_max=self.stale_max,
+            ),
+            groups,
+        )
+
+
+def default_trigger(assigner: Assigner, profile: Profile = STRICT) -> Trigger:
+    """Return the trigger of a spec that names none: at the window's end, on the clock that completes it."""
+    if profile.has_composite_triggers and (assigner.is_event_time or not assigner.has_bounds):
+        return Default()
+    if not assigner.has_bounds:
+        return Never()
+    return EventTime() if assigner.is_event_time else ProcessingTime()
+
+
+def count_windows(
+    size: int, *, function: WindowFunction | tuple[Aggregate, ...], slide: int | None = None, profile: Profile = STRICT
+) -> WindowSpec:
+    """Return the spec of windows of `size` records, every `slide` records, or end to end.
+
+    Raises:
+        SpecError: a size or slide that is not positive.
+    """
+    if slide is None:
+        return WindowSpec(assigner=Global(), function=function, trigger=Purging(CountReached(size)), profile=profile)
+    if size <= 0:
+        raise SpecError(f"count window: the size must be positive, got {size}")
+    return WindowSpec(
+        assigner=Global(),
+        function=function,
+        trigger=CountReached(slide),
+        evictor=KeepCount(count=size),
+        profile=profile,
+        stands_alone=True,
+    )
+
+
+def _name(part: Assigner | Trigger | ProcessFunction) -> str:
+    return type(part).__name__

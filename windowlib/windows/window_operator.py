@@ -1,0 +1,276 @@
+"""The window operator: one record, one watermark, one tick at a time. This is the specification that runs.
+
+For each record and each of its windows: late windows are left out, the record is added, the trigger asked, and what
+it says is done. When a clock advances, due timers ask the trigger again; at the cleanup instant, the window's last
+instant plus the allowed lateness, all that is left of it goes.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from windowlib.bounds import MIN_TIME_MS, Window
+from windowlib.errors import InvariantBroken
+from windowlib.functions.window_functions import process_function
+from windowlib.keyed.snapshots import Snapshot
+from windowlib.keyed.state import KeyedState
+from windowlib.keyed.timers import EVENT, PROCESSING, Domain, DueTimer, KeyGroupRange, TimerService
+from windowlib.records.records import (
+    ASSIGNED,
+    LATE,
+    LATE_IN_GAP,
+    PAST_CLEANUP,
+    START,
+    UNASSIGNED,
+    WRAPPED_WINDOW,
+    Fate,
+    Late,
+    Output,
+    Position,
+    Record,
+    Tally,
+    Unassigned,
+)
+from windowlib.records.tallies import NEW, edge_id
+from windowlib.triggers.protocol import CONTINUE
+from windowlib.windows.assigners import Stagger, Tumbling
+from windowlib.windows.contents import contents_of
+from windowlib.windows.firing import Firing, Moment, on_record
+from windowlib.windows.open_windows import OpenWindow, Runtime
+from windowlib.windows.opening import LoneJudgingOpening, MergingOpening, Opening
+from windowlib.windows.window_store import EndStore, WindowStore
+from windowlib.windows.windowing import Windowing
+
+
+class WindowOperator:
+    """Windows of many keys, driven from outside; it reads no clock and does no I/O.
+
+    The driver calls `advance_processing_time` for the clock, `process` for each record in log order, then
+    `advance_watermark` for the watermark that the record caused, and takes what came out with `drain`. `snapshot` may
+    be called at any moment between these calls.
+    """
+
+    def __init__(self, windowing: Windowing, groups: KeyGroupRange | None = None) -> None:
+        """Start without state. `WindowSpec.build` is the way to get one that is checked."""
+        self.windowing = windowing
+        self._assigner = windowing.assigner
+        self._trigger = windowing.trigger
+        self._profile = windowing.profile
+        self._is_event_time = windowing.assigner.is_event_time
+        self._waits_for_end = windowing.trigger.waits_for_end and windowing.profile.refuses_regression
+        self._timers = TimerService("window-timers", groups, stale_max=windowing.stale_max)
+        then = process_function(windowing.function)
+        declared = (*then.state, *then.window_state) if then else ()
+        self._user_state = KeyedState(declared, self._timers.order)
+        runtime = Runtime(windowing.profile, self._timers, self._user_state, is_event_time=self._is_event_time)
+        self._runtime = runtime
+        self._contents = contents_of(windowing.function, keeps_records=windowing.evictor is not None)
+        store = EndStore if windowing.profile.completes_at_end else WindowStore
+        self._store = store(
+            runtime,
+            self._contents,
+            windowing.allowed_lateness_ms,
+            sets_end_timers=self._waits_for_end,
+            is_merging=windowing.assigner.is_merging,
+        )
+        self._firing = Firing(windowing, runtime, self._contents, self._store)
+        self._opening: Opening | MergingOpening = Opening(runtime, self._contents, self._store)
+        if windowing.assigner.is_merging:
+            merging = LoneJudgingOpening if windowing.profile.judges_record_alone else MergingOpening
+            self._opening = merging(windowing, self._contents, store=self._store, firing=self._firing)
+        self._new_count = self._new_xor = self._new_sum = 0
+        self._lacks_stagger = isinstance(self._assigner, Tumbling) and self._assigner.stagger is not Stagger.ALIGNED
+
+    def begin(self, first_arrival_ms: int) -> None:
+        """Let staggered windows count from the log's first arrival; without this, from the operator's first record."""
+        if self._lacks_stagger:
+            self._choose_stagger(first_arrival_ms)
+
+    def process(self, record: Record) -> Fate:
+        """Take in one record, judged against the watermark before it, and return its fate."""
+        if self._lacks_stagger:
+            self._choose_stagger(self._timers.processing_time_ms)
+        key, _, _, position, record_hash, _ = record
+        is_assigned = False
+        missed: list[Window] = []
+        for index, window in enumerate(self._assigner.assign(record, self._runtime)):
+            open_window = self._opening.open(key, window, position)
+            if open_window is None:
+                missed.append(window)
+                continue
+            is_assigned = True
+            edge = edge_id(record_hash, index) if index else record_hash
+            open_window.edge_count += 1
+            open_window.edge_xor ^= edge
+            open_window.edge_sum += edge
+            self._new_count += 1
+            self._new_xor ^= edge
+            self._new_sum += edge
+            self._contents.add(open_window.contents, record, edge)
+            # The trigger need not hear of a record that cannot matter to it; most records are of this kind.
+            if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
+                result = self._trigger.on_record(record, open_window.window, open_window)
+                if result is not CONTINUE:
+                    self._firing.apply(result, open_window, on_record(position))
+                if not self._profile.protects_cleanup_timer:
+                    self._store.register_cleanup(open_window)
+        if is_assigned and not missed:
+            return ASSIGNED
+        return self._without_window(record, missed, is_assigned=is_assigned)
+
+    def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
+        """Let event time reach `watermark_ms`, because of the record at `position`; fire what is due.
+
+        Raises:
+            InvariantBroken: the watermark goes back, and the profile does not allow it.
+        """
+        timers = self._timers
+        if watermark_ms < timers.watermark_ms and self._profile.refuses_regression:
+            raise InvariantBroken(
+                f"the driver let the watermark go back from {timers.watermark_ms} to {watermark_ms} at {position}"
+            )
+        if self._firing.is_plain:
+            self._finish_windows(watermark_ms, position)
+        moment = Moment(MIN_TIME_MS, position)
+        for at_ms, timer in timers.advance_watermark(watermark_ms):
+            if at_ms != moment.at_ms:
+                moment = Moment(at_ms, position)
+            self._on_timer(EVENT, timer, moment)
+
+    def advance_processing_time(
+        self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
+    ) -> None:
+        """Let the clock reach `processing_time_ms`; each timer is due at its own instant.
+
+        Without `inclusive`, timers at the instant itself wait, so that a record which arrives then goes first; with
+        it, no record of that instant may follow, for a window that ended in it would open a second time.
+        """
+        for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
+            self._on_timer(PROCESSING, timer, Moment(at_ms, position))
+
+    def _finish_windows(self, watermark_ms: int, position: Position) -> None:
+        """Fire and drop all windows that the watermark completes, where that is all that can happen to them."""
+        timers = self._timers
+        timers.watermark_ms = watermark_ms
+        while (due := timers.event_timers.due_together(watermark_ms)) is not None:
+            at_ms, bounds, owners = due
+            moment = Moment(at_ms, position)
+            others = self._firing.finish(cast("list[OpenWindow]", owners), moment)  # windows alone share timers here
+            self._store.keep_only(bounds, others)
+            for open_window in others:
+                self._on_timer(EVENT, open_window, moment)
+
+    def _on_timer(self, domain: Domain, timer: DueTimer, moment: Moment) -> None:
+        """Ask the trigger about a timer that is due; clean the window up if it was the cleanup timer."""
+        # A shared timer is the window itself.
+        open_window = timer if isinstance(timer, OpenWindow) else self._store.find(timer.key, timer.namespace)
+        if open_window is None:
+            return  # a timer of a window that was merged away or cleaned up
+        at_ms = moment.at_ms
+        is_end = at_ms == open_window.cleanup_ms and self._is_event_time == (domain == EVENT)
+        if not (is_end and open_window.cleanup_deleted):
+            ask = self._trigger.on_event_time if domain == EVENT else self._trigger.on_processing_time
+            result = ask(at_ms, open_window.window, open_window)
+            if result is not CONTINUE:
+                self._firing.apply(result, open_window, moment)
+        if is_end:
+            self._firing.clean_up(open_window, moment)
+
+    def next_event_timer_ms(self) -> int | None:
+        """Return the lowest watermark that would do anything, None if none would."""
+        return self._timers.event_timers.next_ms()
+
+    def next_processing_timer_ms(self) -> int | None:
+        """Return the earliest instant at which the clock would do anything, None if at none."""
+        return self._timers.processing_timers.next_ms()
+
+    @property
+    def watermark_ms(self) -> int:
+        """The current watermark."""
+        return self._timers.watermark_ms
+
+    def drain(self) -> list[Output]:
+        """Return the outputs since the last call, in the order in which they were emitted."""
+        outputs = self._runtime.outputs
+        self._runtime.outputs = []
+        return outputs
+
+    def take_tallies(self) -> dict[str, Tally]:
+        """Return the edges since the last call: 'new', and 'closed:<reason>' for each reason.
+
+        Law: edges open before + new = edges open now + closed; in counts, in XOR, and in sums modulo 2**64.
+        """
+        tallies = self._firing.tallies
+        tallies.add(NEW, (self._new_count, self._new_xor, self._new_sum))
+        self._new_count = self._new_xor = self._new_sum = 0
+        return tallies.take()
+
+    def open_edges(self) -> Tally:
+        """Return the edges of all open windows."""
+        return self._store.edges()
+
+    def snapshot(self) -> Snapshot:
+        """Return all state as plain rows, in a fixed order; the operator goes on undisturbed."""
+        return Snapshot(
+            watermark_ms=self._timers.watermark_ms,
+            processing_time_ms=self._timers.processing_time_ms,
+            stagger_ms=None if self._lacks_stagger else self._runtime.stagger_ms,
+            windows=self._store.rows(),
+            timers=self._timers.snapshot(),
+            user_state=self._user_state.rows(),
+        )
+
+    def restore(self, snapshot: Snapshot, *, after_failure: bool = False) -> None:
+        """Take over the state of a snapshot; into a fresh operator only.
+
+        `after_failure` matters to the flink profile alone: Flink then forgets its watermark (F2) and its stagger.
+
+        Raises:
+            CheckpointError: another version, other key groups, or a damaged row.
+        """
+        snapshot.check_version()
+        self._timers.processing_time_ms = snapshot.processing_time_ms
+        if self._profile.watermark_survives_failure or not after_failure:
+            self._timers.watermark_ms = snapshot.watermark_ms
+            if snapshot.stagger_ms is not None:
+                self.set_stagger(snapshot.stagger_ms)
+        # After the watermark, which tells whether a window still waits for its end; then the timers that none shares.
+        self._store.restore(snapshot.windows)
+        self._timers.restore(snapshot.timers)
+        self._user_state.restore(snapshot.user_state)
+
+    def set_stagger(self, stagger_ms: int) -> None:
+        """Fix the stagger. A driver with several operators gives all of them that of the log's first record."""
+        self._runtime.stagger_ms = stagger_ms
+        self._lacks_stagger = False
+
+    def _choose_stagger(self, now_ms: int) -> None:
+        assigner = self._assigner
+        if isinstance(assigner, Tumbling):
+            self.set_stagger(assigner.stagger.offset(assigner.size_ms, now_ms, assigner.seed))
+
+    def _without_window(self, record: Record, missed: Sequence[Window], *, is_assigned: bool) -> Fate:
+        """Report a record that missed windows, or has none."""
+        watermark_ms = self._timers.watermark_ms
+        outputs, profile = self._runtime.outputs, self._profile
+        timestamp_ms = MIN_TIME_MS if record.timestamp_ms is None else record.timestamp_ms
+        late_from_ms = profile.add(timestamp_ms, self.windowing.allowed_lateness_ms)
+        is_behind = self._is_event_time and late_from_ms <= watermark_ms
+        if not missed and (profile.reports_gaps or not is_behind):
+            outputs.append(Unassigned(record, watermark_ms))
+            return UNASSIGNED
+        reason = PAST_CLEANUP if missed else LATE_IN_GAP
+        if missed:
+            late_from_ms = max(self._store.lifetime(window)[1] for window in missed)
+            if profile.wraps_int64 and not is_behind and not is_assigned:
+                reason = WRAPPED_WINDOW
+        outputs.append(
+            Late(
+                record=record,
+                missed=tuple(missed),
+                missed_all=not is_assigned,
+                watermark_ms=watermark_ms,
+                late_by_ms=max(watermark_ms - late_from_ms, 0),
+                reason=reason,
+            )
+        )
+        return ASSIGNED if is_assigned else LATE

@@ -1,0 +1,296 @@
+"""The open windows of one operator, and their rows in a snapshot."""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
+from windowlib.errors import CheckpointError
+from windowlib.keyed.key_order import group_of_order
+from windowlib.keyed.snapshots import WindowStateRow
+from windowlib.records.records import Stored, Tally
+from windowlib.records.tallies import NO_EDGES, Edges, signed, together
+from windowlib.windows.contents import Contents
+from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
+
+NEVER_LATE = MAX_TIME_MS + 1
+"""A watermark that never comes."""
+_STARTS_ANEW: Final = "$starts_anew"
+"""Where a snapshot keeps OpenWindow.starts_anew, beside what the trigger remembers; only where it is True."""
+
+
+class Orphan(NamedTuple):
+    """Contents that no open window refers to. Only Flink's defects make one; it is found again under its name."""
+
+    contents: list[Any]
+    edges: Edges
+
+
+class SameBounds(dict[Hashable, OpenWindow]):
+    """The open windows with the same bounds, by key. They live and end together."""
+
+    __slots__ = ("late_from_ms", "lifetime")
+
+    def __init__(self, lifetime: Lifetime) -> None:
+        """Start without windows."""
+        self.lifetime = lifetime
+        self.late_from_ms = lifetime[2]
+
+
+class WindowStore:
+    """Open windows, read and written by the operator alone.
+
+    Sessions that may merge are one key's own, so they are kept `by_key`. Other windows are kept `by_bounds`, which
+    they share with many keys: there is then one timer for the end of all of them and one for their cleanup, and
+    opening one more sets none. Not where a profile lets triggers delete the cleanup timer of one key.
+    """
+
+    __slots__ = (
+        "_cleanup_timers",
+        "_contents",
+        "_is_merging",
+        "_lateness_ms",
+        "_sets_end_timers",
+        "by_bounds",
+        "by_key",
+        "orphans",
+        "runtime",
+        "shares_timers",
+    )
+
+    def __init__(
+        self, runtime: Runtime, contents: Contents, lateness_ms: int, *, sets_end_timers: bool, is_merging: bool
+    ) -> None:
+        """Start without windows. `sets_end_timers` is for triggers that only wait for the end."""
+        self._sets_end_timers = sets_end_timers
+        self._is_merging = is_merging
+        self.shares_timers = runtime.profile.protects_cleanup_timer and not is_merging
+        self.runtime = runtime
+        timers = runtime.timers
+        self._cleanup_timers = timers.event_timers if runtime.is_event_time else timers.processing_timers
+        self._contents = contents
+        self._lateness_ms = lateness_ms
+        self.by_key: dict[Hashable, dict[Window, OpenWindow]] = {}
+        self.by_bounds: dict[Window, SameBounds] = {}
+        self.orphans: dict[tuple[Hashable, Window], Orphan] = {}
+
+    def __iter__(self) -> Iterator[OpenWindow]:
+        """Iterate over all open windows, in no fixed order."""
+        for windows in self.by_key.values():
+            yield from windows.values()
+        for same_bounds in self.by_bounds.values():
+            yield from same_bounds.values()
+
+    def find(self, key: Hashable, window: Window) -> OpenWindow | None:
+        """Return the open window with these bounds, None if there is none."""
+        if self._is_merging:
+            windows = self.by_key.get(key)
+            return windows.get(window) if windows else None
+        same_bounds = self.by_bounds.get(window)
+        return same_bounds.get(key) if same_bounds else None
+
+    def lifetime(self, window: Window) -> Lifetime:
+        """Return when a window is complete, is cleaned up, and turns records away."""
+        last_ms = window.last_ms
+        if not self.runtime.is_event_time:
+            return (last_ms, last_ms, NEVER_LATE)
+        cleanup_ms = last_ms + self._lateness_ms
+        cleanup_ms = min(cleanup_ms, MAX_TIME_MS)
+        return (last_ms, cleanup_ms, cleanup_ms)
+
+    def create(self, key: Hashable, window: Window, lifetime: Lifetime) -> OpenWindow:
+        """Open a window, without contents."""
+        open_window = OpenWindow(key, window, self.runtime, lifetime)
+        if self._is_merging:
+            self.by_key.setdefault(key, {})[window] = open_window
+        else:
+            same_bounds = self.by_bounds.get(window)
+            if same_bounds is None:
+                same_bounds = self.begin(window, lifetime)
+            same_bounds[key] = open_window
+        return open_window
+
+    def begin(self, window: Window, lifetime: Lifetime) -> SameBounds:
+        """Make room for windows with these bounds, and set the timers that they share."""
+        same_bounds = self.by_bounds[window] = SameBounds(lifetime)
+        if self.shares_timers:
+            complete_ms, cleanup_ms, _ = lifetime
+            timers, has_cleanup = self.runtime.timers, cleanup_ms < MAX_TIME_MS
+            if has_cleanup:
+                self._cleanup_timers.share(cleanup_ms, window, same_bounds)
+            is_same = has_cleanup and self.runtime.is_event_time and complete_ms == cleanup_ms
+            if self._sets_end_timers and complete_ms > timers.watermark_ms and not is_same:
+                timers.event_timers.share(complete_ms, window, same_bounds)
+        return same_bounds
+
+    def register_first_timers(self, open_window: OpenWindow) -> None:
+        """Set the timers of a window that was just opened: at its cleanup, and at its end if that is all there is.
+
+        For windows that do not share theirs.
+        """
+        self.register_cleanup(open_window)
+        if self._sets_end_timers and open_window.complete_ms > self.runtime.timers.watermark_ms:
+            open_window.register_event_timer(open_window.complete_ms)
+
+    def register_cleanup(self, open_window: OpenWindow) -> None:
+        """Set the operator's own timer, unless the window never goes."""
+        if open_window.cleanup_ms < MAX_TIME_MS:
+            self._cleanup_timers.register(open_window.cleanup_ms, open_window.key, open_window.window)
+
+    def delete_cleanup(self, open_window: OpenWindow) -> None:
+        """Take the operator's own timer back."""
+        self._cleanup_timers.delete(open_window.cleanup_ms, open_window.key, open_window.window)
+
+    def remove(self, open_window: OpenWindow) -> None:
+        """Forget a window, and its key or its bounds with the last one."""
+        key, window = open_window.key, open_window.window
+        if self._is_merging:
+            windows = self.by_key[key]
+            del windows[window]
+            if not windows:
+                del self.by_key[key]
+            return
+        same_bounds = self.by_bounds[window]
+        del same_bounds[key]
+        if not same_bounds:
+            del self.by_bounds[window]
+
+    def keep_only(self, bounds: Iterable[Window], kept: Sequence[OpenWindow]) -> None:
+        """Forget all windows with these bounds but some; for windows that do not merge."""
+        emptied = {window: self.by_bounds.pop(window) for window in bounds}
+        for same_bounds in emptied.values():
+            same_bounds.clear()
+        for open_window in kept:
+            same_bounds = self.by_bounds[open_window.window] = emptied[open_window.window]
+            same_bounds[open_window.key] = open_window
+
+    def edges(self) -> Tally:
+        """Return the edges of all open windows together."""
+        edges = NO_EDGES
+        for open_window in self:
+            edges = together(edges, open_window.edges)
+        return Tally(*signed(edges))
+
+    def rows(self) -> list[WindowStateRow]:
+        """Return all windows in the order (key group, key, start, end), orphans last."""
+        order = self.runtime.timers.order
+        opened = sorted(self, key=lambda open_window: (order(open_window.key), open_window.window))
+        rows = [self._row(open_window, group_of_order(order(open_window.key))) for open_window in opened]
+        lost = sorted(self.orphans.items(), key=lambda item: (order(item[0][0]), item[0][1]))
+        return rows + [self._orphan_row(key, window, orphan) for (key, window), orphan in lost]
+
+    def _row(self, open_window: OpenWindow, group: int) -> WindowStateRow:
+        edge_count, edge_xor, edge_sum = signed(open_window.edges)
+        fired_count, fired_xor, fired_sum = signed(open_window.fired)
+        return WindowStateRow(
+            key_group=group,
+            key=open_window.key,
+            window_start_ms=open_window.window.start_ms,
+            window_end_ms=open_window.window.end_ms,
+            state_window_start_ms=open_window.state_window.start_ms,
+            state_window_end_ms=open_window.state_window.end_ms,
+            accumulators=self._contents.to_states(open_window.contents),
+            contents=list(open_window.contents) if self._contents.keeps_records else [],
+            trigger_state=_apart(open_window.state) | ({_STARTS_ANEW: True} if open_window.starts_anew else {}),
+            record_count=edge_count,
+            edge_count=edge_count,
+            edge_xor=edge_xor,
+            edge_sum=edge_sum,
+            fired_count=fired_count,
+            fired_xor=fired_xor,
+            fired_sum=fired_sum,
+            pane_index=open_window.pane_index,
+            nonspeculative_count=open_window.nonspeculative_count,
+            last_values=open_window.last_values,
+            last_count=open_window.last_count,
+            is_complete=open_window.is_complete,
+            is_cleanup_silent=open_window.cleanup_deleted,
+        )
+
+    def _orphan_row(self, key: Hashable, window: Window, orphan: Orphan) -> WindowStateRow:
+        edge_count, edge_xor, edge_sum = signed(orphan.edges)
+        return WindowStateRow(
+            key_group=group_of_order(self.runtime.timers.order(key)),
+            key=key,
+            window_start_ms=window.start_ms,
+            window_end_ms=window.end_ms,
+            state_window_start_ms=window.start_ms,
+            state_window_end_ms=window.end_ms,
+            accumulators=self._contents.to_states(orphan.contents),
+            contents=list(orphan.contents) if self._contents.keeps_records else [],
+            record_count=edge_count,
+            edge_count=edge_count,
+            edge_xor=edge_xor,
+            edge_sum=edge_sum,
+            is_orphan=True,
+        )
+
+    def restore(self, rows: Iterable[WindowStateRow]) -> None:
+        """Open the windows of one or more snapshots.
+
+        Raises:
+            CheckpointError: a row belongs to a key group that this operator does not own, or stands there twice.
+        """
+        for row in rows:
+            group = group_of_order(self.runtime.timers.order(row.key))
+            if group != row.key_group or group not in self.runtime.timers.groups:
+                groups = self.runtime.timers.groups
+                raise CheckpointError(
+                    f"the window {row.window_start_ms} to {row.window_end_ms} of key {row.key!r} is stored in key "
+                    f"group {row.key_group}; its key is in {group}, and this operator owns [{groups.start}, "
+                    f"{groups.stop}) of {groups.max_parallelism}. Restore it with the max_parallelism that wrote it"
+                )
+            window = _window(row.window_start_ms, row.window_end_ms)
+            contents = self._restored_contents(row)
+            edges = (row.edge_count, row.edge_xor, row.edge_sum)
+            if row.is_orphan:
+                self.orphans[row.key, window] = Orphan(contents, edges)
+                continue
+            if self.find(row.key, window) is not None:
+                raise CheckpointError(
+                    f"the checkpoint has the window {window} of key {row.key!r} twice; it is damaged: "
+                    "make the slice before again (repair-run)"
+                )
+            open_window = self.create(row.key, window, self.lifetime(window))
+            open_window.state_window = _window(row.state_window_start_ms, row.state_window_end_ms)
+            open_window.contents = contents
+            open_window.state.update(_apart(row.trigger_state))
+            open_window.starts_anew = open_window.state.pop(_STARTS_ANEW, False)
+            open_window.edges = edges
+            open_window.fired = (row.fired_count, row.fired_xor, row.fired_sum)
+            open_window.pane_index = row.pane_index
+            open_window.nonspeculative_count = row.nonspeculative_count
+            open_window.last_values = row.last_values
+            open_window.last_count = row.last_count
+            open_window.is_complete = row.is_complete
+            open_window.cleanup_deleted = row.is_cleanup_silent
+
+    def _restored_contents(self, row: WindowStateRow) -> list[Any]:
+        if not row.edge_count:
+            return self._contents.create()
+        if self._contents.keeps_records:
+            return [Stored(*stored) for stored in row.contents]
+        return self._contents.from_states(row.accumulators)
+
+
+class EndStore(WindowStore):
+    """Event-time windows that are complete at their end, not at their last instant (profile beam)."""
+
+    __slots__ = ()
+
+    def lifetime(self, window: Window) -> Lifetime:
+        """As in every store; a window stays until no record can be in time for it any more."""
+        lifetime = super().lifetime(window)
+        if window.end_ms is None or not self.runtime.is_event_time:
+            return lifetime
+        beyond_ms = 1 if self.runtime.profile.takes_at_limit else 0
+        cleanup_ms = min(window.end_ms + self._lateness_ms + beyond_ms, MAX_TIME_MS)
+        return (window.end_ms, cleanup_ms, cleanup_ms)
+
+
+def _apart(trigger_state: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy that no later firing changes; composite triggers keep the states of their parts inside."""
+    return {name: _apart(part) if isinstance(part, dict) else part for name, part in trigger_state.items()}
+
+
+def _window(start_ms: int | None, end_ms: int | None) -> Window:
+    return GLOBAL_WINDOW if start_ms is None or end_ms is None else TimeWindow(start_ms, end_ms)

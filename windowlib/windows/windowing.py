@@ -1,0 +1,33 @@
+"""What a window operator computes, after a WindowSpec was checked and its defaults were filled in."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from windowlib.functions.window_functions import WindowFunction
+from windowlib.keyed.timers import STALE_MAX
+from windowlib.profiles import STRICT, Profile
+from windowlib.records.records import Mode
+from windowlib.triggers.protocol import Trigger
+from windowlib.windows.assigners import Assigner
+from windowlib.windows.evictors import Evictor
+from windowlib.windows.output_times import TimestampCombiner
+
+Leftovers = Literal["refuse", "report", "fire"]
+"""What to do at a window's end with records that no pane has shown: refuse such a spec, count them, or fire them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windowing:
+    """The parts of a window operator; `spec.WindowSpec` is how users get one."""
+
+    assigner: Assigner
+    trigger: Trigger
+    function: WindowFunction
+    evictor: Evictor | None = None
+    allowed_lateness_ms: int = 0
+    mode: Mode = "accumulating"
+    leftovers: Leftovers = "report"
+    retracts: bool = False
+    timestamp_combiner: TimestampCombiner = "end_of_window"
+    profile: Profile = STRICT
+    stale_max: int = STALE_MAX
