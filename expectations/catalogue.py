@@ -1,7 +1,7 @@
 """Which expectations a suite may use, with which arguments; and for the others, why not.
 
 An expectation is admitted when it reads data only (no SQL, no code) and gives the same verdict on pandas and on Spark:
-`tests/expectations/test_engines.py` plays every admitted type on both. The list of arguments is held equal to the
+`tests/expectations/test_engines_spark.py` plays every admitted type on both. The list of arguments is held equal to the
 installed Great Expectations by the same tests, so this module needs no import of it, which would take 7 s.
 """
 

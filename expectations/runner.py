@@ -64,7 +64,7 @@ def validate(
         table_name: for messages.
         frame: a pandas or a Spark DataFrame, according to `engine`; not changed, not cached.
         suite: what to check.
-        engine: where to check. Both give the same verdicts (tests/expectations/test_engines.py).
+        engine: where to check. Both give the same verdicts (tests/expectations/test_engines_spark.py).
 
     Returns:
         One outcome per check, in the order of the suite.

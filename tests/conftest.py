@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tests.support.fuzzing import ASKED, cases, first_seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -37,7 +39,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fuzz" if ASKED else 
 
 FIRST = ("spark", "e2e", "dags", "gx")
 """What takes longest begins first."""
-IN_SPARK = ("tests/spark/", "tests/expectations/test_engines.py", "tests/matrix/test_matrix_spark.py")
+IN_SPARK = "_spark.py"
+"""The files whose tests share the Spark session have names that end so."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -64,7 +67,7 @@ class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no t
     """The tests of one file stay together, and so do those of one Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(IN_SPARK) else nodeid.partition("::")[0]
+        return "spark" if nodeid.partition("::")[0].endswith(IN_SPARK) else nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")
@@ -80,6 +83,20 @@ def spark() -> "Iterator[SparkSession]":
     session.conf.set("spark.sql.shuffle.partitions", "2")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Path]":
+    """AIRFLOW_HOME of this session; set before anything imports airflow, which reads it once."""
+    home = tmp_path_factory.mktemp("airflow")
+    assert "airflow" not in sys.modules, "airflow was imported before its home was set; import it inside of tests only"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_HOME", str(home))
+        patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+        patch.setenv("AIRFLOW__CORE__UNIT_TEST_MODE", "True")
+        for name in [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]:
+            patch.delenv(name)
+        yield home
 
 
 @pytest.fixture

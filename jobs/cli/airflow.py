@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobs.console import log_to_stderr, out, run_command, say
+from jobs.console import log_to_stderr, run_command, say
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import Home
 from jobs.project import ROOT
@@ -38,10 +38,7 @@ def up() -> None:
     else:
         login = airflow_service.start(home, lambda phase: say(f"{phase} …", style="dim"))
         lake = home.lake
-    console = out()
-    console.print(f"Airflow   [bold]{login.url}[/bold]   (only from this machine)")
-    console.print(f"user      [bold]{login.user}[/bold]")
-    console.print(f"password  [bold]{login.password}[/bold]")
+    say(f"Airflow   {login.url}   (only from this machine)", f"user      {login.user}", f"password  {login.password}")
     say(f"lake      {lake}", f"logs      {home.logs}", "`make down` stops it.", style="dim")
 
 

@@ -6,12 +6,12 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 OURS = {"windowlib", "jobs", "expectations", "dags", "deploy", "setup"}
 NOT_IMPORTED = {
     "asyncpg",  # Airflow's and

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
 from windowlib import errors
 from windowlib.errors import HindcastError
 from windowlib.records import tables
 
-ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8")
 PYTHON = "\n".join(
     file.read_text(encoding="utf-8") for folder in ("windowlib", "jobs") for file in (ROOT / folder).rglob("*.py")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 PACKAGES = ("windowlib", "jobs", "expectations", "dags", "setup", "deploy")
 MAX_FUNCTION_LINES = 60
 MAX_MODULE_LINES = 400
@@ -237,7 +238,7 @@ def test_the_check_for_traces_of_a_machine_finds_them(text: str, found: int) -> 
 
 def test_commands_print_through_the_console_module_only() -> None:
     """There what comes from outside is escaped; `print`, `click.echo` and a console of one's own are not."""
-    for file in sorted((ROOT / "jobs").glob("cli*.py")):
+    for file in sorted((ROOT / "jobs" / "cli").glob("*.py")):
         calls = [
             node.func for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
         ]

@@ -1,37 +1,22 @@
 """The DAG files, imported as Airflow's DAG processor does, in a home of their own."""
 
 import importlib.util
-import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.places import ROOT
+
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-ROOT = Path(__file__).resolve().parents[2]
 DAG_FILE = ROOT / "dags" / "hindcast_dags.py"
 
 LoadDags = Callable[[Path], Mapping[str, "DAG"]]
-
-
-@pytest.fixture(scope="session")
-def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """AIRFLOW_HOME of this session; set before anything imports airflow, which reads it once."""
-    home = tmp_path_factory.mktemp("airflow")
-    assert "airflow" not in sys.modules, "airflow was imported before its home was set; import it inside of tests only"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW_HOME", str(home))
-        patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
-        patch.setenv("AIRFLOW__CORE__UNIT_TEST_MODE", "True")
-        for name in [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]:
-            patch.delenv(name)
-        yield home
 
 
 @pytest.fixture

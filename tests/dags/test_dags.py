@@ -15,6 +15,7 @@ from jobs.orchestration.embedded.airflow_env import POOLS
 from jobs.pipeline.slices import SliceGrid, slice_grid
 from jobs.plain_text import escaped
 from tests.support.fuzzing import seeds
+from tests.support.places import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.dags
 
-ROOT = Path(__file__).resolve().parents[2]
 PIPELINES = ROOT / "pipelines"
 NAMES = sorted(path.stem for path in PIPELINES.glob("*.yaml"))
 TASKS = {"plan", "replay", "gate", "publish"}

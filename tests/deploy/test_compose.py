@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from deploy import container, make_env
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 SECRETS = {setting.name for setting in make_env.SETTINGS if setting.secret is not None}
 PLAIN = {setting.name: setting.default for setting in make_env.SETTINGS if setting.secret is None}

@@ -13,8 +13,8 @@ import pytest
 from jobs.spark import jars
 from jobs.spark.jars import JarsMissing, delta_jars, listed_jars
 from jobs.spark.java import JavaNotFound, find_java
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-bootstrap.txt")
 
 

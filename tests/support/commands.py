@@ -10,11 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from jobs.processes import end_session, session_members
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 _POLL_S = 0.02
 
 

@@ -83,7 +83,7 @@ class Firing:
         The caller drops all others. This is in one step what the trigger, `apply` and `clean_up` come to for most
         windows of most pipelines. Where
         windows hold few records a replay spends its time here, and step by step it takes twice as long.
-        tests/windows/test_plain_windows.py plays both ways and compares.
+        tests/windowlib/windows/test_plain_windows.py plays both ways and compares.
         """
         at_ms, position = moment
         if not self.is_plain:

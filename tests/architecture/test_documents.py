@@ -1,0 +1,61 @@
+"""The Python in the documents and in docstrings runs, and says what it says it says."""
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import windowlib
+from tests.support.places import ROOT
+
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCUMENTS = [file for file in sorted((ROOT / "docs").glob("*.md")) if BLOCK.search(file.read_text(encoding="utf-8"))]
+PURE = sorted(
+    module.name
+    for module in pkgutil.walk_packages(windowlib.__path__, "windowlib.")
+    if not module.name.startswith("windowlib.spark")
+)
+
+
+EXAMPLES = [
+    example
+    for name in PURE
+    for example in doctest.DocTestFinder().find(importlib.import_module(name))
+    if example.examples
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_python_blocks_of_a_document_run_one_after_the_other(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    names: dict[str, object] = {"__name__": f"document_{document.stem}"}
+    for block in BLOCK.finditer(text):
+        line = text[: block.start(1)].count("\n")
+        code = compile("\n" * line + block[1], str(document), "exec")  # so that a traceback names the document's line
+        exec(code, names)  # noqa: S102 - it is our own
+
+
+def test_what_the_readme_imports_is_there() -> None:
+    """Its blocks need a Spark session and a lake, so only their imports run."""
+    for block in BLOCK.finditer((ROOT / "README.md").read_text(encoding="utf-8")):
+        for node in ast.walk(ast.parse(block[1])):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = importlib.import_module(node.module)
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+def test_the_documents_with_python_are_found() -> None:
+    assert ROOT / "docs" / "TESTING.md" in DOCUMENTS
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_examples_in_docstrings_are_right(example: doctest.DocTest) -> None:
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_there_are_examples_in_docstrings() -> None:
+    assert len(EXAMPLES) >= 7

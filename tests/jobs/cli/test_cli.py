@@ -1,0 +1,178 @@
+"""The commands as a user types them, over a real ledger and log; Spark is replaced where a run would start it."""
+
+import json
+
+import pytest
+
+from jobs.cli import run as cli_run
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
+from jobs.replay.verify_input import Verification
+from tests.jobs.cli.conftest import Shell
+from tests.support.fake_replay import PIPELINE, append_day
+
+RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
+
+
+def test_run_prints_the_object_that_programs_read(shell: Shell) -> None:
+    found = shell.json("run", "sales", *RANGE)
+    assert set(found) == {"pipeline", "runs", "published"}
+    assert (found["pipeline"], found["published"]) == ("sales", True)
+    assert [run["slice_id"] for run in found["runs"]] == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
+    assert set(found["runs"][0]) == {
+        "slice_id",
+        "run_id",
+        "verdict",
+        "digests",
+        "state",
+        "counts",
+        "watermark_ms",
+        "spec_fingerprint",
+        "input_fingerprint",
+        "state_before",
+        "checks",
+        "clamped",
+        "warnings",
+    }
+    assert set(found["runs"][0]["counts"]) == {"read", "assigned", "late", "unassigned", "invalid", "panes"}
+
+
+def test_spark_is_started_once_and_only_when_there_is_something_to_do(shell: Shell) -> None:
+    assert shell("run", "sales", *RANGE, "--chunk", "1") == 0
+    assert shell.sessions == 1
+    assert len(shell.replayer.orders) == 4
+    assert shell("run", "sales", *RANGE) == 0
+    assert shell.sessions == 1
+
+
+def test_the_story_of_a_failed_check(shell: Shell) -> None:
+    append_day(shell.root, "2024-01-03", {"c": 5_000})
+    assert shell("run", "sales", *RANGE) == 1
+    assert "held by 2024-01-03: check failed (total)" in shell.err
+    assert shell("show", "sales") == 0
+    assert "readers see no window" in shell.out
+    assert shell("publish", "sales") == 1
+    assert shell("waive", "sales", "2024-01-03", "--reason", " ") == 1
+    assert shell("waive", "sales", "2024-01-02", "--reason", "x") == 1
+    assert shell("waive", "sales", "2024-01-03", "--reason", "a real sale") == 0
+    assert "by ann: a real sale" in shell.out
+    assert shell("publish", "sales") == 0
+    rows = [json.loads(line) for line in (shell("show", "sales", "--json"), shell.out)[1].splitlines()]
+    assert len(rows) == 9
+    assert rows[0]["window_start"] == "2024-01-01T00:00:00Z"
+    assert {row["key"] for row in rows} == {"a", "[b]", "c"}
+    assert "row_id" not in rows[0]
+    status = shell.json("status", "sales")
+    assert status["pipelines"][0]["published"] == {"slices": 4, "first": "2024-01-01", "last": "2024-01-04"}
+    newest = str(status["pipelines"][0]["newest_publication"]["publication"])
+    assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
+    assert shell("show", "sales", "--json") == 0
+    assert shell.out == ""
+
+
+def test_staging_without_publishing(shell: Shell) -> None:
+    assert shell("run", "sales", *RANGE, "--no-publish") == 0
+    assert "staged, not published" in shell.out
+    assert shell.json("status", "sales")["pipelines"][0]["requests"][0]["staged"] == 4
+    assert shell.json("publish", "sales")["published"]
+
+
+def test_plan_says_what_and_why(shell: Shell) -> None:
+    steps = shell.json("plan", "sales", *RANGE)["steps"]
+    assert {step["reason"] for step in steps} == {"missing"}
+    shell("run", "sales", *RANGE)
+    append_day(shell.root, "2024-01-02", {"c": 5})
+    planned = shell.json("plan", "sales", *RANGE)
+    assert planned["half_open"] is True
+    assert [(step["reason"], step["certain"]) for step in planned["steps"]] == [
+        ("current", True), ("input changed", True), ("state before changed", False), ("state before changed", False),
+    ]  # fmt: skip
+    assert planned["steps"][1]["because"].startswith("2 records then, 3 now")
+    assert planned["steps"][1]["expected_seconds"] > 0
+    assert shell("plan", "sales", *RANGE) == 0
+    assert "half-open" in shell.out
+    assert "perhaps: state before changed" in shell.out
+
+
+@pytest.mark.parametrize(("different", "status"), [((), 0), (("2024-01-02",), 1)])
+def test_plan_verify_tells_what_differs(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, different: tuple[str, ...], status: int
+) -> None:
+    found = Verification(equal=("2024-01-01",), different=different, skipped=("2024-01-03",))
+    monkeypatch.setattr(cli_run, "_verify", lambda _work, _planned, *, master: found)  # noqa: ARG005 - the name counts
+    assert shell("plan", "sales", *RANGE, "--verify") == status
+    assert f"{1 + len(different)} slices were read again, {len(different)} differ" in shell.out
+    assert ("In 2024-01-02 the log holds other records" in shell.out) == bool(different)
+    assert shell.json("plan", "sales", *RANGE, "--verify")["verified"]["different"] == list(different)
+    assert "verified" not in shell.json("plan", "sales", *RANGE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-03"), 2, "is empty"),
+        (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-01"), 2, "is reversed"),
+        (("plan", "sales", "--from", "2024-01-03T05:00", "--to", "2024-01-04"), 2, "lies inside the slice"),
+        (("run", "sales", "--from", "yesterday", "--to", "2024-01-01"), 2, "'yesterday' is no date"),
+        (("run", "sales", "--from", "2024-01-01", "--to", "2999-01-01"), 1, "is not over yet"),
+        (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-04"), 1, "2024-01-02 has no published run"),
+        (("run", "sale", *RANGE), 2, "did you mean 'sales'?"),
+        (("run", "sales"), 2, "Missing option"),
+        (("bogus",), 2, "No such command"),
+        (("publish", "sales"), 1, "no open request"),
+        (("explain", "sales", "nobody"), 1, "no record whose id is 'nobody'"),
+        (("show", "sales", "--at", "99"), 1, "no version 99"),
+    ],
+    ids=lambda value: None if isinstance(value, int) else " ".join(value) if isinstance(value, tuple) else value,
+)
+def test_bad_requests_are_one_paragraph_and_write_nothing(
+    shell: Shell, arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    assert shell(*arguments) == status
+    assert said in shell.err
+    assert "Traceback" not in shell.err
+    assert shell.sessions == 0
+    assert not (shell.root / "sales").exists()
+
+
+def test_a_log_that_is_not_there(shell: Shell) -> None:
+    (shell.root / "pipelines" / "sales.yaml").write_text(PIPELINE.replace("event_logs/sales", "event_logs/other"))
+    assert shell("run", "sales", *RANGE) == 1
+    assert "event_logs/other does not exist" in shell.err
+    (shell.root / "event_logs" / "other").mkdir()
+    assert shell("run", "sales", *RANGE) == 1
+    assert "is not a Delta table" in shell.err
+    assert shell.sessions == 0
+
+
+def test_an_unknown_column(shell: Shell) -> None:
+    (shell.root / "pipelines" / "sales.yaml").write_text(PIPELINE.replace("sum: amount", "sum: amuont"))
+    assert shell("run", "sales", *RANGE) == 2
+    assert "the log has no column 'amuont'" in shell.err
+    assert "did you mean 'amount'?" in shell.err
+
+
+def test_explain_says_where_an_assigned_record_is(shell: Shell) -> None:
+    assert shell("explain", "sales", "2024-01-02/a/2") == 0
+    assert "has not been replayed yet" in shell.out
+    shell("run", "sales", *RANGE)
+    found = shell.json("explain", "sales", "2024-01-02/a/2")
+    assert (found["fate"], found["slice_id"], found["published"]) == ("assigned", "2024-01-02", True)
+    assert found["details"]["fired"] == ["[2024-01-02 00:00, 2024-01-03 00:00)"]
+
+
+def test_every_command_teaches(shell: Shell) -> None:
+    for name in hindcast.commands:
+        assert run_cli(hindcast, [name, "--help"]) == 0
+    out = shell.capsys.readouterr().out
+    assert out.count("Example") == len(hindcast.commands)
+    for command in ("plan", "run"):
+        run_cli(hindcast, [command, "--help"])
+        assert "half-" in shell.capsys.readouterr().out
+
+
+def test_a_broken_file_shows_its_error_in_status(shell: Shell) -> None:
+    (shell.root / "pipelines" / "broken.yaml").write_text("pipeline: broken\nslide: 0\n")
+    assert shell("status") == 0
+    assert "broken: broken:" in shell.out
+    assert "unknown key 'slide'" in shell.out

@@ -1,0 +1,299 @@
+"""Commands over hostile texts and bad input: nothing drives the terminal, and every failure is one paragraph."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import rich.console
+
+from jobs.cli import look as cli_look
+from jobs.cli import run as cli_run
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
+from jobs.console import print_table, say
+from tests.jobs.cli.conftest import Shell
+from tests.support.fake_replay import FAILS, PIPELINE, append_day
+
+RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
+CONTROLS = "".join(map(chr, (*range(1, 32), *range(127, 160)))) + "\u2028\u2029\u202e\u2066\u200f"
+HOSTILE = f"x\x1b[2J\x1b]0;y\x07\r\nFORGED: published{CONTROLS}\nFORGED [bold]z"
+ARGUMENT = HOSTILE.replace("\0", "")
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200f\ud800-\udfff]")
+DATES = ("0001-01-01", "9999-12-31", "0001-01-03", "9999-12-30", "0000-00-00", "10000-01-01", ARGUMENT)
+
+
+def _check(shell: Shell) -> None:
+    """What was printed cannot act on a terminal, forges no line, and hides no bug."""
+    for text in (shell.out, shell.err):
+        found = UNSAFE.search(text)
+        assert found is None, (found, text)
+        assert not [line for line in text.splitlines() if line.lstrip().startswith("FORGED")], text
+        assert "Traceback" not in text
+        assert "RUST_BACKTRACE" not in text
+        assert "a bug in Hindcast" not in text, text
+
+
+@pytest.fixture
+def hostile(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A lake in which the names, keys, reasons and ids are hostile; one request is held by a failed check."""
+    monkeypatch.setenv("HINDCAST_WHO", HOSTILE)
+    for day in ("2024-01-01", "2024-01-02"):
+        append_day(shell.root, day, {HOSTILE: 1})
+    shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-03", "--reason", HOSTILE)
+    _check(shell)
+    append_day(shell.root, "2024-01-03", {HOSTILE: FAILS})
+    shell("run", "sales", "--from", "2024-01-03", "--to", "2024-01-05", "--reason", HOSTILE)
+    _check(shell)
+    return shell
+
+
+COMMANDS = (
+    *[("status",), ("status", "sales"), ("show", "sales"), ("show", "sales", "--all-panes"), ("report", "sales")],
+    ("plan", "sales", *RANGE), ("run", "sales", *RANGE, "--reason", ARGUMENT), ("publish", "sales"),
+    ("publish", "sales", "--request", ARGUMENT), ("explain", "sales", f"2024-01-01/{HOSTILE}/1"),
+    ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--reason", ARGUMENT),
+    ("waive", "sales", ARGUMENT, "--reason", ARGUMENT), ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
+    ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT),
+    ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
+    ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("verify", "sales", "--to", ARGUMENT),
+    ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
+    ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
+    ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
+)  # fmt: skip
+
+
+def test_no_command_prints_what_acts_on_a_terminal(hostile: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(hostile.root)
+    for command in COMMANDS:
+        assert hostile(*command) in {0, 1, 2}
+        _check(hostile)
+        if hostile(*command, "--json") == 0:
+            _check(hostile)
+            for line in hostile.out.splitlines():
+                json.loads(line)
+    assert {request["who"] for request in hostile.json("status", "sales")["pipelines"][0]["requests"]} == {HOSTILE}
+
+
+def test_the_sweeps_leave_no_command_out() -> None:
+    for sweep in (COMMANDS, ON_A_LAKE):
+        assert set(hindcast.commands) <= {command[0] for command in sweep}, "a new command joins them"
+
+
+def test_json_keeps_what_it_escapes(hostile: Shell) -> None:
+    assert hostile("show", "sales", "--slice", "2024-01-01", "--json") == 0
+    assert HOSTILE in {json.loads(line)["key"] for line in hostile.out.splitlines()}
+
+
+def test_a_pipeline_file_cannot_drive_the_terminal(shell: Shell) -> None:
+    bad = {"owner": HOSTILE, "log": HOSTILE, HOSTILE: 1, "schedule": HOSTILE, "semantics": HOSTILE, "description": 5}
+    for key, value in bad.items():
+        (shell.root / "pipelines" / "bad.yaml").write_text(PIPELINE + json.dumps(key) + ": " + json.dumps(value))
+        for command in (("status",), ("show", "bad"), ("plan", "bad", *RANGE)):
+            shell(*command)
+            _check(shell)
+            assert "bad.yaml" in shell.out + shell.err
+
+
+def test_a_damaged_ledger_hides_no_other_pipeline(shell: Shell) -> None:
+    shell("run", "sales", *RANGE)
+    (shell.root / "pipelines" / "other.yaml").write_text(PIPELINE.replace("pipeline: sales", "pipeline: other"))
+    newest = max((shell.root / "sales" / "ledger" / "_delta_log").glob("*.json"))
+    newest.write_bytes(b"")
+    assert shell("status") == 1
+    _check(shell)
+    assert "other: readers see nothing" in shell.out
+    assert "sales: broken: ledger " in shell.out
+    assert [one["pipeline"] for one in shell.json("status")["broken"]] == ["sales"]
+    assert shell("status", "sales") == 1
+    assert shell.err.startswith("error: ledger ")
+
+
+def test_every_command_takes_or_refuses_every_date(shell: Shell) -> None:
+    shell("run", "sales", *RANGE)
+    for date in DATES:
+        for command in (
+            *[
+                (name, "sales", "--from", date, "--to", "2024-01-03", *more)
+                for name in ("plan", "run")
+                for more in _MORE
+            ],
+            *[
+                (name, "sales", "--from", "2024-01-01", "--to", date, *more)
+                for name in ("plan", "run")
+                for more in _MORE
+            ],
+            *[("plan", "sales", "--from", date, "--to", date), ("run", "sales", "--from", date, "--to", date)],
+            *[
+                ("show", "sales", "--slice", date),
+                ("waive", "sales", date, "--reason", "x"),
+                ("explain", "sales", date),
+            ],
+            *[
+                ("load-flights", "--from", date),
+                ("load-flights", "--to", date),
+                ("verify", "sales", "--from", date),
+                ("verify", "sales", "--to", date),
+                ("publish", "sales", "--request", date),
+            ],
+        ):
+            status = shell(*command)
+            assert status in {1, 2} or (status == 0 and command[0] in {"show", "verify"}), (command, shell.out)
+            assert len(shell.err.strip().splitlines()) <= 4, "one paragraph, below the usage at most"
+            _check(shell)
+
+
+_MORE = ((), ("--fresh",))
+
+
+BAD_LAKES = {
+    "{tmp}/none": "does not exist",
+    "{tmp}/file": "is not a directory",
+    "/etc/passwd": "is not a directory",
+    "ftp://host/lake": "found 'ftp://host/lake'; allowed are paths",
+    "{tmp}/[a]": "may not have [ in its name",
+    "{tmp}/a%20b": "may not have %20 in its name",
+    "s3:/x": "a URI names a bucket",
+    "{tmp}/\udcff": "control characters",
+    "": "must be a directory",
+    "x" * 300: "one of its names has 300 bytes, and a file system takes 255",
+}
+ON_A_LAKE = (
+    ("status",), ("show", "sales"), ("report", "sales"), ("publish", "sales"), ("explain", "sales", "x"),
+    ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
+    ("resume", "sales", "--reason", "x"), ("verify", "sales"),
+    ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lake", BAD_LAKES)
+def test_a_lake_that_is_none_is_not_an_empty_one(shell: Shell, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    root, said = lake.format(tmp=tmp_path), BAD_LAKES[lake]
+    for command in ON_A_LAKE:
+        makes_it = command[0] in {"plan", "run", "load-flights"} and said == "does not exist"
+        if command[0] == "load-flights" and makes_it:
+            continue
+        status = run_cli(hindcast, [*command, "--lake", root, "--pipelines", str(shell.root / "pipelines")])
+        shell.out, shell.err = shell.capsys.readouterr()
+        _check(shell)
+        assert status in {1, 2}
+        assert said in shell.err
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_lake_that_cannot_be_written_to(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A directory in which nothing can be made, for root too: `report` says what to do, and the other look as ever."""
+    shell("run", "sales", *RANGE)
+
+    def refuse(*_args: object, **_kwargs: object) -> NoReturn:
+        raise OSError(30, "Read-only file system")
+
+    for function in ("os.mkdir", "os.open", "tempfile.mkstemp"):
+        monkeypatch.setattr(function, refuse)
+    assert shell("report", "sales") == 1
+    assert f"cannot be written to {shell.root / 'reports'}: Read-only file system" in shell.err
+    assert "--output" in shell.err
+    _check(shell)
+    monkeypatch.undo()
+    for output in ("/proc/x.html", "/dev/null/x.html", f"{tmp_path}/{'x' * 300}.html"):
+        assert shell("report", "sales", "--output", output) in {1, 2}
+        _check(shell)
+
+
+def test_a_report_is_written_through_no_link(shell: Shell, tmp_path: Path) -> None:
+    """Whoever may write into reports/ must not choose which file `hindcast report` overwrites."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    reports = shell.root / "reports"
+    reports.mkdir()
+    for name in (".sales.html.half", "sales.html"):
+        (reports / name).symlink_to(victim)
+    assert shell("report", "sales") == 0
+    assert victim.read_text() == "mine"
+    assert not (reports / "sales.html").is_symlink()
+    assert "sales" in (reports / "sales.html").read_text()
+    assert sorted(path.name for path in reports.iterdir()) == [".sales.html.half", "sales.html"], "no half is left"
+
+
+def test_the_last_resort_is_a_paragraph_and_a_file(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Panic(BaseException):
+        """As pyo3 raises where Rust panics."""
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for error in (
+        KeyError("a\x1b[2Jb"),
+        Panic("first line\nsecond"),
+        RecursionError("deep"),
+        SystemExit(0),
+        MemoryError(),
+    ):
+
+        def fail(*_args: object, error: BaseException = error, **_kwargs: object) -> NoReturn:
+            raise error
+
+        monkeypatch.setattr(cli_look, "slice_grid", fail)
+        monkeypatch.setattr(cli_look, "on_published_spec", fail)
+        assert shell("show", "sales") == 1
+        assert shell.out == ""
+        assert len(shell.err.strip().splitlines()) == 1
+        assert type(error).__name__ in shell.err
+        assert UNSAFE.search(shell.err) is None
+        found = re.search(r"The traceback is in (\S+);", shell.err)
+        assert found is not None
+        kept = Path(found[1])
+        assert "Traceback (most recent call last)" in kept.read_text()
+        assert kept.stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert shell("show", "sales") == 1
+    assert "The traceback could not be kept: No such file or directory" in shell.err
+
+
+def test_ctrl_c_is_no_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_args: object, **_kwargs: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_run, "plan_range", interrupt)
+    assert shell("plan", "sales", *RANGE) == 130
+    assert shell.err.strip().startswith("interrupted; run the same command again")
+
+
+def test_a_reader_that_stops_reading_is_no_bug(shell: Shell) -> None:
+    shell("run", "sales", *RANGE)
+    command = (
+        f"{sys.executable} -m jobs.cli.main show sales --json --lake {shell.root} --pipelines {shell.root}/pipelines"
+    )
+    found = subprocess.run(
+        ["bash", "-c", f"{command} | true"], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert "bug" not in found.stderr
+
+
+def test_documents_are_json_cut_to_the_width(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    documents: list[object] = [["it's", 'a "b"', None, True], {"k": "v'" * 500}, [HOSTILE] * 9]
+    for value in documents:
+        text = cli_look._cell(value)
+        assert json.loads(text) == value
+        print_table("t", ["key", "found"], [("a", text), ("b", 5)], cut=["found"])
+        out = shell.capsys.readouterr().out
+        assert UNSAFE.search(out) is None
+        assert all(len(line) <= 80 for line in out.splitlines())
+        assert len(out.splitlines()) == 4, "one line each"
+        assert text[:20] in out or len(text) < 60
+
+
+def test_a_terminal_gets_colours_from_us_only(shell: Shell) -> None:
+    console = rich.console.Console(force_terminal=True, color_system="standard", highlight=False, width=500)
+    with console.capture() as captured:
+        say(HOSTILE, style="red", console=console)
+    assert UNSAFE.search(captured.get().removeprefix("\x1b[31m").replace("\x1b[0m", "")) is None
+    assert captured.get().count("\n") == 1
+    assert shell.root.is_dir()

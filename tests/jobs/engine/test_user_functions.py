@@ -1,0 +1,182 @@
+"""Users' functions: where they are looked for, what a person is told, what the fingerprint covers, how they travel."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.engine.user_functions import Functions
+from jobs.engine.window_spec import engine, pipeline_functions
+from jobs.pipeline.files import load_all, load_file
+from jobs.pipeline.models.grammar import FunctionGrammar
+from jobs.planning.fingerprints import spec_fingerprint
+from tests.support.grammar import COLUMNS, document
+from tests.support.places import ROOT
+from windowlib.errors import SpecError
+from windowlib.windows.spec import WindowSpec
+
+GAP = """
+from my_helpers import factor
+
+def gap(columns):
+    return 1000 * factor()
+"""
+HELPERS = "def factor():\n    return 60\n"
+
+
+@pytest.fixture(autouse=True)
+def _leave_no_modules() -> Iterator[None]:
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def write(directory: Path, *, gap: str = GAP, helpers: str = HELPERS, function: str = "my_gaps:gap") -> Path:
+    """A pipeline file with a module beside it that uses another."""
+    (directory / "my_gaps.py").write_text(gap)
+    (directory / "my_helpers.py").write_text(helpers)
+    path = directory / "sample.yaml"
+    path.write_text(yaml.safe_dump(document(windows={"session": {"gap": {"function": function}}})))
+    return path
+
+
+def gap_ms(path: Path) -> int:
+    spec = engine(load_file(path), COLUMNS).operator
+    assert isinstance(spec, WindowSpec)
+    gap: Any = spec.assigner
+    found: int = gap.gap.function({})
+    return found
+
+
+def test_a_module_lies_beside_the_pipeline_file(tmp_path: Path) -> None:
+    assert gap_ms(write(tmp_path)) == 60_000
+
+
+def test_two_directories_may_have_modules_of_one_name(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = write(tmp_path / "a"), write(tmp_path / "b", gap="def gap(columns):\n    return 7\n")
+    assert [gap_ms(first), gap_ms(second), gap_ms(first)] == [60_000, 7, 60_000]
+
+
+def test_a_module_that_changed_is_read_again(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert gap_ms(path) == 60_000
+    write(tmp_path, gap="def gap(columns):\n    return 8\n")
+    assert gap_ms(path) == 8
+
+
+def test_a_module_in_a_package_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / "gaps.py").write_text("def gap(columns):\n    return 5\n")
+    assert gap_ms(write(tmp_path, function="functions.gaps:gap")) == 5
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("my_gabs:gap", "there is no module 'my_gabs'; looked in "),
+        ("my_gaps:gapp", "has no 'gapp'; it has factor, gap, NUMBER, Thing; did you mean 'gap'?"),
+        ("my_gaps:NUMBER", "my_gaps:NUMBER is of type int; allowed: a function"),
+        ("my_gaps:Thing", "my_gaps:Thing is the class Thing; allowed: a function"),
+        ("my_broken:gap", "my_broken.py failed: ZeroDivisionError: division by zero"),
+        ("my_syntax:gap", "importing"),
+        ("json:gap", "json.py is named like the module 'json' of Python or of an installed package; rename it"),
+        ("yaml:gap", "yaml.py is named like the module 'yaml' of Python or of an installed package; rename it"),
+        ("windowlib.triggers.flink:Never", "'windowlib.triggers.flink' is a module of Hindcast"),
+    ],
+)
+def test_what_a_person_is_told(tmp_path: Path, function: str, said: str) -> None:
+    path = write(tmp_path, gap=GAP + "NUMBER = 5\nclass Thing:\n    pass\n", function=function)
+    (tmp_path / "my_broken.py").write_text("1 / 0\n")
+    (tmp_path / "my_syntax.py").write_text("def gap(:\n")
+    for name in ("json", "yaml"):
+        (tmp_path / f"{name}.py").write_text("def gap(columns):\n    return 5\n")
+    with pytest.raises(SpecError) as caught:
+        gap_ms(path)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: windows.session.gap.function: ")
+
+
+def test_the_fingerprint_covers_the_source_and_what_it_uses(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    first = spec_fingerprint(load_file(path))
+    assert spec_fingerprint(load_file(write(tmp_path))) == first
+    changed = spec_fingerprint(load_file(write(tmp_path, gap=GAP + "# a comment is a change, too\n")))
+    helper = spec_fingerprint(load_file(write(tmp_path, helpers="def factor():\n    return 61\n")))
+    assert len({first, changed, helper}) == 3
+    (tmp_path / "elsewhere").mkdir()
+    assert spec_fingerprint(load_file(write(tmp_path / "elsewhere"))) == first, "the place does not count"
+
+
+def test_a_version_stands_for_the_source(tmp_path: Path) -> None:
+    def hashed(version: str, **parts: str) -> str:
+        path = write(tmp_path, **parts)
+        function = {"name": "my_gaps:gap", "version": version}
+        path.write_text(yaml.safe_dump(document(windows={"session": {"gap": {"function": function}}})))
+        return spec_fingerprint(load_file(path))
+
+    assert hashed("1") == hashed("1", gap="def gap(columns):\n    return 5\n")
+    assert hashed("1") != hashed("2")
+
+
+def test_a_broken_module_breaks_no_other_pipeline_and_reading_imports_nothing(tmp_path: Path) -> None:
+    write(tmp_path, gap="raise SystemExit('imported')\n")
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(document(pipeline="other")))
+    files = load_all(tmp_path)
+    assert [one.name for one in files.good] == ["other", "sample"]
+    assert "my_gaps" not in sys.modules
+    spec_fingerprint(files.good[1])
+    assert "my_gaps" not in sys.modules
+
+
+def test_a_module_that_is_gone_is_said_when_a_run_is_planned(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    (tmp_path / "my_gaps.py").unlink()
+    with pytest.raises(SpecError, match="there is no module 'my_gaps'"):
+        spec_fingerprint(load_file(path))
+
+
+def test_what_is_shipped(tmp_path: Path) -> None:
+    one = load_file(write(tmp_path))
+    functions = pipeline_functions(one)
+    assert functions.own_modules() == []
+    engine(one, COLUMNS, functions)
+    assert [module.__name__ for module in functions.own_modules()] == ["my_gaps", "my_helpers"]
+    installed = Functions(source="p.yaml")
+    installed.load(FunctionGrammar.model_validate("yaml:safe_load"), "process.function")
+    assert installed.own_modules() == [], "packages are expected on the workers"
+
+
+def test_shipped_functions_work_where_their_module_is_not(tmp_path: Path) -> None:
+    """What Spark does: pickle in one process, run in another that never saw the directory."""
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from pyspark import cloudpickle\n"
+        "from jobs.pipeline.files import load_file\n"
+        "from jobs.engine.window_spec import engine, pipeline_functions\n"
+        "from tests.support.grammar import COLUMNS\n"
+        "one = load_file(Path(sys.argv[1]))\n"
+        "functions = pipeline_functions(one)\n"
+        "built = engine(one, COLUMNS, functions)\n"
+        "functions.ship()\n"
+        "sys.stdout.buffer.write(cloudpickle.dumps(built.operator))\n"
+    )
+    path = write(tmp_path)
+    packed = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True, cwd=ROOT).stdout
+    for module in ("my_gaps.py", "my_helpers.py"):
+        (tmp_path / module).unlink()
+    unpack = (
+        "import sys\n"
+        "from pyspark import cloudpickle\n"
+        "spec = cloudpickle.loads(sys.stdin.buffer.read())\n"
+        "print(spec.assigner.gap.function({}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", unpack], input=packed, capture_output=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == b"60000"

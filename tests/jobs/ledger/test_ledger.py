@@ -1,0 +1,351 @@
+"""The ledger table: nothing lost between processes, one winner of a race, decisions on what is really there."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from threading import Barrier
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.ledger.chain import event_hash
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.fold import Fold, fold
+from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.table import LedgerTable, ledger_schema
+from jobs.ledger.view import LedgerView
+from tests.support.fuzzing import seeds
+from tests.support.places import ROOT
+from windowlib.errors import LedgerError
+
+APPENDER = """
+import sys
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.events import EventKind, LedgerEvent
+uri, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ledger = Ledger(uri, now_ms=lambda: 7)
+for number in range(times):
+    ledger.write(lambda view: [LedgerEvent(kind=EventKind.NOTE, who=name, reason=str(number)),
+                               LedgerEvent(kind=EventKind.NOTE, who=name, reason=f"{number} again")])
+"""
+RACER = """
+import sys
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.events import EventKind, LedgerEvent
+uri, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ledger = Ledger(uri, now_ms=lambda: 7)
+for number in range(rounds):
+    def claim(view):
+        taken = f"round {number}" in view.requests
+        return [] if taken else [LedgerEvent(kind=EventKind.REQUESTED, request_id=f"round {number}", who=name,
+        spec_fingerprint="s")]
+    ledger.write(claim)
+"""
+
+
+def note(text: str) -> LedgerEvent:
+    return LedgerEvent(kind=EventKind.NOTE, reason=text)
+
+
+def together(code: str, uri: Path, times: int) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(uri), name, str(times)], cwd=ROOT) for name in ("one", "two")
+    ]
+    assert [process.wait(timeout=120) for process in started] == [0, 0]
+
+
+def rows(uri: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = DeltaTable(uri).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: (row["seq"], row["ordinal"]))
+
+
+def test_two_processes_append_and_nothing_is_lost(tmp_path: Path) -> None:
+    uri = tmp_path / "p" / "ledger"
+    together(APPENDER, uri, 50)
+    found = rows(uri)
+    assert len(found) == 200
+    for name in ("one", "two"):
+        own = [row["reason"] for row in found if row["who"] == name]
+        assert own == [text for number in range(50) for text in (str(number), f"{number} again")]
+    by_commit: dict[object, set[object]] = {}
+    for row in found:
+        by_commit.setdefault(row["seq"], set()).add(row["who"])
+    assert len(by_commit) == 100, "one commit per write, and no two writes at one version"
+    assert all(len(writers) == 1 for writers in by_commit.values())
+
+
+def test_a_ledger_that_several_create_at_once_is_created_once(tmp_path: Path) -> None:
+    for number in range(10):
+        uri, barrier = str(tmp_path / str(number)), Barrier(6)
+
+        def create(uri: str = uri, barrier: Barrier = barrier) -> None:
+            barrier.wait()
+            LedgerTable(uri).create()
+
+        with ThreadPoolExecutor(6) as pool:
+            for one in [pool.submit(create) for _ in range(6)]:
+                one.result()
+        assert DeltaTable(uri).version() == 0
+
+
+def test_a_race_has_one_winner_each_time(tmp_path: Path) -> None:
+    uri = tmp_path / "p" / "ledger"
+    together(RACER, uri, 30)
+    claimed = [row["request_id"] for row in rows(uri)]
+    assert sorted(str(one) for one in claimed) == sorted(f"round {number}" for number in range(30))
+
+
+def test_a_decision_is_taken_again_when_somebody_was_faster(tmp_path: Path) -> None:
+    uri = str(tmp_path / "ledger")
+    ledger, rival = Ledger(uri, now_ms=lambda: 1), Ledger(uri, now_ms=lambda: 2)
+    ledger.write(lambda _view: [note("first")])
+    seen: list[int] = []
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        seen.append(view.version)
+        if len(seen) == 1:
+            rival.write(lambda _view: [note("rival")])
+        return [note(f"decided on {view.version}")]
+
+    view = ledger.write(decide)
+    assert seen == [1, 2]
+    assert view.version == 3
+    assert [(row["seq"], row["reason"], row["at_ms"]) for row in rows(Path(uri))] == [
+        (1, "first", 1), (2, "rival", 2), (3, "decided on 2", 1),
+    ]  # fmt: skip
+
+
+def test_it_gives_up_and_says_so(tmp_path: Path) -> None:
+    uri = str(tmp_path / "ledger")
+    naps: list[float] = []
+    limits = LedgerLimits(attempts=5)
+    ledger = Ledger(uri, now_ms=lambda: 1, sleep=naps.append, limits=limits)
+    rival = Ledger(uri, now_ms=lambda: 2)
+
+    def always_late(_view: LedgerView) -> Sequence[LedgerEvent]:
+        rival.write(lambda _view: [note("rival")])
+        return [note("late")]
+
+    with pytest.raises(LedgerError, match="others wrote first 5 times"):
+        ledger.write(always_late)
+    assert len(naps) == 5
+    assert max(naps) < 0.2
+
+
+def test_nothing_is_written_for_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1)
+    assert ledger.view().version == 0
+    assert not (tmp_path / "ledger").exists()
+    assert ledger.write(lambda _view: []).version == 0
+
+
+def test_what_a_decision_raises_ends_the_write(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1)
+
+    def refuse(_view: LedgerView) -> Sequence[LedgerEvent]:
+        raise LedgerError("no")
+
+    with pytest.raises(LedgerError, match="no"):
+        ledger.write(refuse)
+    assert ledger.view().version == 0
+
+
+@pytest.mark.parametrize("compact_every", [1, 2, 10])
+def test_compaction_loses_nothing_and_old_versions_stay_readable(tmp_path: Path, compact_every: int) -> None:
+    uri = tmp_path / "ledger"
+    ledger = Ledger(str(uri), now_ms=lambda: 1, limits=LedgerLimits(compact_every=compact_every))
+    reader = Ledger(str(uri), now_ms=lambda: 1)
+    for number in range(25):
+        event = LedgerEvent(kind=EventKind.REQUESTED, request_id=f"r{number:03d}", spec_fingerprint="s")
+        ledger.write(lambda _view, event=event: [event])  # type: ignore[misc]
+        if number == 3:
+            reader.view()
+    expected = [f"r{number:03d}" for number in range(25)]
+    assert list(reader.view().requests) == expected
+    assert list(Ledger(str(uri), now_ms=lambda: 1).view().requests) == expected
+    third = reader.view().requests["r002"].opened_seq
+    assert list(reader.view(at=third).requests) == expected[:3]
+    assert len(DeltaTable(uri).file_uris()) < 10
+    with pytest.raises(LedgerError, match="has no version 999"):
+        reader.view(at=999)
+
+
+def test_an_event_of_a_newer_version_is_named(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [note("x")])
+    [first] = rows(uri)
+    later = first | {"event": "teleported", "seq": 2, "previous": event_hash(first)}
+    write_deltalake(uri, pa.Table.from_pylist([later], schema=ledger_schema()), mode="append")
+    with pytest.raises(LedgerError, match=r"'teleported' \(seq 2\) is unknown; a newer Hindcast"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_directory_that_is_no_table_is_an_error_of_the_ledger(tmp_path: Path) -> None:
+    (tmp_path / "ledger").write_text("a file")
+    with pytest.raises(LedgerError, match="cannot be"):
+        Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1).write(lambda _view: [note("x")])
+
+
+# --- damage: every view finds a lost or changed event -----------------------------------------------------------------
+
+
+def some_events(uri: Path, commits: int = 6) -> None:
+    ledger = Ledger(str(uri), now_ms=lambda: 1, limits=LedgerLimits(compact_every=4))
+    for number in range(commits):
+        events = [note(f"{number}.{part}") for part in range(3)]
+        ledger.write(lambda _view, events=events: events)  # type: ignore[misc]
+
+
+def made_anew(uri: Path, stored: pa.Table) -> None:
+    """A table with these rows in the ledger's place."""
+    shutil.rmtree(uri)
+    write_deltalake(uri, stored.slice(0, 0), mode="append")
+    write_deltalake(uri, stored, mode="append")
+
+
+def test_a_last_commit_without_content_is_found(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    newest = max((uri / "_delta_log").glob("*.json"))
+    newest.write_bytes(b"")
+    with pytest.raises(LedgerError, match=r"hold no events.*has lost its content"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_ledger_that_lost_its_log_is_not_an_empty_one(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    shutil.rmtree(uri / "_delta_log")
+    with pytest.raises(LedgerError, match="it has data files, and its _delta_log has no commit"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_file_of_the_ledger_that_is_cut_off_is_told_in_one_paragraph(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    live = {Path(path).name for path in DeltaTable(uri).file_uris()}
+    newest = max((uri / "_delta_log").glob("*.json"))
+    for file in [*(path for path in uri.glob("*.parquet") if path.name in live), newest]:
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(LedgerError) as told:
+            Ledger(str(uri), now_ms=lambda: 1).view()
+        file.write_bytes(whole)
+        assert file.name in str(told.value)
+        assert "\n" not in str(told.value)
+    assert Ledger(str(uri), now_ms=lambda: 1).view().version
+
+
+def test_a_commit_that_was_removed_while_somebody_reads_is_found(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    reader = Ledger(str(uri), now_ms=lambda: 1)
+    version = reader.view().version
+    max((uri / "_delta_log").glob("*.json")).unlink()
+    with pytest.raises(LedgerError, match=f"has read version {version} of it|cannot be read"):
+        reader.view()
+
+
+@pytest.mark.parametrize("change", ["reason", "drop first", "drop middle", "drop last of a commit", "swap", "double"])
+def test_a_changed_lost_or_moved_event_is_found(tmp_path: Path, change: str) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    stored = rows(uri)
+    match change:
+        case "reason":
+            stored[4]["reason"] = "another one"
+        case "drop first":
+            del stored[0]
+        case "drop middle":
+            del stored[7]
+        case "drop last of a commit":
+            del stored[-1]
+        case "swap":
+            stored[3]["ordinal"], stored[4]["ordinal"] = stored[4]["ordinal"], stored[3]["ordinal"]
+        case _:
+            stored.append(stored[5])
+    made_anew(uri, pa.Table.from_pylist(stored, schema=ledger_schema()))
+    with pytest.raises(LedgerError, match=r"is damaged at event \d of version \d+"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_ledger_of_another_format_is_refused_with_its_columns(tmp_path: Path) -> None:
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    older = pa.Table.from_pylist(rows(uri), schema=ledger_schema()).drop_columns(["previous", "commit_id"])
+    made_anew(uri, older)
+    with pytest.raises(LedgerError, match=r"has no column commit_id, previous: it is not a ledger of this version"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_flipped_bit_in_the_ledger_is_found_or_harmless(tmp_path: Path) -> None:
+    """L9. The sweep over all tables of a lake has more of them; these are the ledger's own, in milliseconds each."""
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    undamaged = [row["reason"] for row in rows(uri)]
+    files = sorted(path for path in uri.rglob("*") if path.is_file())
+    found = harmless = 0
+    for seed in seeds(40):
+        random = Random(seed)
+        path = random.choice(files)
+        data = bytearray(path.read_bytes())
+        whole = bytes(data)
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        path.write_bytes(data)
+        ledger = Ledger(str(uri), now_ms=lambda: 1)
+        try:
+            ledger.view()
+        except LedgerError:
+            found += 1
+        else:
+            harmless += 1
+            assert [event.reason for event in ledger._events] == undamaged, f"silent: {path.name}, seed {seed}"
+        finally:
+            path.write_bytes(whole)
+    assert found
+    assert harmless
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """How many functions a call calls: a cost that no busy machine changes."""
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_view_costs_as_much_as_there_are_events_and_the_next_one_as_much_as_is_new() -> None:
+    events = [
+        LedgerEvent(kind=EventKind.REQUESTED, request_id="r", spec_fingerprint="s"),
+        *(
+            LedgerEvent(
+                kind=EventKind.ADOPTED, request_id="r", slice_id=f"{number:05}", slice_start_ms=number,
+                slice_end_ms=number + 1, run_id=f"run{number}", seq=number,
+            )
+            for number in range(1, 801)
+        ),
+    ]  # fmt: skip
+    half, whole = (calls_of(lambda count=count: fold(events[:count], version=1)) for count in (400, 800))  # type: ignore[misc]
+    assert whole < 2.2 * half, "twice the events, twice the cost"
+    going_on = Fold()
+    for event in events[:-1]:
+        going_on.add(event)
+    going_on.view(1)
+
+    def one_more() -> None:
+        going_on.add(events[-1])
+
+    assert calls_of(one_more) < 30

@@ -1,0 +1,51 @@
+"""Every YAML block of docs/PIPELINES.md is a part of a pipeline that is read, built and hashed."""
+
+import re
+
+import pytest
+import yaml
+
+from jobs.engine.window_spec import engine
+from jobs.pipeline.files import parse_pipeline
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.log import LogGrammar
+from jobs.pipeline.models.pipeline import Pipeline, WatermarkGrammar, WindowsGrammar
+from jobs.pipeline.models.process import AGGREGATE_KINDS, ProcessGrammar
+from jobs.pipeline.models.triggers import TriggerGrammar
+from jobs.pipeline.models.windows import EvictorGrammar
+from jobs.planning.fingerprints import spec_fingerprint
+from tests.support.grammar import COLUMNS
+from tests.support.places import ROOT
+
+PAGE = (ROOT / "docs" / "PIPELINES.md").read_text()
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("place", range(len(BLOCKS)))
+def test_a_block_of_the_page(place: int) -> None:
+    whole = yaml.safe_load(BLOCKS[0]) | yaml.safe_load(BLOCKS[place])
+    text = yaml.safe_dump({key: part for key, part in whole.items() if part not in (None, {})}, sort_keys=False)
+    pipeline = parse_pipeline(text, source="docs/PIPELINES.md")
+    validate_against_schema(pipeline, COLUMNS)
+    engine(pipeline, COLUMNS).operator.build()
+    spec_fingerprint(pipeline)
+
+
+def test_the_first_block_is_whole() -> None:
+    assert len(BLOCKS) > 25
+    assert parse_pipeline(BLOCKS[0], source="docs/PIPELINES.md").name == "flights"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Pipeline, LogGrammar, WatermarkGrammar, WindowsGrammar, TriggerGrammar, EvictorGrammar, ProcessGrammar],
+    ids=lambda model: model.__name__,
+)
+def test_the_page_names_every_key(model: type) -> None:
+    fields = model.model_fields  # type: ignore[attr-defined]  # each is a pydantic model
+    keys = [field.alias or name for name, field in fields.items()]
+    assert [key for key in keys if not re.search(rf"\b{re.escape(key)}\b", PAGE)] == []
+
+
+def test_the_page_names_every_aggregate() -> None:
+    assert [kind for kind in AGGREGATE_KINDS if f"`{kind}" not in PAGE] == []

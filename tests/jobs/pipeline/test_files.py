@@ -1,0 +1,290 @@
+"""Pipeline files: what is read, and what a person is told who wrote something else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.pipeline.files import (
+    build_pipeline,
+    load_all,
+    load_file,
+    load_pipeline,
+    parse_pipeline,
+    pipeline_from_json,
+    pipeline_to_json,
+)
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.pipeline import Pipeline
+from tests.support.places import ROOT
+from windowlib.errors import SpecError
+
+PIPELINES = ROOT / "pipelines"
+FLIGHTS = (PIPELINES / "flights.yaml").read_text()
+COLUMNS = {
+    "flight_id": "string", "carrier": "string", "flight": "int", "tailnum": "string", "origin": "string",
+    "dest": "string", "departed_at": "bigint", "reported_at": "bigint", "dep_delay": "double", "arr_delay": "double",
+    "air_time": "double", "distance": "double", "ingest_date": "date",
+}  # fmt: skip
+
+
+def test_the_three_pipelines_are_good_and_fit_the_flights() -> None:
+    files = load_all(PIPELINES)
+    assert [pipeline.name for pipeline in files.good] == ["carriers", "flights", "rotations"]
+    assert files.broken == ()
+    for pipeline in files.good:
+        validate_against_schema(pipeline, COLUMNS)
+
+
+def test_what_a_file_says() -> None:
+    flights = load_pipeline("flights", PIPELINES)
+    assert flights.windows is not None
+    assert flights.windows.sliding is not None
+    assert (flights.windows.sliding.size_ms, flights.windows.sliding.slide_ms) == (3_600_000, 900_000)
+    assert flights.windows.assigner is flights.windows.sliding
+    assert flights.windows.allowed_lateness_ms == 1_800_000
+    assert flights.watermark is not None
+    assert flights.watermark.out_of_orderness_ms == 21_600_000
+    assert flights.log.key_columns == ("origin",)
+    assert flights.aggregates["delay_total"].column == "dep_delay"
+    assert flights.aggregates["flights"].column is None
+    assert flights.max_parallelism == 128
+    assert flights.source.endswith("pipelines/flights.yaml")
+
+
+@pytest.mark.parametrize("name", ["flights", "rotations", "carriers"])
+def test_a_pipeline_survives_json(name: str) -> None:
+    pipeline = load_pipeline(name, PIPELINES)
+    text = pipeline_to_json(pipeline)
+    assert pipeline_to_json(pipeline_from_json(text, source="ledger")) == text
+    assert list(pipeline_from_json(text, source="ledger").aggregates) == list(pipeline.aggregates)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("slide: 15m", "slide: 0", "windows.sliding.slide: must be longer than nothing, found 0"),
+        ("first: 2013-01-01", "first: 0001-01-01", "log.slice.first: '0001-01-01' is outside of 0001-01-04 to 9999-"),
+        ("last: 2014-01-01", "last: 9999-12-31", "log.slice.last: '9999-12-31' is outside of 0001-01-04 to 9999-12-28"),
+        ("first: 2013-01-01", "first: 2013-02-30", "log.slice.first: expected a date such as 2013-02-08"),
+        ("timezone: UTC", f"timezone: {'A' * 6_000}", f"unknown time zone '{'A' * 200}…'; write a name"),
+        ('"0 6 * * *"', '"0 0 30 2 *"', "schedule: '0 0 30 2 *' never runs: day of month 30 is in none of its months"),
+        ("owner: operations", 'owner: "a\\eb"', "owner: must not hold control characters, found 'a\\x1bb'"),
+        ("owner: operations", f"owner: {'x' * 201}", "owner: string should have at most 200 characters"),
+        ("owner: operations", 'owner: "a\\0b"', "owner: must not hold control characters"),
+        ("size: 1h", "size: 0s", "windows.sliding.size: must be longer than nothing, found '0s'"),
+        (
+            "slide: 15m",
+            "slyde: 15m",
+            "unknown key 'slyde'; allowed keys here: size, slide, offset; did you mean 'slide'?",
+        ),
+        ("slide: 15m", "slide: 15min", "unknown unit 'min' in '15min'; allowed: ms, s, m, h, d"),
+        ("slide: 15m", "slide: 15", "15 has no unit"),
+        ("slide: 15m", "slide: -15m", "'-15m' is no duration"),
+        ("slide: 15m", "slide: 1ms, offset: 5x", "windows.sliding.offset: unknown unit 'x'"),
+        ("size: 1h, slide: 15m", "size: 400d, slide: 1ms", "every record would be in 34,560,000,000 windows"),
+        (
+            "unit: ms}      #",
+            "unit: minutes}  #",
+            "log.event_time.unit: unknown unit 'minutes'; allowed: s, ms, us, ns",
+        ),
+        ("  sliding:", "  session: {gap: 1h}\n  sliding:", "windows: needs exactly one kind of window"),
+        (
+            "  sliding:",
+            "  trigger: {}\n  sliding:",
+            "windows.trigger: needs exactly one kind of trigger",
+        ),
+        ("  sliding:", "  storm: {}\n  sliding:", "windows.storm.length: is missing"),
+        (
+            "sliding: {size: 1h, slide: 15m}",
+            "session: {gap: {colum: x}}",
+            "windows.session.gap.colum: unknown key 'colum'; allowed keys here: fixed, column, unit, function; did",
+        ),
+        ("  sliding:", "  time: processing\n  sliding:", "windows: nothing is late on time: processing"),
+        ("delay_total:", "window_start:", "aggregate 'window_start' is named like a column of our own tables"),
+        ("delay_total:", "RUN_ID:", "aggregate 'RUN_ID' is named like a column of our own tables"),
+        ("delay_total:", "acc_x:", "aggregate 'acc_x' begins like a column of our own tables"),
+        ("delay_total:", "origin:", "aggregate 'origin' is named like a key column"),
+        ("delay_total:", "Flights:", "differ in case only"),
+        ("delay_total:", "'a b':", "aggregate 'a b' is no name"),
+        ("key: [origin]", "key: [pane_index]", "key column 'pane_index' is named like a column of our own tables"),
+        ("key: [origin]", "key: [origin, Origin]", "is given twice"),
+        ("key: [origin]", "key: []", "log.key"),
+        ("key: [origin]", "key: origin", "log.key: expected a list of column names, found 'origin'"),
+        ("key: [origin]", "key: [origin]\n  over: all", "found key and over"),
+        ("  key: [origin]\n", "", "needs exactly one of `key: [columns]` and `over: all`"),
+        ("{sum: dep_delay}", "{summ: dep_delay}", "unknown aggregate 'summ'"),
+        ("{sum: dep_delay}", "{sum: {}}", "sum needs the name of a column"),
+        ("{count: {}}", "{count: origin}", "count takes no column"),
+        ("kind: bounded", "kind: punctuated", "kind: punctuated needs function, module:name"),
+        ("kind: bounded", "kind: ascending", "kind: ascending takes no out_of_orderness"),
+        ("kind: bounded, out_of_orderness: 6h", "kind: bounded", "kind: bounded needs out_of_orderness"),
+        ("by: ingest_date", "by: commits", "slicing by commits is part of the grammar but not built yet"),
+        ("every: 1d", "every: 7h", "every: 7h does not divide a day"),
+        ("every: 1d", "every: 2d", "slices longer than a day"),
+        (
+            "every: 1d, timezone: UTC",
+            "every: 1h, timezone: Europe/Berlin",
+            "are cut in UTC, found timezone: Europe/Berlin",
+        ),
+        ("timezone: UTC", "timezone: Mars/Base", "unknown time zone 'Mars/Base'"),
+        ("first: 2013-01-01", "first: 2015-01-01", "first: 2015-01-01 comes after last: 2014-01-01"),
+        ("{after: 2h}", "{after: 2h, min_records: 5}", "log.ready: needs exactly one sign of completeness"),
+        ("order: commits", "order: commit", "log.order: expected commits, or a list of columns"),
+        ("table: event_logs/flights", "table: ../secret", "must not climb with '..'"),
+        ('"0 6 * * *"', '"0 25 * * *"', "schedule: hour '25'"),
+        ('"0 6 * * *"', '"0 6 * *"', "has 4 fields; a schedule has five"),
+        ("expectations/flights.json", "expectations/../x.json", "must be a .json file below expectations/"),
+        ("fail_on: critical", "fail_on: criticl", "did you mean 'critical'?"),
+        ("owner: operations", "owner: 5", "owner: expected a text, found 5"),
+        (
+            "owner: operations",
+            "semantics: storm",
+            "semantics: found 'storm', allowed for these windows: strict, flink, beam",
+        ),
+        (
+            "owner: operations",
+            "process: {}",
+            "process.function: is missing; allowed keys here: function, output, state",
+        ),
+        ("owner: operations", "retention: {}", "retention: retention is part of the grammar but not built yet"),
+        ("owner: operations", "max_parallelism: 0", "max_parallelism"),
+        ("owner: operations", "max_parallelism: '8'", "max_parallelism: expected a whole number, found '8'"),
+        ("pipeline: flights", "pipeline: Flights", "pipeline: found 'Flights'; allowed: lower-case letters"),
+        ("pipeline: flights", "pipeline: event_logs", "is the name of a directory of the lake"),
+    ],
+)
+def test_errors_name_the_file_the_key_and_what_is_allowed(old: str, new: str, said: str) -> None:
+    assert old in FLIGHTS
+    with pytest.raises(SpecError) as caught:
+        parse_pipeline(FLIGHTS.replace(old, new, 1), source="my/flights.yaml")
+    assert str(caught.value).startswith("my/flights.yaml: ")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_everything_wrong_is_said_at_once_but_no_more_than_five() -> None:
+    with pytest.raises(SpecError) as caught:
+        build_pipeline({"pipeline": "p", **{f"key{index}": 1 for index in range(20)}}, source="p.yaml")
+    assert str(caught.value).count("p.yaml") == 1
+    assert "more" in str(caught.value)
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 5])
+def test_a_document_that_is_no_mapping(document: object) -> None:
+    with pytest.raises(SpecError, match="expected a mapping"):
+        build_pipeline(document, source="p.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"origin": None}, "log.key[0]: the log has no column 'origin'; it has flight_id string"),
+        ({"origin": "double"}, "log.key[0]: column 'origin' is double; allowed: tinyint"),
+        ({"departed_at": "timestamp"}, "log.event_time.column: column 'departed_at' is timestamp"),
+        ({"dep_delay": "string"}, "aggregates.delay_total.sum: column 'dep_delay' is string"),
+        ({"ingest_date": "timestamp"}, "log.slice.by: column 'ingest_date' is timestamp; allowed: date, string"),
+        ({"dep_delay": None, "Dep_delay": "double"}, "did you mean 'Dep_delay'?"),
+    ],
+)
+def test_the_schema_of_the_log(changes: dict[str, str | None], said: str) -> None:
+    columns = {name: kind for name, kind in (COLUMNS | changes).items() if kind is not None}
+    with pytest.raises(SpecError) as caught:
+        validate_against_schema(load_pipeline("flights", PIPELINES), columns)
+    assert said in str(caught.value)
+    assert "flights.yaml" in str(caught.value)
+
+
+def test_a_timestamp_needs_no_unit_and_a_number_does() -> None:
+    text = FLIGHTS.replace("event_time: {column: departed_at, unit: ms}", "event_time: departed_at")
+    pipeline = parse_pipeline(text, source="p.yaml")
+    validate_against_schema(pipeline, COLUMNS | {"departed_at": "timestamp"})
+    with pytest.raises(SpecError, match="or give its unit"):
+        validate_against_schema(pipeline, COLUMNS)
+
+
+def test_names_are_looked_up_and_paths_are_read(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"there are: carriers, flights, rotations; did you mean 'flights'"):
+        load_pipeline("fligths", PIPELINES)
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_pipeline("nowhere/p.yaml", PIPELINES)
+    other = tmp_path / "other.yaml"
+    other.write_text(FLIGHTS)
+    assert load_pipeline(str(other), PIPELINES).name == "flights"
+    with pytest.raises(SpecError, match="give both the same name"):
+        load_pipeline("other", tmp_path)
+
+
+def test_two_files_of_one_name_are_refused_whoever_reads_them(tmp_path: Path) -> None:
+    for name in ("flights.yaml", "flights.yml"):
+        (tmp_path / name).write_text(FLIGHTS)
+    (tmp_path / "rotations.yml").write_text((PIPELINES / "rotations.yaml").read_text())
+    for name in ("flights", str(tmp_path / "flights.yaml"), str(tmp_path / "flights.yml")):
+        with pytest.raises(SpecError, match=r"flights\.ya?ml is beside it, and both are pipeline 'flights'"):
+            load_pipeline(name, tmp_path)
+    files = load_all(tmp_path)
+    assert [pipeline.name for pipeline in files.good] == ["rotations"]
+    assert [(one.name, "is beside it" in one.error) for one in files.broken] == [("flights", True)] * 2
+    assert load_pipeline("rotations", tmp_path).name == "rotations", "either ending is found by name"
+
+
+def test_a_directory_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "none", tmp_path / "file"):
+        with pytest.raises(SpecError, match=f"{directory} cannot be read"):
+            load_all(directory)
+        with pytest.raises(SpecError, match=f"{directory} cannot be read"):
+            load_pipeline("flights", directory)
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.yaml")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    (tmp_path / "dangling.yaml").symlink_to("nowhere")
+    (tmp_path / "directory.yaml").mkdir()
+    (tmp_path / "flights.yaml").write_text(FLIGHTS)
+    files = load_all(tmp_path)
+    assert [one.name for one in files.good] == ["flights"]
+    assert {one.name: one.error.partition(": ")[2] for one in files.broken} == {
+        "dangling": "cannot be read: No such file or directory",
+        "directory": "is not a regular file; write the pipeline into one",
+        "fifo": "is not a regular file; write the pipeline into one",
+        "zero": "is not a regular file; write the pipeline into one",
+    }
+
+
+def test_a_bug_in_reading_one_file_stops_only_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("flights", "rotations"):
+        (tmp_path / f"{name}.yaml").write_text((PIPELINES / f"{name}.yaml").read_text())
+
+    def load(path: Path) -> Pipeline:
+        return load_file(path) if path.stem == "rotations" else 1 / 0  # type: ignore[return-value]
+
+    monkeypatch.setattr("jobs.pipeline.files.load_file", load)
+    files = load_all(tmp_path)
+    assert [one.name for one in files.good] == ["rotations"]
+    assert "ZeroDivisionError: division by zero; this is a bug in Hindcast" in files.broken[0].error
+
+
+def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "flights.yaml").write_text(FLIGHTS)
+    (tmp_path / "broken.yaml").write_text("pipeline: broken\n\t")
+    (tmp_path / "empty.yml").write_text("")
+    files = load_all(tmp_path)
+    assert [pipeline.name for pipeline in files.good] == ["flights"]
+    assert [one.name for one in files.broken] == ["broken", "empty"]
+    assert all(str(one.path) in one.error for one in files.broken)
+
+
+def test_reading_pipelines_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, jobs.pipeline.files, jobs.pipeline.slices\n"
+        "heavy = {'pyspark', 'airflow', 'great_expectations', 'deltalake', 'pandas', 'duckdb', 'pyarrow', 'numpy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PIPELINES.parent
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,175 @@
+"""Every form of the grammar is read, written back, built over a log and hashed; what is wrong is refused by its key."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel
+from pyspark import cloudpickle
+
+from jobs.engine.window_spec import engine
+from jobs.pipeline.files import pipeline_document, pipeline_from_json, pipeline_to_json
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.fingerprints import spec_fingerprint
+from tests.support.grammar import COLUMNS, every_form, pipeline
+from windowlib.errors import SpecError
+
+FORMS = every_form()
+_SAME_AS_BASE = {"watermark-bounded", "windows-tumbling"}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_survives_json_and_builds_its_engine(name: str) -> None:
+    one = pipeline(**FORMS[name])
+    text = pipeline_to_json(one)
+    again = pipeline_from_json(text, source="ledger", functions_dir=one.functions_dir)
+    assert pipeline_to_json(again) == text
+    validate_against_schema(one, COLUMNS)
+    run = engine(one, COLUMNS)
+    run.operator.build()
+    assert run.time.driver().snapshot()[-1].source == "*"
+    assert set(run.layout.read()) <= set(COLUMNS)
+    assert tuple(run.outputs) == one.output_columns
+    assert run.needs_clock or not one.needs_clock
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_engine_travels_to_the_workers(name: str) -> None:
+    operator = engine(pipeline(**FORMS[name]), COLUMNS).operator
+    cloudpickle.loads(cloudpickle.dumps(operator)).build()  # type: ignore[no-untyped-call]
+
+
+def test_every_form_has_a_fingerprint_of_its_own() -> None:
+    """One for each, but for those that say what the base says."""
+    found: dict[str, str] = {"": spec_fingerprint(pipeline())}
+    for name, changes in FORMS.items():
+        found[name] = spec_fingerprint(pipeline(**changes))
+    assert {name for name in FORMS if found[name] == found[""]} == _SAME_AS_BASE
+    others = {name: hashed for name, hashed in found.items() if name and name not in _SAME_AS_BASE}
+    twins = [sorted(name for name in others if others[name] == one) for one in set(others.values())]
+    assert sorted(tuple(names) for names in twins if len(names) > 1) == [], "two forms with one meaning"
+
+
+def _leaves(part: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # noqa: ANN401 - a part of a file
+    if isinstance(part, dict) and part:
+        return [leaf for key, inside in part.items() for leaf in _leaves(inside, (*path, key))]
+    return [path]
+
+
+def test_no_field_of_the_grammar_is_left_out_of_the_document() -> None:
+    """What is written out is what is hashed; a field that a form sets must be found there, wherever it lies."""
+    for name, changes in FORMS.items():
+        written = yaml.safe_dump(pipeline_document(pipeline(**changes)))
+        for key, part in changes.items():
+            for path in _leaves(part) if part is not None else ():
+                assert all(f"{step}:" in written for step in (key, *path)), f"{name}: {path}"
+
+
+TUMBLING = {"tumbling": {"size": "1h"}}
+REFUSED = yaml.safe_load((Path(__file__).parent / "refused.yaml").read_text())
+
+
+def refused(when: str) -> pytest.MarkDecorator:
+    """The table of what is refused at one stage."""
+    cases = REFUSED[when]
+    rows = [(case["changes"], case["says"]) for case in cases]
+    return pytest.mark.parametrize(("changes", "said"), rows, ids=[case["name"] for case in cases])
+
+
+@refused("read")
+def test_what_is_refused_when_the_file_is_read(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        pipeline(**changes)
+    assert str(caught.value).startswith("sample.yaml: ")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"windows": TUMBLING | {"time": "processing"}},
+        {"windows": TUMBLING | {"trigger": {"purging": {"processing_time": {}}}}},
+        {"windows": TUMBLING | {"trigger": {"any": [{"after_count": 1}, {"after_processing_time": "1m"}]}}},
+        {"windows": TUMBLING | {"trigger": {"continuous": {"every": "1m", "time": "processing"}}}},
+        {"windows": {"tumbling": {"size": "1h", "stagger": "natural"}}},
+        {"watermark": {"kind": "ingestion", "every": "1s"}},
+        {"watermark": {"kind": "ascending", "emit": {"every": "1s"}}},
+        {"watermark": {"kind": "ascending", "sources": {"column": "carrier", "idle_timeout": "1m"}}},
+        {"watermark": None, "windows": {"storm": {"length": "10s"}}},
+    ],
+    ids=["windows", "trigger", "composite", "continuous", "stagger", "ingestion", "ticks", "idle", "storm"],
+)
+def test_what_waits_for_the_clock_needs_an_arrival_time(changes: dict[str, Any]) -> None:
+    log = pipeline_document(pipeline())["log"]
+    assert isinstance(log, dict)
+    assert pipeline(**changes).needs_clock
+    with pytest.raises(SpecError, match=r"log\.arrival_time is missing"):
+        pipeline(**changes, log={key: part for key, part in log.items() if key != "arrival_time"})
+
+
+def test_commits_need_a_log_in_the_order_of_commits() -> None:
+    log = pipeline_document(pipeline())["log"]
+    assert isinstance(log, dict)
+    with pytest.raises(SpecError, match=r"watermark\.emit: commit needs log\.order: commits, found \['flight_id'\]"):
+        pipeline(watermark={"kind": "ascending", "emit": "commit"}, log=log | {"order": ["flight_id"]})
+
+
+@refused("schema")
+def test_what_does_not_fit_the_log(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        validate_against_schema(pipeline(**changes), COLUMNS)
+    assert said in str(caught.value)
+
+
+@refused("built")
+def test_what_does_not_go_together(changes: dict[str, Any], said: str) -> None:
+    one = pipeline(**changes)
+    with pytest.raises(SpecError) as caught:
+        engine(one, COLUMNS)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("sample.yaml: ")
+
+
+# Set by other tests (test_files.py, test_fingerprints.py), or the name of a thing and not a meaning.
+_ELSEWHERE = {"LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar"}
+_OF_THE_FILE = {("Pipeline", name) for name in ("quality", "schedule", "owner", "description", "max_parallelism")}
+
+
+def _said(part: object) -> Iterator[tuple[str, str]]:
+    """Every field of every part that says something else than its default."""
+    match part:
+        case BaseModel():
+            for name, field in type(part).model_fields.items():
+                value = getattr(part, name)
+                if value != field.default:
+                    yield type(part).__name__, name
+                    yield from _said(value)
+        case tuple():
+            yield from (found for one in part for found in _said(one))
+        case Mapping():
+            yield from (found for one in part.values() for found in _said(one))
+        case _:
+            return
+
+
+def _fields(annotation: object, seen: set[type[BaseModel]]) -> Iterator[tuple[str, str]]:
+    """Every field of every model below an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if annotation not in seen:
+            seen.add(annotation)
+            for name, field in annotation.model_fields.items():
+                yield annotation.__name__, name
+                yield from _fields(field.annotation, seen)
+        return
+    for one in get_args(annotation):
+        yield from _fields(one, seen)
+
+
+def test_the_forms_use_every_field_of_the_grammar() -> None:
+    """So a new field is in the tests above, the one of its fingerprint included, or this one fails."""
+    used = {found for changes in FORMS.values() for found in _said(pipeline(**changes))}
+    every = {found for found in _fields(Pipeline, set()) if found[0] not in _ELSEWHERE}
+    assert every - used - _OF_THE_FILE == set()

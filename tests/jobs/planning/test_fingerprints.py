@@ -1,0 +1,101 @@
+"""What changes a run's id, and what does not."""
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.pipeline.files import parse_pipeline
+from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
+from jobs.runs import Slice
+from tests.support.places import ROOT
+
+FLIGHTS = (ROOT / "pipelines" / "flights.yaml").read_text()
+
+
+def spec(old: str = "", new: str = "") -> str:
+    assert old in FLIGHTS
+    return spec_fingerprint(parse_pipeline(FLIGHTS.replace(old, new, 1) if old else FLIGHTS, source="p.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("size: 1h", "size: 2h"),
+        ("slide: 15m", "slide: 16m"),
+        ("slide: 15m", "slide: 15m, offset: 1m"),
+        ("sliding: {size: 1h, slide: 15m}", "tumbling: {size: 1h}"),
+        ("sliding: {size: 1h, slide: 15m}", "session: {gap: 1h}"),
+        ("allowed_lateness: 30m", "allowed_lateness: 31m"),
+        ("out_of_orderness: 6h", "out_of_orderness: 5h"),
+        ("kind: bounded, out_of_orderness: 6h", "kind: ascending"),
+        ("key: [origin]", "key: [dest]"),
+        ("key: [origin]", "over: all"),
+        ("event_time: {column: departed_at, unit: ms}", "event_time: {column: departed_at, unit: s}"),
+        ("event_time: {column: departed_at, unit: ms}", "event_time: {column: reported_at, unit: ms}"),
+        ("arrival_time: {column: reported_at, unit: ms}", "arrival_time: {column: departed_at, unit: ms}"),
+        ("record_id: flight_id", "record_id: flight"),
+        ("order: commits", "order: [flight_id]"),
+        ("every: 1d", "every: 1h"),
+        ("timezone: UTC", "timezone: Europe/Berlin"),
+        ("{sum: dep_delay}", "{sum: arr_delay}"),
+        ("{sum: dep_delay}", "{min: dep_delay}"),
+        ("delay_total:", "total_delay:"),
+        ("  flights: {count: {}}\n", ""),
+        ("owner: operations", "semantics: flink"),
+        ("owner: operations", "max_parallelism: 64"),
+    ],
+)
+def test_what_can_change_a_row_changes_the_spec(old: str, new: str) -> None:
+    assert spec(old, new) != spec()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("owner: operations", "owner: somebody"),
+        ("owner: operations\n", ""),
+        ("owner: operations", "max_parallelism: 128"),
+        ("owner: operations", "semantics: strict"),
+        ("description: Departures", "description: departures"),
+        ('"0 6 * * *"', '"5 6 * * *"'),
+        ("fail_on: critical", "fail_on: warning"),
+        ("quality: {suite: expectations/flights.json, fail_on: critical}\n", ""),
+        ("ready: {after: 2h}", "ready: {after: 3h}"),
+        ("first: 2013-01-01", "first: 2013-01-02"),
+        ("table: event_logs/flights", "table: elsewhere/flights"),
+        ("pipeline: flights", "pipeline: copy"),
+        ("size: 1h", "size: 60m"),
+        ("{after: 2h}", "{after: 120m}"),
+        ("slide: 15m", "slide: 900s, offset: 0s"),
+        (
+            "  delay_total: {sum: dep_delay}\n  delay_mean: {avg: dep_delay}",
+            "  delay_mean: {avg: dep_delay}\n  delay_total: {sum: dep_delay}",
+        ),
+    ],
+)
+def test_what_changes_no_row_does_not(old: str, new: str) -> None:
+    assert spec(old, new) == spec()
+
+
+def test_every_part_of_a_run_id_counts() -> None:
+    one = Slice(slice_id="2013-02-08", start_ms=0, end_ms=10)
+    parts: dict[str, str] = {"spec": "s", "input": "i", "state_before": "b"}
+    ids = {
+        run_id(pipeline="p", one=one, **parts),
+        run_id(pipeline="q", one=one, **parts),
+        run_id(pipeline="p", one=replace(one, slice_id="2013-02-09"), **parts),
+        run_id(pipeline="p", one=replace(one, end_ms=11), **parts),
+        *(run_id(pipeline="p", one=one, **parts | {name: "x"}) for name in parts),
+    }
+    assert len(ids) == 7
+    assert all(len(one_id) == 32 and set(one_id) <= set("0123456789abcdef") for one_id in ids)
+    assert run_id(pipeline="p", one=one, spec="ab", input="c", state_before="") != run_id(
+        pipeline="p", one=one, spec="a", input="bc", state_before=""
+    )
+
+
+def test_a_fingerprint_is_of_content() -> None:
+    assert fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
+    with pytest.raises(ValueError, match="float"):
+        fingerprint(float("nan"))

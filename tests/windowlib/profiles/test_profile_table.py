@@ -1,0 +1,541 @@
+"""docs/PROFILES.md, cell by cell: each row of its tables is a test here, each column a parameter of it.
+
+A cell's words and what they mean in numbers stand side by side; the last tests hold the words to the page.
+W is the watermark in our reading, e a window's end, L the allowed lateness, t a record's time.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from tests.support.places import ROOT
+from tests.windowlib.profiles.engines import (
+    ATLAS,
+    STORMS,
+    Played,
+    default_lateness,
+    driver,
+    first_clock_at,
+    hopping,
+    ms,
+    of_assigner,
+    of_stage,
+    of_storm,
+    on_the_clock,
+    sessions,
+    through_checkpoint,
+    watermark_of,
+)
+from tests.windowlib.profiles.rows import (
+    WORDS,
+    Refused,
+    cells_of,
+    is_refused,
+    places_of,
+    row,
+    storms_cells,
+    without_row,
+)
+from windowlib.beam import AfterCount, AfterWatermark
+from windowlib.errors import InvariantBroken, SpecError
+from windowlib.triggers.flink import CountReached
+from windowlib.watermarks.generators import Bounded, EmitPeriodically
+from windowlib.watermarks.sources_driver import SourcesSpec
+from windowlib.watermarks.timeline import Arrival
+from windowlib.windows.assigners import Tumbling
+from windowlib.windows.evictors import KeepCount
+
+Windows = list[tuple[int, int, list[int]]]
+
+STORM: Final = {"storm": {"length": "10s"}}
+STAGE: Final = {"atlas": {"$tumblingWindow": {"interval": ms(10), "pipeline": []}}}
+TRIGGER: Final = {"trigger": {"count": 2}, "leftovers": "report"}
+EVICTOR: Final = {"evictor": {"count": {"keep": 1}}}
+NO_SESSIONS: Final = Refused("semantics: found 'storm', allowed for", STORM, instead={"session": {"gap": "10s"}})
+NO_LATENESS: Final = Refused("takes no allowed_lateness", STORM, beside={"allowed_lateness": "3s"})
+
+
+@row(
+    strict=("`[s, e)`", [(10, 20, [10, 19]), (20, 30, [20])]),
+    flink=("`[s, e)`", [(10, 20, [10, 19]), (20, 30, [20])]),
+    storm=("`(s, e]`", [(0, 10, [10]), (10, 20, [19, 20])]),
+    mongodb=("`[s, e)`", [(10, 20, [10, 19]), (20, 30, [20])]),
+    beam=("`[s, e)`", [(10, 20, [10, 19]), (20, 30, [20])]),
+)
+def test_interval(column: str, expected: Windows) -> None:
+    one = Played(hopping(column))
+    one.records(10, 19, 20)
+    one.watermark(1_000)
+    assert one.windows() == expected
+
+
+@row(
+    strict=("merge", [(0, 20, [0, 10])]),
+    flink=("merge", [(0, 20, [0, 10])]),
+    storm=("no such thing: Storm has no sessions, they are refused", NO_SESSIONS),
+    mongodb=("stay apart", [(0, 10, [0]), (10, 20, [10])]),
+    beam=("stay apart", [(0, 10, [0]), (10, 20, [10])]),
+)
+def test_touching_sessions(column: str, expected: Any) -> None:  # noqa: ANN401
+    """The gap is 10 ms; 1 ms less is one session for all, 1 ms more two."""
+    if is_refused(column, expected):
+        return
+    for second_ms, windows in ((9, [(0, 19, [0, 9])]), (10, expected), (11, [(0, 10, [0]), (11, 21, [11])])):
+        one = Played(sessions(column))
+        one.records(0, second_ms)
+        one.watermark(1_000)
+        assert one.windows() == windows
+
+
+@row(
+    strict=("joins it", ["assigned", "assigned"]),
+    flink=("joins it", ["assigned", "assigned"]),
+    storm=("no such thing: Storm has no sessions, they are refused", NO_SESSIONS),
+    mongodb=("joins it", ["assigned", "assigned"]),
+    beam=("late, by its own session `[t, t + gap)`", ["assigned", "late"]),
+)
+def test_late_for_an_open_session(column: str, expected: Any) -> None:  # noqa: ANN401
+    """The open session is [20, 30); [14, 24), that of a record at 14, is over from 23 on, for Beam from 25 on."""
+    if is_refused(column, expected):
+        return
+    for watermark_ms, fate in zip((24, 25), expected, strict=True):
+        one = Played(sessions(column))
+        one.record(20)
+        one.watermark(watermark_ms)
+        assert one.record(14) == fate
+        one.watermark(1_000)
+        windows = [(start, end, set(times)) for start, end, times in one.windows()]
+        assert windows == ([(14, 30, {14, 20})] if fate == "assigned" else [(20, 30, {20})])
+
+
+@row(
+    strict=("log order", [14, 0, 7]),
+    flink=("one session's after the other's, as a Java hash set has them", [0, 14, 7]),
+    storm=("no such thing: Storm has no sessions, they are refused", NO_SESSIONS),
+    mongodb=("log order", [14, 0, 7]),
+    beam=("log order", [14, 0, 7]),
+)
+def test_order_in_merged_sessions(column: str, expected: Any) -> None:  # noqa: ANN401
+    """The last record joins two sessions."""
+    if is_refused(column, expected):
+        return
+    one = Played(sessions(column))
+    one.records(14, 0, 7)
+    one.watermark(1_000)
+    assert one.windows() == [(0, 24, expected)]
+
+
+@row(
+    strict=("unassigned", ("unassigned", "unassigned", {})),
+    flink=("unassigned; from `W >= t + L` on late, `late_in_gap` (F5)", ("unassigned", "late", {})),
+    storm=("assigned, expires unseen: `closed:between_windows`", ("assigned", "late", {"closed:between_windows": 1})),
+    mongodb=("unassigned", ("unassigned", "unassigned", {})),
+    beam=("unassigned", ("unassigned", "unassigned", {})),
+    storm_strict=("unassigned", ("unassigned", "unassigned", {})),
+)
+def test_hop_with_gaps(column: str, expected: tuple[str, str, dict[str, int]]) -> None:
+    """Windows of 10 ms every 25: 62 is in none, whether they start or end at the multiples of 25."""
+    on_time, behind, closed = expected
+    spec = hopping(column, hop_ms=25)
+    one = Played(spec)
+    assert one.record(62) == on_time
+    one.watermark(1_000)
+    assert one.windows() == []
+    assert {term: count for term, count in one.edges.items() if term != "new"} == closed
+
+    two = Played(spec)
+    two.watermark(61)
+    assert two.record(62) == on_time
+    two.watermark(62)
+    assert two.record(62) == behind
+    reasons = {"flink": ["late_in_gap"], "storm": ["late_stream"]}
+    assert [late.reason for late in two.late()] == reasons.get(column, [])
+    assert len(two.unassigned()) == (on_time, behind).count("unassigned")
+
+
+@row(
+    strict=("max - d - 1", 94),
+    flink=("max - d - 1", 94),
+    storm=("max - lag - 1 (Storm: max - lag)", 94),
+    mongodb=("max - 1 (Atlas: max)", 99),
+    beam=("the runner's; ours: max - d - 1", 94),
+)
+def test_watermark(column: str, expected: int) -> None:
+    """The delay or lag is 5 ms."""
+    assert watermark_of(driver(column, delay_ms=5), 90, 100, 97) == expected
+    assert watermark_of(driver(column, delay_ms=5), 90, 100, 101) == expected + 1
+
+
+@row(
+    strict=("the least", [89]),
+    flink=("the least", [89]),
+    storm=("the least", [89]),
+    mongodb=("the greatest; with `partitionIdleTimeout` the least", [104, 89]),
+    beam=("the runner's; ours: the least", [89]),
+)
+def test_watermark_of_several_sources(column: str, expected: list[int]) -> None:
+    makers = [driver(column)]
+    if column == ATLAS:
+        source = {"partitionIdleTimeout": ms(60_000)}
+        makers.append(of_stage("$tumblingWindow", interval=ms(10), source=source).driver())
+    assert [watermark_of(maker, 90, 105, sources="ab") for maker in makers] == expected
+
+
+@row(
+    strict=("with each record", 300),
+    flink=("with each record; Flink's ticks are `emit: {every: 200ms}`", 300),
+    storm=("with the ticks of `watermark_interval`, 1 s", 1_000),
+    mongodb=("with each record", 300),
+    beam=("the runner's; ours: with each record", 300),
+)
+def test_watermark_rises(column: str, expected: int) -> None:
+    """What the clock says when the watermark of a record that arrived at 300 ms is out."""
+    arrival = Arrival(0, 100, 300)
+    assert first_clock_at(driver(column), 99, arrival) == expected
+    if column == "flink":
+        ticking = SourcesSpec(generator=Bounded(), emission=EmitPeriodically(every_ms=200))
+        assert first_clock_at(ticking.build(), 99, arrival) == 400
+
+
+@row(
+    strict=("`W >= e - 1`", 9),
+    flink=("`W >= e - 1`", 9),
+    storm=("`W >= e - 1` (Storm: `>= e`)", 9),
+    mongodb=("`W >= e - 1 + L` (Atlas: `>= e + L`)", 12),
+    beam=("`W >= e`", 10),
+    storm_strict=("`W >= e`, when all of it is there (S1)", 10),
+)
+def test_fires(column: str, expected: int) -> None:
+    """The window ends at 10; the lateness is 3 ms where there is one."""
+    one = Played(hopping(column, lateness_ms=3))
+    one.record(5)
+    one.watermark(expected - 1)
+    assert one.windows() == []
+    one.watermark(expected)
+    assert one.windows() == [(0, 10, [5])]
+
+
+@row(
+    strict=("`t >= e`", 10),
+    flink=("`t >= e`", 10),
+    storm=("`t >= e`", 10),
+    mongodb=("`t >= e + L`", 13),
+    beam=("the runner's; ours: `t >= e + 1`", 11),
+    storm_strict=("`t >= e + 1`", 11),
+)
+def test_record_that_fires_it(column: str, expected: int) -> None:
+    """Which record brings the watermark that fires a window, without delay or lag; L is 3 ms where there is one."""
+    for at_ms, windows in ((expected - 1, []), (expected, [(0, 10)])):
+        one = Played(hopping(column, lateness_ms=3))
+        one.replay(driver(column), 5, at_ms)
+        assert [(start, end) for start, end, _ in one.windows()] == windows
+
+
+def check_late_from(column: str, play: Callable[[], Played], watermark_ms: int) -> None:
+    """A record at 5 is late from this watermark on, and not 1 ms before."""
+    one = play()
+    one.watermark(watermark_ms - 1)
+    assert one.record(5) == "assigned"
+    assert one.late() == []
+    two = play()
+    two.watermark(watermark_ms)
+    assert two.record(5) == "late"
+    (late,) = two.late()
+    assert (late.record.timestamp_ms, late.missed, late.missed_all) == (5, ((0, 10),), True)
+    assert late.late_by_ms == 0, f"{column}: missed by a hair"
+
+
+@row(
+    strict=("`W >= e - 1 + L`", 12),
+    flink=("`W >= e - 1 + L`", 12),
+    storm=("`W >= t` (Storm: `> t`), whatever its windows", 5),
+    mongodb=("`W >= e - 1 + L` (Atlas: `>= e + L`)", 12),
+    beam=("`W > e + L`", 14),
+)
+def test_late_when(column: str, expected: int) -> None:
+    """A record at 5, whose window ends at 10; the lateness is 3 ms where there is one."""
+    check_late_from(column, lambda: Played(hopping(column, lateness_ms=3)), expected)
+
+
+@row(
+    strict=("L = 0", 9),
+    flink=("L = 0", 9),
+    storm=("no such thing: `allowed_lateness` is refused", NO_LATENESS),
+    mongodb=("L = 3 s", 3_009),
+    beam=("L = 0", 11),
+)
+def test_default_lateness(column: str, expected: Any) -> None:  # noqa: ANN401
+    if not is_refused(column, expected):
+        check_late_from(column, lambda: Played(default_lateness(column)), expected)
+
+
+@row(
+    strict=("in the open ones; a late row names the others", ("assigned", False, [(10, 30, [15])])),
+    flink=("in the open ones; a late row names the others", ("assigned", False, [(10, 30, [15])])),
+    storm=("late for all", ("late", True, [])),
+    mongodb=("in the open ones; late row and dead letter name the others", ("assigned", False, [(10, 30, [15])])),
+    beam=("in the open ones; a late row names the others", ("assigned", False, [(10, 30, [15])])),
+)
+def test_partly_late(column: str, expected: tuple[str, bool, Windows]) -> None:
+    """Windows of 20 ms every 10; at 21 the first of 15's two windows is over for all engines."""
+    fate, missed_all, windows = expected
+    one = Played(hopping(column, size_ms=20))
+    one.watermark(21)
+    assert one.record(15) == fate
+    missed = [(late.missed, late.missed_all) for late in one.late()]
+    assert missed == [(((0, 20), (10, 30)) if missed_all else ((0, 20),), missed_all)]
+    assert one.side_outputs() == (["dead_letters"] if column == ATLAS else [])
+    one.watermark(1_000)
+    assert one.windows() == windows
+
+
+@row(
+    strict=("`late_records`", ("past_cleanup", [])),
+    flink=("`late_records` (Flink: side output, else a counter)", ("past_cleanup", [])),
+    storm=("`late_records`: `late_stream` with `late: true`, else `late_logged`", ("late_stream", [])),
+    mongodb=("`late_records` and a dead letter", ("Input document arrived late.", ["dead_letters"])),
+    beam=("`late_records` (Beam: dropped)", ("past_cleanup", [])),
+)
+def test_late_goes_to(column: str, expected: tuple[str, list[str]]) -> None:
+    reason, side_outputs = expected
+    cases = [(hopping(column), reason)]
+    if column in STORMS:
+        cases.append((of_storm(column, late=False), "late_logged"))
+    for spec, said in cases:
+        one = Played(spec)
+        one.watermark(100)
+        one.record(5)
+        assert [late.reason for late in one.late()] == [said]
+        assert one.side_outputs() == side_outputs
+
+
+@row(
+    strict=("a LATE pane per record", [("ON_TIME", [5]), ("LATE", [5, 6]), ("LATE", [5, 6, 7])]),
+    flink=("a LATE pane per record", [("ON_TIME", [5]), ("LATE", [5, 6]), ("LATE", [5, 6, 7])]),
+    storm=("no such thing: `allowed_lateness` is refused", NO_LATENESS),
+    mongodb=("no: the only pane waits for it", [("ON_TIME", [5, 6, 7])]),
+    beam=("a LATE pane per record", [("ON_TIME", [5]), ("LATE", [5, 6]), ("LATE", [5, 6, 7])]),
+)
+def test_refire_inside_lateness(column: str, expected: Any) -> None:  # noqa: ANN401
+    """By the default trigger."""
+    if is_refused(column, expected):
+        return
+    one = Played(hopping(column, lateness_ms=3))
+    one.record(5)
+    one.watermark(11)
+    one.records(6, 7)
+    one.watermark(1_000)
+    assert one.timings() == expected
+
+
+@row(
+    strict=("ON_TIME", "ON_TIME"),
+    flink=("ON_TIME", "ON_TIME"),
+    storm=("no such thing: `allowed_lateness` is refused", NO_LATENESS),
+    mongodb=("ON_TIME", "ON_TIME"),
+    beam=("LATE", "LATE"),
+)
+def test_first_pane_is_after_the_end(column: str, expected: Any) -> None:  # noqa: ANN401
+    """The timing of a window's first pane, when its first record came after its end, inside the lateness."""
+    if is_refused(column, expected):
+        return
+    one = Played(hopping(column, lateness_ms=3))
+    one.watermark(11)
+    one.record(5)
+    one.watermark(1_000)
+    assert one.timings() == [(expected, [5])]
+
+
+@row(
+    strict=("no pane", [("EARLY", [5])]),
+    flink=("no pane", [("EARLY", [5])]),
+    storm=("no pane", [("ON_TIME", [5])]),
+    mongodb=("no pane", [("ON_TIME", [5])]),
+    beam=("no pane; an ON_TIME one after EARLY ones", [("EARLY", [5]), ("ON_TIME", [])]),
+)
+def test_empty_window(column: str, expected: list[tuple[str, list[int]]]) -> None:
+    """Windows that nobody entered never fire. One with nothing new since an EARLY pane may; two engines have none."""
+    spec = hopping(column)
+    gap = Played(spec)
+    gap.records(5, 995)
+    gap.watermark(2_000)
+    assert [window for window in gap.windows() if window[1] <= 990 or not window[2]] == [(0, 10, [5])]
+
+    if column not in (*STORMS, ATLAS):
+        early = AfterWatermark(early=AfterCount(1))
+        spec = of_assigner(column, Tumbling(size_ms=10), trigger=early, accumulation="discarding")
+    one = Played(spec)
+    one.record(5)
+    one.watermark(1_000)
+    assert one.timings() == expected
+
+
+@row(
+    strict=("no pane", []),
+    flink=("an empty pane (F7)", [(0, 10, [])]),
+    storm=("no such thing: `evictor` is refused", Refused("takes no evictor", STORM, beside=EVICTOR)),
+    mongodb=("no such thing: `evictor` is refused", Refused("takes no evictor", STAGE, beside=EVICTOR)),
+    beam=("no pane (Beam has no evictors)", []),
+)
+def test_evictor_left_nothing(column: str, expected: Any) -> None:  # noqa: ANN401
+    if is_refused(column, expected):
+        return
+    one = Played(of_assigner(column, Tumbling(size_ms=10), evictor=KeepCount(count=0)))
+    one.record(5)
+    one.watermark(1_000)
+    assert one.windows() == expected
+    assert one.edges == {"new": 1, "closed:evicted": 1}
+
+
+@row(
+    strict=("refused without `leftovers: report` or `fire`", SpecError),
+    flink=("`closed:never_fired`, `closed:left_over` (F9)", None),
+    storm=("no such thing: `trigger` is refused", Refused("takes no trigger", STORM, beside=TRIGGER)),
+    mongodb=("no such thing: `trigger` is refused", Refused("takes no trigger", STAGE, beside=TRIGGER)),
+    beam=("refused without `leftovers: report` or `fire`", SpecError),
+)
+def test_trigger_left_some(column: str, expected: Any) -> None:  # noqa: ANN401
+    """Windows of one and of three records, under a trigger that fires for each two."""
+    if is_refused(column, expected):
+        return
+    parts: dict[str, Any] = {"assigner": Tumbling(size_ms=10), "trigger": CountReached(2)}
+    if expected is SpecError:
+        with pytest.raises(SpecError, match=r"say what to do with them: leftovers: report .* or leftovers: fire"):
+            of_assigner(column, **parts)
+        parts["leftovers"] = "report"
+    one = Played(of_assigner(column, **parts))
+    one.records(5, 15, 15, 16)
+    one.watermark(1_000)
+    assert one.windows() == [(10, 20, [15, 15])]
+    assert one.edges == {"new": 4, "closed:fired": 2, "closed:never_fired": 1, "closed:left_over": 1}
+
+
+@row(
+    strict=("yes", ("late", "late")),
+    flink=("not after a failure (F2); yes at a slice's end", ("late", "assigned")),
+    storm=("yes (Storm's own checkpoints: n/a)", ("late", "late")),
+    mongodb=("yes", ("late", "late")),
+    beam=("yes (Beam: the runner's)", ("late", "late")),
+)
+def test_watermark_in_checkpoint(column: str, expected: tuple[str, str]) -> None:
+    """A record for a window that has fired, after the operator went on from its state; then the driver's own state."""
+    for after_failure, fate in zip((False, True), expected, strict=True):
+        one = Played(hopping(column))
+        one.record(5)
+        one.watermark(20)
+        one.resume(after_failure=after_failure)
+        assert one.record(6) == fate
+        one.watermark(20)
+        assert [times for _, _, times in one.windows()] == ([[5]] if fate == "late" else [[5], [6]])
+    before = driver(column)
+    watermark_ms = watermark_of(before, 100)
+    assert through_checkpoint(column, before).watermark_ms == watermark_ms == 99
+
+
+@row(
+    strict=("refused", InvariantBroken),
+    flink=("taken: windows open again", None),
+    storm=("refused", InvariantBroken),
+    mongodb=("refused", InvariantBroken),
+    beam=("refused", InvariantBroken),
+)
+def test_watermark_goes_back(column: str, expected: type[Exception] | None) -> None:
+    """What an operator does with it; no driver lets it happen."""
+    one = Played(hopping(column))
+    one.record(5)
+    one.watermark(20)
+    if expected is not None:
+        with pytest.raises(expected, match="go back from 20 to 3"):
+            one.watermark(3)
+        return
+    one.watermark(3)
+    assert one.record(5) == "assigned"
+    one.watermark(20)
+    assert one.windows() == [(0, 10, [5]), (0, 10, [5])]
+
+
+@row(
+    strict=("a time like any other", ("assigned", [(-10, 0, [-5])])),
+    flink=("a time like any other", ("assigned", [(-10, 0, [-5])])),
+    storm=("late at once (S4)", ("late", [])),
+    mongodb=("a time like any other", ("assigned", [(-10, 0, [-5])])),
+    beam=("a time like any other", ("assigned", [(-10, 0, [-5])])),
+    storm_strict=("a time like any other", ("assigned", [(-10, 0, [-5])])),
+)
+def test_before_1970(column: str, expected: tuple[str, Windows]) -> None:
+    fate, windows = expected
+    one = Played(hopping(column))
+    assert one.record(-5) == fate
+    one.watermark(1_000)
+    assert one.windows() == windows
+    assert [late.reason for late in one.late()] == (["S4_before_1970"] if fate == "late" else [])
+
+
+@row(
+    strict=("`e - 1`", 9), flink=("`e - 1`", 9), storm=("`e`", 10), mongodb=("`e - 1`", 9), beam=("`e - 1`", 9)
+)  # fmt: skip
+def test_event_time_of_a_pane(column: str, expected: int) -> None:
+    """The last instant inside the window, whichever that is."""
+    one = Played(hopping(column))
+    one.record(5)
+    one.watermark(1_000)
+    assert [pane.timestamp_ms for pane in one.panes()] == [expected]
+
+
+@row(
+    strict=("`[s, e)`, fires at `e - 1`", (9, (0, 10))),
+    flink=("`[s, e)`, fires at `e - 1`", (9, (0, 10))),
+    storm=("`(s, e]`, counted from the first arrival, fires at `e + 1`", (15, (4, 14))),
+    mongodb=("`[s, e)`, fires at `e`", (10, (0, 10))),
+    beam=("`[s, e)`, fires at `e - 1` (Beam has no such windows)", (9, (0, 10))),
+)
+def test_windows_on_the_clock(column: str, expected: tuple[int, tuple[int, int]]) -> None:
+    """A record arrives at 5. What arrives in the very instant of the firing goes first."""
+    fires_ms, bounds = expected
+    one = Played(on_the_clock(column))
+    one.operator.begin(5)
+    one.clock(5)
+    one.record(777)
+    one.clock(fires_ms - 1)
+    assert one.windows() == []
+    one.clock(fires_ms)
+    assert one.windows() == [(*bounds, [777])]
+
+
+TESTS: Final = {name: test for name, test in vars(sys.modules[__name__]).items() if name.startswith("test_")}
+STORMS_CELLS: Final = storms_cells(TESTS)
+
+
+@pytest.mark.parametrize("name", STORMS_CELLS)
+def test_what_the_page_leaves_out_of_storm_strict_is_as_in_storm(name: str) -> None:
+    TESTS[name]("storm-strict", STORMS_CELLS[name])
+
+
+PAGE: Final = (ROOT / "docs" / "PROFILES.md").read_text(encoding="utf-8")
+
+
+def test_the_page_says_cell_by_cell_what_is_tested() -> None:
+    assert cells_of(PAGE) == WORDS
+
+
+def test_the_page_is_all_that_is_tested_here() -> None:
+    here = {name: test for name, test in vars(sys.modules[__name__]).items() if name.startswith("test_")}
+    assert places_of(here) == WORDS.keys()
+    assert here.keys() - {name for name, _ in WORDS} == {name for name in here if "_page_" in name}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        PAGE.replace("| merge |", "| stay apart |", 1),
+        PAGE.replace("| merge |", "| |", 1),
+        PAGE.replace("`test_fires`", "`test_fired`", 1),
+        PAGE.replace("| strict | flink |", "| flink | strict |", 1),
+        without_row(PAGE, "test_fires"),
+    ],
+    ids=["another word", "an empty cell", "another test", "another column", "a row is missing"],
+)
+def test_a_page_that_says_anything_else_is_noticed(spoilt: str) -> None:
+    assert cells_of(spoilt) != WORDS
