@@ -23,7 +23,7 @@ from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult, Verdict
 
 if TYPE_CHECKING:
-    from jobs.replay.verify_input import Verification
+    from jobs.review.verify_input import Verification
 
 
 @click.command(
@@ -76,7 +76,7 @@ def plan_command(
 
 
 def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verification":
-    from jobs.replay.verify_input import verify_inputs
+    from jobs.review.verify_input import verify_inputs
     from jobs.spark.session import spark_session
 
     spark = spark_session("hindcast plan --verify", master)
@@ -184,7 +184,7 @@ class LazyReplayer:
 
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         """Replay one chunk."""
-        from jobs.replay.chunk import spark_replayer
+        from jobs.replay.replayer import spark_replayer
 
         if self._replay is None:
             self._replay = self._stack.enter_context(spark_replayer(self.master))

@@ -87,7 +87,7 @@ def replay(order: Order) -> dict[str, Any]:
     """
     if not order["slices"]:
         return {"runs": []}
-    from jobs.replay.chunk import spark_replayer
+    from jobs.replay.replayer import spark_replayer
 
     with spark_replayer() as replayer:
         return scheduling.replay(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jobs.lake.damage import data_files, data_problem
 from jobs.lake.store import Attempt, read_attempts
 from jobs.reading.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums
-from jobs.replay.chunk_tables import Tallies, state_fingerprint
+from jobs.replay.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
 from windowlib.errors import CheckpointError, HindcastError, StoreError
 from windowlib.records import tables
@@ -57,19 +57,19 @@ class CheckpointCheck:
             )
         return sums
 
-    def check_restored(self, tallies: Tallies, sums: Mapping[str, IdSum]) -> None:
+    def check_restored(self, counted: Sums, sums: Mapping[str, IdSum]) -> None:
         """Check what the tasks say of the rows that they restored.
 
         Raises:
             CheckpointError: a task found damage, or the rows are not those that `check` saw.
         """
-        damaged = [term for number, equation, term in tallies if (number, equation) == (BEFORE, DAMAGED)]
+        damaged = [term for number, equation, term in counted if (number, equation) == (BEFORE, DAMAGED)]
         if damaged:
             raise self._error(min(damaged))
         for name, ids in sums.items():
             if name == tables.WATERMARKS:  # the driver restores them
                 continue
-            restored = tallies.get((BEFORE, RESTORED, name), IdSum())
+            restored = counted.get((BEFORE, RESTORED, name), IdSum())
             if restored.as_row() != ids.as_row():
                 raise self._error(
                     f"the tasks restored {restored.count:,} rows of {name}, and {ids.count:,} are stored, or their "

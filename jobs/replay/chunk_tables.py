@@ -14,68 +14,32 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from jobs.lake.store import append_rows
-from jobs.planning.fingerprints import state_of
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
 from windowlib.records import tables
-from windowlib.records.plain_json import from_json, to_json
-from windowlib.records.row_ids import IdSum, row_id
 from windowlib.records.tables import Table
 from windowlib.spark.arrow import arrow_type
 from windowlib.spark.columns import record_check
-from windowlib.watermarks.timeline import SourceRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Tallies = Mapping[tuple[int, str, str], IdSum]
-"""(slice number, equation, term) -> ids."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """One run of a chunk: its slice, its number in the chunk, its ids, and the states that it leads from and to."""
+class SliceRun:
+    """The run of one slice within a chunk: its number there, its ids, and the states before and after it."""
 
     slice_no: int
     slice: Slice
     run_id: str
     attempt_id: str
+    input_fingerprint: str
     state_before: str
     state_after: str
 
     def columns(self) -> dict[str, str]:
         """Return the columns that place a row in this run."""
         return {"slice_id": self.slice.slice_id, "attempt_id": self.attempt_id, "run_id": self.run_id}
-
-
-def collect_tallies(tagged: "DataFrame") -> dict[tuple[int, str, str], IdSum]:
-    """Add up what the tasks tallied, over all buckets."""
-    found: dict[tuple[int, str, str], IdSum] = {}
-    rows = tagged.where(F.col("tag") == tables.TALLIES).select("slice_no", f"{tables.TALLIES}.*").collect()
-    for row in rows:
-        key = (row["slice_no"], row["equation"], row["term"])
-        found.setdefault(key, IdSum()).merge(IdSum(row["record_count"], row["id_xor"], row["id_sum"]))
-    return found
-
-
-def watermark_row(source: SourceRow) -> dict[str, Any]:
-    """Return the row of `watermarks` for one source, or for all together."""
-    content = (*source[:-1], to_json(dict(source.details)))
-    table = tables.watermarks()
-    identity = row_id(table.name, tuple(table.content), content)
-    return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: identity}
-
-
-def source_rows(rows: "pa.Table") -> list[SourceRow]:
-    """Return the rows of `watermarks` as what a driver of time restores from."""
-    names = tuple(tables.watermarks().content)
-    found = zip(*(rows[name].to_pylist() for name in names), strict=True)
-    return [SourceRow(*row)._replace(details=from_json(row[-1])) for row in found]
-
-
-def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
-    """Return the fingerprint of a checkpoint: of the content of its tables, whatever the order of their rows."""
-    return state_of({name: ids.digest() for name, ids in parts.items()})
 
 
 def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":
@@ -112,7 +76,7 @@ class Rows:
     count: int
 
 
-def write_tables(written: Iterable[Rows], slices: Sequence[Written], *, sizes: Sizes = SIZES) -> None:
+def write_tables(written: Iterable[Rows], slices: Sequence[SliceRun], *, sizes: Sizes = SIZES) -> None:
     """Append all rows to their tables, a few tables at a time; one commit per table for all slices of the chunk.
 
     Few rows go through the driver: collecting and committing them takes a tenth of a second, a write by Spark one.
@@ -126,7 +90,7 @@ def write_tables(written: Iterable[Rows], slices: Sequence[Written], *, sizes: S
         one.result()
 
 
-def _append_collected(rows: Rows, slices: Sequence[Written]) -> None:
+def _append_collected(rows: Rows, slices: Sequence[SliceRun]) -> None:
     found = rows.frame.toArrow()
     numbers = found["slice_no"].to_pylist()
     placed = {one.slice_no: one.columns() for one in slices}
@@ -140,7 +104,7 @@ def _append_collected(rows: Rows, slices: Sequence[Written]) -> None:
     append_rows(rows.uri, pa.table(columns, names=list(rows.table.stored_columns())))
 
 
-def _append(rows: Rows, slices: Sequence[Written]) -> None:
+def _append(rows: Rows, slices: Sequence[SliceRun]) -> None:
     names = [(one.slice_no, one.slice.slice_id, one.run_id, one.attempt_id) for one in slices]
     spark = rows.frame.sparkSession
     numbered = F.broadcast(

@@ -6,7 +6,7 @@ event time, found in parallel, minus the bound. Everything else goes through the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
@@ -16,11 +16,12 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk_input import ChunkInput
-from jobs.replay.chunk_tables import source_rows
 from jobs.runs import CheckpointRef
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
+from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.row_ids import row_id
 from windowlib.spark.arrow import column_values
 from windowlib.spark.feed import feed_value
 from windowlib.spark.log_order import Rises, find_rises
@@ -50,6 +51,21 @@ class ChunkTime:
     def watermark_ms(self, slice_no: int) -> int | None:
         """Return the watermark at the end of a slice; None before the first valid record."""
         return combined(self.after[slice_no]).watermark_ms
+
+
+def watermark_row(source: SourceRow) -> dict[str, Any]:
+    """Return the row of `watermarks` for one source, or for all together."""
+    content = (*source[:-1], to_json(dict(source.details)))
+    table = tables.watermarks()
+    identity = row_id(table.name, tuple(table.content), content)
+    return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: identity}
+
+
+def source_rows(rows: "pa.Table") -> list[SourceRow]:
+    """Return the rows of `watermarks` as what a driver of time restores from."""
+    names = tuple(tables.watermarks().content)
+    found = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    return [SourceRow(*row)._replace(details=from_json(row[-1])) for row in found]
 
 
 def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) -> list[SourceRow]:

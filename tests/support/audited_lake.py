@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from jobs.replay.audit import Audit
+from jobs.replay.equations import Audit
 from jobs.runs import CheckpointRef
 from windowlib.bounds import wrap_int64
 from windowlib.records import tables

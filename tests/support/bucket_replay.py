@@ -21,7 +21,7 @@ from jobs.engine.window_spec import engine
 from jobs.lake.store import query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
-from jobs.replay.audit import READ, Audit
+from jobs.replay.equations import READ, Audit
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.records import tables
 from windowlib.records.column_types import parse_type, struct_type

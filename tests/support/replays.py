@@ -11,8 +11,12 @@ from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.workspace import Asked, open_workspace
-from jobs.replay.chunk import ChunkReplay, replay_chunk
 from jobs.replay.orders import ReplayOrder
+from jobs.replay.audited import audit, check
+from jobs.replay.computed import compute
+from jobs.replay.pinned import pin
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.written import Written, write
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import RunResult
 
@@ -62,13 +66,10 @@ def order_of(lake: Path, pipeline: Pipeline, bounds: tuple[str, str]) -> ReplayO
     )
 
 
-def committed_chunk(spark: "SparkSession", order: ReplayOrder) -> ChunkReplay:
+def committed_chunk(spark: "SparkSession", order: ReplayOrder) -> Written:
     """A chunk whose rows are committed and not audited yet."""
-    chunk = ChunkReplay(spark, order)
-    chunk.compute()
-    chunk.write()
-    return chunk
+    return write(compute(spark, pin(order)))
 
 
-def finish(chunk: ChunkReplay) -> list[RunResult]:
-    return chunk.results(chunk.audit())
+def finish(spark: "SparkSession", chunk: Written) -> list[RunResult]:
+    return check(spark, audit(chunk), seconds=1.0)

@@ -47,9 +47,9 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         shell.sessions += 1
         yield shell.replayer
 
-    replay = ModuleType("jobs.replay.chunk")
+    replay = ModuleType("jobs.replay.replayer")
     replay.spark_replayer = spark_replayer  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "jobs.replay.chunk", replay)
+    monkeypatch.setitem(sys.modules, "jobs.replay.replayer", replay)
     monkeypatch.setenv("HINDCAST_WHO", "ann")
     monkeypatch.setenv("COLUMNS", "200")
     return shell

@@ -7,7 +7,7 @@ import pytest
 from jobs.cli import run as cli_run
 from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
-from jobs.replay.verify_input import Verification
+from jobs.review.verify_input import Verification
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import PIPELINE, append_day
 

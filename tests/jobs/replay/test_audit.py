@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from jobs.replay.audit import READ, Audit
+from jobs.replay.equations import READ, Audit
 from tests.support import audited_lake
 from tests.support.audited_lake import ATTEMPT, SIDE, SLICES, STORED, Attempt, Harm, HonestReplay, Lakes, pick
 from windowlib.errors import AuditError

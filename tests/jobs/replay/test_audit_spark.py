@@ -14,8 +14,9 @@ from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
-from jobs.replay.chunk import ChunkReplay
 from jobs.replay.orders import ReplayOrder
+from jobs.replay.audited import audit
+from jobs.replay.written import Written
 from jobs.runs import RunResult
 from tests.support.logs import make_log
 from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
@@ -30,7 +31,7 @@ TABLES = ("window_outputs", "late_records", "invalid_records", "window_state", "
 
 
 @pytest.fixture(scope="module")
-def committed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[ChunkReplay, Path]:
+def committed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Written, Path]:
     lake = tmp_path_factory.mktemp("audited")
     log = other_log(random.Random(7), records_per_day=120)
     make_log(spark, str(lake / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
@@ -39,7 +40,7 @@ def committed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def lake(committed: tuple[ChunkReplay, Path]) -> Iterator[Path]:
+def lake(committed: tuple[Written, Path]) -> Iterator[Path]:
     """The committed tables, put back as they were after the test."""
     root = committed[1]
     versions = {table.name: DeltaTable(str(table)).version() for table in root.iterdir()}
@@ -79,8 +80,8 @@ def move_to_another_slice(root: Path, name: str) -> None:
     write_deltalake(str(root / name), moved, mode="append")
 
 
-def test_an_untouched_chunk_closes_and_says_so(committed: tuple[ChunkReplay, Path]) -> None:
-    results = finish(committed[0])
+def test_an_untouched_chunk_closes(spark: "SparkSession", committed: tuple[Written, Path]) -> None:
+    results = finish(spark, committed[0])
     assert len(results) == 4
     laws = [check.check for check in results[0].checks if check.table == "laws"]
     assert laws == ["audit_fates", "audit_edges", "audit_rows", "conservation"]
@@ -89,24 +90,22 @@ def test_an_untouched_chunk_closes_and_says_so(committed: tuple[ChunkReplay, Pat
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("harm", [lose, double, move_to_another_slice])
 def test_a_row_lost_doubled_or_moved_makes_the_run_fail(
-    committed: tuple[ChunkReplay, Path], lake: Path, harm: Callable[[Path, str], None], name: str
+    committed: tuple[Written, Path], lake: Path, harm: Callable[[Path, str], None], name: str
 ) -> None:
     harm(lake, name)
     with pytest.raises(AuditError, match="does not close") as failed:
-        committed[0].audit()
+        audit(committed[0])
     assert "slice 19" in str(failed.value)
 
 
-def test_a_record_swapped_between_side_tables_makes_the_run_fail(
-    committed: tuple[ChunkReplay, Path], lake: Path
-) -> None:
+def test_a_record_swapped_between_side_tables_makes_the_run_fail(committed: tuple[Written, Path], lake: Path) -> None:
     """The fates still add up in sum; the ids of rows know their table, so two entries of the ledger stay open."""
     row = _one_row(lake / "late_records")
     _delete(lake / "late_records", row)
     target = DeltaTable(str(lake / "unassigned_records")).to_pyarrow_dataset().schema
     write_deltalake(str(lake / "unassigned_records"), row.select(list(target.names)).cast(target), mode="append")
     with pytest.raises(AuditError, match="rows of late_records") as failed:
-        committed[0].audit()
+        audit(committed[0])
     assert "rows of unassigned_records" in str(failed.value)
 
 
@@ -122,7 +121,7 @@ def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(spark: "SparkSessi
         attempts.append(order.attempt_id)
         if len(attempts) == 1:
             lose(tmp_path / "other", "window_outputs")
-        return finish(chunk)
+        return finish(spark, chunk)
 
     pipeline = pipeline_of(PIPELINE)
     start_ms, end_ms = (parse_bound(pipeline, text) for text in ("1969-12-30", "1970-01-01"))

@@ -27,9 +27,10 @@ from jobs.reading.stored_rows import StoredRuns, columns_of, file_of
 from jobs.reading.stored_tables import stored_table
 from jobs.reading.verify import verify
 from jobs.replay.checkpoint_check import CheckpointCheck
-from jobs.replay.chunk import ChunkReplay
 from jobs.replay.chunk_input import log_reading, pin_chunk, read_chunk
 from jobs.replay.orders import ReplayOrder
+from jobs.replay.computed import compute
+from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
 from tests.support.fuzzing import first_seed
 from tests.support.logs import make_log
@@ -134,14 +135,12 @@ def harm(written: Written, name: str, column: str) -> tuple[Path, bytes]:
         (tables.WATERMARKS, "max_event_time_ms"),
     ],
 )
-def test_a_damaged_checkpoint_is_refused_before_the_chunk_begins(
-    spark: "SparkSession", written: Written, name: str, column: str
-) -> None:
+def test_a_damaged_checkpoint_is_refused_before_the_chunk_begins(written: Written, name: str, column: str) -> None:
     """Defect: a count of 8,796,093,022,215 was published."""
     path, good = harm(written, name, column)
     try:
         with pytest.raises(CheckpointError, match=rf"slice 1969-12-31 .* is damaged: table {name}") as refused:
-            ChunkReplay(spark, order_next(written))
+            pin(order_next(written))
         assert path.name in str(refused.value)
     finally:
         path.write_bytes(good)
@@ -154,17 +153,17 @@ def test_tasks_find_damage_that_the_driver_did_not_look_for(
     """`content_rows` of 0: the driver sums up ids, the tasks compute them. Nothing is written."""
     path, good = harm(written, name, column)
     versions = {table.name: DeltaTable(str(table)).version() for table in written.table("x").parent.iterdir()}
-    chunk = ChunkReplay(spark, order_next(written), sizes=Sizes(content_rows=0))
+    pinned = pin(order_next(written), sizes=Sizes(content_rows=0))
     try:
         with pytest.raises(CheckpointError, match=rf"in table {name} is not what was written: its content gives"):
-            chunk.compute()
+            compute(spark, pinned)
     finally:
         path.write_bytes(good)
     after = {table.name: DeltaTable(str(table)).version() for table in written.table("x").parent.iterdir()}
     assert after == versions
 
 
-def test_a_timer_that_is_lost_is_missed(spark: "SparkSession", written: Written) -> None:
+def test_a_timer_that_is_lost_is_missed(written: Written) -> None:
     """The timers are not redundant: a window whose timer is gone would never fire."""
     table = DeltaTable(str(written.table(tables.TIMERS)))
     version = table.version()
@@ -173,7 +172,7 @@ def test_a_timer_that_is_lost_is_missed(spark: "SparkSession", written: Written)
     table.delete(f"row_id = {least}")
     try:
         with pytest.raises(CheckpointError, match=r"table timers.* has .* rows, and their ids do not add up"):
-            ChunkReplay(spark, order_next(written))
+            pin(order_next(written))
     finally:
         table.restore(version)
 

@@ -20,7 +20,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.replay.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk
-from jobs.replay.verify_input import Verification, verify_inputs
+from jobs.review.verify_input import Verification, verify_inputs
 from tests.support.delta_logs import clean_commits, commits_of, cut_off
 from tests.support.fake_replay import PIPELINE as SALES
 from tests.support.fake_replay import FakeReplayer, append_day, sales

@@ -1,0 +1,71 @@
+"""Step 1 of a replay, pin: fix the input of a chunk and all that follows from it. Nothing is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from expectations.suites import SuiteFile
+from jobs.lake.event_log import PinnedLog
+from jobs.lake.record_columns import stored_records
+from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
+from jobs.replay.checkpoint_check import CheckpointCheck
+from jobs.replay.checks import load_checks
+from jobs.replay.chunk_input import pin_chunk
+from jobs.replay.chunk_plan import ChunkTables, chunk_tables
+from jobs.replay.chunk_time import time_before
+from jobs.replay.orders import ReplayOrder
+from jobs.replay.sizes import SIZES, Sizes
+from windowlib.records.row_ids import IdSum
+from windowlib.watermarks.timeline import SourceRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """A chunk whose input is fixed: one version of the log, the tables and checks, the checkpoint before it.
+
+    `checkpoint` is None at the beginning of a chain. `stored_state` has the ids of the checkpoint's rows by table.
+    """
+
+    order: ReplayOrder
+    sizes: Sizes
+    log: PinnedLog
+    tables: ChunkTables
+    spec_fingerprint: str
+    suites: SuiteFile | None
+    checks_fingerprint: str
+    checkpoint: CheckpointCheck | None
+    stored_state: Mapping[str, IdSum]
+    time_before: tuple[SourceRow, ...]
+
+    def uri(self, table: str) -> str:
+        """Return the path of one of the pipeline's tables."""
+        return self.order.lake.table(self.order.pipeline.name, table)
+
+
+def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
+    """Pin the log, derive tables, suites and fingerprints, and check the checkpoint before the chunk.
+
+    Raises:
+        LogError, SpecError: the log, the pipeline or a suite cannot be used.
+        CheckpointError: rows of the checkpoint were lost, doubled or changed.
+    """
+    pipeline, lake, before = order.pipeline, order.lake, order.before
+
+    def uri(table: str) -> str:
+        return lake.table(pipeline.name, table)
+
+    log = pin_chunk(pipeline, lake, order.slices, known=order.known_log)
+    tables = chunk_tables(pipeline, log, stored_records=stored_records(uri))
+    suites = load_checks(pipeline)
+    checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
+    return Pinned(
+        order=order,
+        sizes=sizes,
+        log=log,
+        tables=tables,
+        spec_fingerprint=spec_fingerprint(pipeline),
+        suites=suites,
+        checks_fingerprint=checks_fingerprint(pipeline, suites.document if suites else None),
+        checkpoint=checkpoint,
+        stored_state={} if checkpoint is None else checkpoint.check(),
+        time_before=tuple(time_before(lake, pipeline, before)),
+    )

@@ -1,0 +1,73 @@
+"""Replays one chunk of slices: pin, compute, write, audit, check. Each step takes the value of the step before it.
+
+`ReplayOrder` -> `Pinned` -> `Computed` -> `Written` -> `Audited` -> one `RunResult` per slice. A replay does not write
+the ledger: its caller does.
+"""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from jobs.engine.user_errors import explained
+from jobs.replay.audited import audit, check
+from jobs.replay.checks import prepare_checks
+from jobs.replay.computed import compute
+from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.replay.pinned import pin
+from jobs.replay.sizes import SIZES, Sizes
+from jobs.replay.written import write
+from jobs.runs import RunResult
+from jobs.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from expectations.suites import SuiteFile
+
+
+@contextmanager
+def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> Iterator[Replayer]:
+    """Give a replayer that runs on one Spark session. The session ends with the context."""
+    spark = spark_session("hindcast replay", master)
+    try:
+        yield lambda order: replay_chunk(spark, order, sizes=sizes)
+    finally:
+        spark.stop()
+
+
+def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
+    """Replay the slices of an order in one Spark job.
+
+    Returns:
+        One result per slice, in order, with the verdict of its checks. Its rows are committed. Readers do not see them
+        before the ledger names the attempt.
+
+    Raises:
+        LogError, SpecError, CheckpointError: before anything is written.
+        AuditError: an equation does not close; the attempt is void.
+    """
+    started = time.monotonic()
+    with explained(order.pipeline):
+        pinned = pin(order, sizes=sizes)
+        with _preparing(pinned.suites):
+            computed = compute(spark, pinned)
+    audited = audit(write(computed))
+    return check(spark, audited, seconds=time.monotonic() - started)
+
+
+@contextmanager
+def _preparing(suites: "SuiteFile | None") -> Iterator[None]:
+    """Build the suites in a thread during the context. Great Expectations takes 5 s to import; Spark works meanwhile.
+
+    Raises:
+        SpecError: Great Expectations refuses a suite. The context ends before anything is written.
+    """
+    executor = ThreadPoolExecutor(max_workers=1)
+    try:
+        prepared = executor.submit(prepare_checks, suites)
+        yield
+        prepared.result()
+    finally:
+        executor.shutdown(wait=False)

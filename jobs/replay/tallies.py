@@ -1,0 +1,75 @@
+"""The counts of a chunk: what the tasks and the driver counted, by slice, equation and term."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+
+from jobs.planning.fingerprints import state_of
+from jobs.runs import Counts
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum, row_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Sums = dict[tuple[int, str, str], IdSum]
+"""(slice number, equation, term) -> count, XOR and sum of ids."""
+
+FATES, ROWS, CLOCK = "fates", "rows", "clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Tallies:
+    """The counts of all slices of a chunk, complete: those of the tasks and those of the driver."""
+
+    sums: Mapping[tuple[int, str, str], IdSum]
+
+    def term(self, slice_no: int, equation: str, term: str) -> IdSum:
+        """Return the ids that were counted under a term; empty if there are none."""
+        return self.sums.get((slice_no, equation, term), IdSum())
+
+    def emitted(self, slice_no: int, table: str) -> IdSum:
+        """Return the ids of the rows that a slice has in a table."""
+        return self.term(slice_no, ROWS, table)
+
+    def counts(self, slice_no: int) -> Counts:
+        """Return how many records of a slice had which fate, and how many panes it emitted."""
+        terms = ("read", "assigned", "late", "unassigned", "invalid")
+        fates = {term: self.term(slice_no, FATES, term).count for term in terms}
+        return Counts(**fates, panes=self.emitted(slice_no, tables.WINDOW_OUTPUTS).count)
+
+    def rows(self, slice_no: int) -> list[dict[str, object]]:
+        """Return the rows of table `tallies` for a slice."""
+        return [
+            _tally_row(equation, term, ids) for (number, equation, term), ids in self.sums.items() if number == slice_no
+        ]
+
+    def digest(self, slice_no: int) -> str:
+        """Return the digest of the rows of table `tallies` for a slice."""
+        return IdSum.of(int(str(row[tables.ROW_ID])) for row in self.rows(slice_no)).digest()
+
+
+def collect_tallies(tagged: "DataFrame") -> Sums:
+    """Add up what the tasks counted, over all buckets."""
+    found: Sums = {}
+    rows = tagged.where(F.col("tag") == tables.TALLIES).select("slice_no", f"{tables.TALLIES}.*").collect()
+    for row in rows:
+        key = (row["slice_no"], row["equation"], row["term"])
+        found.setdefault(key, IdSum()).merge(IdSum(row["record_count"], row["id_xor"], row["id_sum"]))
+    return found
+
+
+def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
+    """Return the fingerprint of a checkpoint from the ids of its tables; the order of rows does not matter."""
+    return state_of({name: ids.digest() for name, ids in parts.items()})
+
+
+def _tally_row(equation: str, term: str, ids: IdSum) -> dict[str, object]:
+    table = tables.tallies()
+    content = (equation, term, *ids.as_row())
+    return {
+        **dict(zip(table.content, content, strict=True)),
+        tables.ROW_ID: row_id(table.name, tuple(table.content), content),
+    }
