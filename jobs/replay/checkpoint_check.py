@@ -1,8 +1,8 @@
-"""The checkpoint before a chunk, checked before the chunk starts from it (law L9).
+"""Checks the checkpoint before a chunk, before the chunk starts from it (law L9).
 
-The driver compares the sums of the stored ids with the ledger, which finds rows that were lost or doubled. The ids
-themselves are computed from the content of the rows: by the driver where they are few, by the tasks that restore them
-in any case (windowlib.spark.restored).
+The driver compares the sums of the stored ids with the ledger. This finds rows that were lost or doubled. The tasks
+compute the id of every row that they restore from its content (`windowlib.spark.restored`). If a table has few rows,
+the driver does that as well, before the tasks start.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ REMEDY = "Nothing was written. Put the file back from a copy, or begin anew with
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCheck:
-    """What the ledger says of a checkpoint, against its rows.
+    """Compares the rows of a checkpoint with the ledger.
 
-    `uri_of` gives the place of a table. `stored` are the tables of the pipeline. `content_rows`: the driver computes
-    ids from the content of at most so many rows of a table.
+    `before` is the checkpoint as the ledger describes it. `uri_of` returns the path of a table. `stored` are the tables
+    of the pipeline. The driver computes ids from content if a table has at most `content_rows` rows.
     """
 
     before: CheckpointRef
@@ -41,7 +41,7 @@ class CheckpointCheck:
     content_rows: int = CONTENT_ROWS
 
     def check(self) -> Mapping[str, IdSum]:
-        """Check what is stored; return the ids of the rows of each table.
+        """Check the stored rows; return the ids of the rows of each table.
 
         Raises:
             CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
@@ -58,10 +58,10 @@ class CheckpointCheck:
         return sums
 
     def check_restored(self, counted: Sums, sums: Mapping[str, IdSum]) -> None:
-        """Check what the tasks say of the rows that they restored.
+        """Check what the tasks report about the rows that they restored.
 
         Raises:
-            CheckpointError: a task found damage, or the rows are not those that `check` saw.
+            CheckpointError: a task found damage, or the tasks restored other rows than `check` found.
         """
         damaged = [term for number, equation, term in counted if (number, equation) == (BEFORE, DAMAGED)]
         if damaged:
@@ -78,7 +78,7 @@ class CheckpointCheck:
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """Turn what Spark raises over a file of the checkpoint that it cannot read into one clear error.
+        """Replace Spark's error about an unreadable file of the checkpoint by one paragraph.
 
         Raises:
             CheckpointError: a file of the checkpoint cannot be read.

@@ -1,4 +1,4 @@
-"""The input of a chunk, fixed and in order: what is read, in which order, with which watermark, and its fingerprint."""
+"""The input of a chunk: pins the log, reads its records in log order, and computes a fingerprint for each slice."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 LAST_SEQUENCE = (1 << 63) - 1
-# Spark reports a damaged file as FAILED_READ_FILE, unless it decodes the column later: then only the stack tells.
+# Spark reports a damaged file as FAILED_READ_FILE. If it decodes a column later, only the Java stack shows the reader.
 _DAMAGE = (
     "FAILED_READ_FILE",
     "FileNotFoundException",
@@ -39,12 +39,17 @@ _DAMAGE = (
     "org.apache.spark.sql.vectorized",
     "not a Parquet file",
 )
-COMMIT_COLUMN = "o0"  # the first order column of a log that is read in the order of its commits
+COMMIT_COLUMN = "o0"
+"""The first order column, if the log is read in the order of its commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceInput:
-    """What one slice puts in: its fingerprint, and the ids of all its records and of the invalid rows it makes."""
+    """The input of one slice: its fingerprint, and sums of ids.
+
+    `records` are all records of the slice, `invalid` the invalid ones. `invalid_rows` are their rows in
+    `invalid_records`.
+    """
 
     fingerprint: str
     records: IdSum
@@ -54,7 +59,7 @@ class SliceInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkInput:
-    """A chunk's records in log order, computed once (a local checkpoint of Spark's).
+    """The records of a chunk in log order. Spark computes them once and keeps them as a local checkpoint.
 
     `ordered` has `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, arrival_ms, problem` and the
     order columns; `slices` has one entry per slice of the chunk, in order.
@@ -68,14 +73,14 @@ class ChunkInput:
 
     @property
     def record_type(self) -> StructType:
-        """The columns of the log."""
+        """The columns of the log, as Spark types."""
         kind = self.ordered.schema["record"].dataType
         assert isinstance(kind, StructType), "records are read as a struct"
         return kind
 
 
 def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> PinnedLog:
-    """Fix the log's version and check the pipeline against its columns; commits that are `known` are not read again.
+    """Pin one version of the log, and check the pipeline against its columns. Commits in `known` are not read again.
 
     Raises:
         LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
@@ -96,9 +101,9 @@ def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known:
 def log_reading(
     pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice], *, needs_clock: bool = False
 ) -> LogReading:
-    """Return how the log is read for these slices, numbered 0, 1 .. in the chunk.
+    """Return how to read the log for these slices, which get the numbers 0, 1, ... in the chunk.
 
-    With `needs_clock` also the arrival time is read, and a record without one is invalid.
+    With `needs_clock`, the arrival time is read as well, and a record without an arrival time is invalid.
     """
     numbers = {one.slice_id: number for number, one in enumerate(slices)}
     log = pipeline.log
@@ -126,23 +131,27 @@ def read_chunk(
     needs_commits: bool = False,
     records_per_block: int = RECORDS_PER_BLOCK,
 ) -> ChunkInput:
-    """Read the records, bring them into log order, and fingerprint each slice.
+    """Read the records, sort them into log order, and compute the fingerprint of each slice.
 
     Args:
         spark: the session.
         pinned: the log.
-        reading: how to read it.
-        slices: of the chunk, in order.
-        needs_commits: whether the records are to say which commit of their slice brought them (`commit bigint`). Then
-            the fingerprints cover it, and the same records in other commits are another input.
-        records_per_block: of the sort.
+        reading: how to read the log.
+        slices: the slices of the chunk, in order.
+        needs_commits: adds a column `commit bigint`, the commit of the slice that brought the record. The fingerprints
+            then cover it: the same records in other commits are a different input.
+        records_per_block: about how many records the sort puts into one block.
+
+    Raises:
+        LogError: a file cannot be read, two records have the same place in the order, or a slice does not have the
+            number of records that the log's statistics state.
     """
     order = order_columns(reading)
     count = sum(file.records or 0 for file in pinned.files)
-    numbered = number_records(read_slices(spark, reading), order, count=count, records_per_block=records_per_block)
-    if needs_commits:
-        numbered = numbered.withColumn("commit", _commit_column(slices))
     with reading_errors(pinned):
+        numbered = number_records(read_slices(spark, reading), order, count=count, records_per_block=records_per_block)
+        if needs_commits:
+            numbered = numbered.withColumn("commit", _commit_column(slices))
         numbered = numbered.localCheckpoint()
     if reading.order is not None:
         refuse_ties(numbered, dict(zip(order, reading.order, strict=True)), pinned.uri)
@@ -155,10 +164,10 @@ def read_chunk(
 
 @contextmanager
 def reading_errors(pinned: PinnedLog) -> Iterator[None]:
-    """Turn what Spark raises about a data file into one paragraph.
+    """Replace Spark's errors about a data file by one paragraph.
 
     Raises:
-        LogError: naming the log, and the file where Spark names it.
+        LogError: names the log, and the file if Spark names it.
     """
     try:
         yield
@@ -176,20 +185,20 @@ def reading_errors(pinned: PinnedLog) -> Iterator[None]:
 
 
 def _refuse_other_counts(pinned: PinnedLog, slices: Sequence[Slice], inputs: Sequence[SliceInput]) -> None:
-    """Compare the records that were read with those that the log's own statistics promise."""
+    """Refuse a slice whose number of records differs from the statistics in the Delta log."""
     uncounted = {file.slice_id for file in pinned.files if file.records is None}
     for one, read in zip(slices, inputs, strict=True):
-        promised, found = pinned.coordinates(one.slice_id).records, read.records.count
-        if one.slice_id not in uncounted and promised != found:
+        stated, found = pinned.coordinates(one.slice_id).records, read.records.count
+        if one.slice_id not in uncounted and stated != found:
             raise LogError(
                 f"slice {one.slice_id} of event log {pinned.uri} holds {found:,} records, but by its statistics "
-                f"version {pinned.version} has {promised:,} there: a data file was damaged or exchanged, or records "
+                f"version {pinned.version} has {stated:,} there: a data file was damaged or exchanged, or records "
                 "were deleted in place. Restore the files from a backup, or replay a copy of the log made afresh"
             )
 
 
 def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Mapping[int, IdSum]:
-    """Count the log once more by itself, for the audit: slice number -> ids of its records."""
+    """Scan the log a second time, independently, for the audit. Return slice number -> ids of its records."""
     found: dict[int, IdSum] = {}
     with reading_errors(pinned):
         rows = scan_ids(spark, chunk.reading).collect()
@@ -201,12 +210,12 @@ def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Map
 
 
 def invalid_row_id() -> "Column":
-    """Return the row id of `invalid_records`, as an expression over `ordered`."""
+    """Return the row id of a row of `invalid_records`, as an expression over `ChunkInput.ordered`."""
     return F.xxhash64(F.lit(INVALID_RECORDS), F.col("record_hash"), F.col("problem"))
 
 
 def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
-    """The column in which each record brings the gap of its session, if there is one."""
+    """The column that holds the session gap of each record, if the pipeline has one."""
     windows = pipeline.windows
     session = None if windows is None else (windows.session or windows.dynamic_session)
     if session is None or session.gap.column is None:
@@ -231,7 +240,7 @@ def _ranges(slices: Sequence[Slice], ranks: Ranks) -> tuple[SliceRange, ...]:
 
 
 def _commit_column(slices: Sequence[Slice]) -> "Column":
-    """Number the commits of each slice from the slice's start on: no version of the log, which is a coordinate."""
+    """Number the commits of each slice, beginning at the slice's start in ms. A version of the log is not input."""
     start = F.element_at(F.array(*(F.lit(one.start_ms) for one in slices)), F.col("slice_no") + 1)
     nth = F.dense_rank().over(Window.partitionBy("slice_no").orderBy(COMMIT_COLUMN))
     return start + nth - 1
@@ -250,7 +259,7 @@ def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> 
     for name, part in parts.items():
         named = part.withColumn("part", F.lit(name))
         whole = named if whole is None else whole.unionByName(named)
-    assert whole is not None, "there are four parts"
+    assert whole is not None, "parts has four entries"
     sums: dict[tuple[int, str], IdSum] = {}
     for row in sum_ids(whole.groupBy("slice_no", "part"), F.col("id")).collect():
         sums[row["slice_no"], row["part"]] = IdSum(row["records"], row["id_xor"], int(row["id_sum"]))

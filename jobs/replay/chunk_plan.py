@@ -1,4 +1,4 @@
-"""From a pipeline and the columns of its log to what a chunk's tasks need: tables, engine, buckets."""
+"""The plan of a chunk: the tables it writes, the engine it runs, and the buckets that its tasks work on."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from windowlib.spark.bucket import BucketPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTables:
-    """A pipeline over one log: what it runs, the Spark types of the columns it reads, the tables it writes.
+    """A pipeline over one log: its engine, the Spark types of the columns it reads, and the tables it writes.
 
-    `functions` are the user's, loaded; who runs them elsewhere ships them. `record_names` are the names under which
-    the side tables keep the columns of the log.
+    `functions` are the user's functions, loaded in this process. Call `functions.ship()` before Spark's workers use
+    them. `record_names` maps a column of the log to its name in the side tables.
     """
 
     engine: Engine
@@ -34,7 +34,7 @@ class ChunkTables:
     record_names: Mapping[str, str]
 
     def emitted(self) -> tuple[Table, ...]:
-        """Return the tables of the tagged result; Spark gives late and unassigned records back what they are later."""
+        """Return the tables of the tagged result. Late and unassigned rows are without their record, which Spark joins later."""
         slim = {tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS}
         chosen = [table for table in self.stored if table.name not in (tables.INVALID_RECORDS, tables.WATERMARKS)]
         return tuple(table.slim() if table.name in slim else table for table in chosen)
@@ -45,15 +45,15 @@ class ChunkTables:
 
 
 def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Iterable[Node] = ()) -> ChunkTables:
-    """Return the tables that this pipeline writes when it reads this log.
+    """Return the tables that a pipeline writes when it reads a log.
 
     Args:
-        pipeline: what is replayed.
+        pipeline: the pipeline.
         pinned: the log.
-        stored_records: the types that `record` has in side tables that are there already.
+        stored_records: the types of column `record` in the side tables that exist already.
 
     Raises:
-        SpecError: the parts of the pipeline do not go together, or not with the columns of the log.
+        SpecError: parts of the pipeline contradict each other or the columns of the log.
     """
     columns = {name: spell_type(node) for name, node in pinned.nodes.items()}
     functions = pipeline_functions(pipeline)
@@ -80,7 +80,7 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
 def plan_buckets(
     pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, time: ChunkTime, sizes: Sizes = SIZES
 ) -> BucketPlan:
-    """Return what every task needs to know. The number of buckets changes nothing but the speed."""
+    """Return the plan that every task gets. The number of buckets changes the speed only."""
     records = sum(one.records.count for one in read.slices)
     buckets = min(sizes.buckets, 1 + records // sizes.records_per_bucket) if written.keys else 1
     run = written.engine

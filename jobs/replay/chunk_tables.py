@@ -1,7 +1,7 @@
-"""From the tagged result of a chunk to its committed tables: run ids, digests, and one append per table.
+"""Splits the tagged result of a chunk into tables, and appends them: one commit per table.
 
-What the driver makes (watermarks, tallies, quality results) and tables with few rows are appended through deltalake in
-milliseconds; the others by Spark. Either way there is at most one file per table and slice.
+The driver appends its own rows (watermarks, tallies, quality results) and tables with few rows through deltalake, which
+takes milliseconds. Spark appends the other tables. Both write at most one file per table and slice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from jobs.lake.store import append_rows
+from jobs.replay.chunk_input import invalid_row_id
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
 from windowlib.records import tables
@@ -38,15 +39,13 @@ class SliceRun:
     state_after: str
 
     def columns(self) -> dict[str, str]:
-        """Return the columns that place a row in this run."""
+        """Return the columns that identify the run of a row."""
         return {"slice_id": self.slice.slice_id, "attempt_id": self.attempt_id, "run_id": self.run_id}
 
 
 def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":
-    """Return the rows of one table, with `slice_no`; side tables get their records back from the ordered log."""
+    """Return the rows of one table, with `slice_no`. Rows of side tables get their records from the ordered log."""
     if name == tables.INVALID_RECORDS:
-        from jobs.replay.chunk_input import invalid_row_id
-
         detail = F.lit(None).cast("string").alias("detail")
         plain = ("slice_no", "record", "record_id", "record_hash", "rank")
         invalid = ordered.where("problem is not null")
@@ -60,7 +59,7 @@ def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFra
 
 
 def _checked(rows: "DataFrame") -> "DataFrame":
-    """Add the check of rows that hold a record."""
+    """Add column `row_check` to rows that contain a record."""
     record = rows.schema["record"].dataType
     assert isinstance(record, T.StructType), "a record is a struct"
     return rows.withColumn(tables.ROW_CHECK, record_check(record))
@@ -68,7 +67,7 @@ def _checked(rows: "DataFrame") -> "DataFrame":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The rows of one table of a chunk, with `slice_no`; `count` is how many the tasks tallied."""
+    """The rows of one table of a chunk, with `slice_no`. `count` is the number of rows in the tallies."""
 
     table: Table
     uri: str
@@ -77,9 +76,9 @@ class Rows:
 
 
 def write_tables(written: Iterable[Rows], slices: Sequence[SliceRun], *, sizes: Sizes = SIZES) -> None:
-    """Append all rows to their tables, a few tables at a time; one commit per table for all slices of the chunk.
+    """Append all rows to their tables, several tables at a time, with one commit per table for all slices.
 
-    Few rows go through the driver: collecting and committing them takes a tenth of a second, a write by Spark one.
+    The driver collects and commits small tables, because that takes 0.1 s where a write by Spark takes 1 s.
     """
     with ThreadPoolExecutor(max_workers=sizes.writers) as writers:
         done = [
@@ -117,6 +116,6 @@ def _append(rows: Rows, slices: Sequence[SliceRun]) -> None:
 
 
 def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows that the driver made to a table that is there; each maps its stored columns to plain values."""
+    """Append rows to an existing table. Each row maps stored columns to plain values."""
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
     append_rows(uri, pa.Table.from_pylist([dict(row) for row in rows], schema=schema))

@@ -1,7 +1,8 @@
-"""Clock and watermark of a chunk: one sequential pass over its records, on a few columns, before any window.
+"""Computes how clock and watermark move along a chunk, before any window runs.
 
-One source that is bounded and emits with every record needs no pass: there the watermark is the running maximum of
-event time, found in parallel, minus the bound. Everything else goes through the pipeline's driver of time.
+In general this is one sequential pass over a few columns of the records, through the pipeline's driver of time.
+Fast path: if the pipeline has one source with a bounded delay that emits with every record, and no clock, then the
+watermark is the running maximum of event time minus the bound. Spark computes that maximum in parallel.
 """
 
 from collections.abc import Sequence
@@ -38,9 +39,10 @@ Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTime:
-    """The steps of a chunk and where they begin; per slice, what a checkpoint keeps and how many arrivals were clamped.
+    """The steps of a chunk, and its time at the beginning and after each slice.
 
-    An arrival is clamped when it lies outside its slice.
+    `after` has the rows of `watermarks` for each slice. `clamped` has the number of arrivals of each slice that were
+    outside the slice, and were moved to its first or last millisecond.
     """
 
     steps: Steps
@@ -54,7 +56,7 @@ class ChunkTime:
 
 
 def watermark_row(source: SourceRow) -> dict[str, Any]:
-    """Return the row of `watermarks` for one source, or for all together."""
+    """Return the row of table `watermarks` for one source, or for all sources together."""
     content = (*source[:-1], to_json(dict(source.details)))
     table = tables.watermarks()
     identity = row_id(table.name, tuple(table.content), content)
@@ -62,17 +64,17 @@ def watermark_row(source: SourceRow) -> dict[str, Any]:
 
 
 def source_rows(rows: "pa.Table") -> list[SourceRow]:
-    """Return the rows of `watermarks` as what a driver of time restores from."""
+    """Return rows of table `watermarks` as the values that a driver of time restores."""
     names = tuple(tables.watermarks().content)
     found = zip(*(rows[name].to_pylist() for name in names), strict=True)
     return [SourceRow(*row)._replace(details=from_json(row[-1])) for row in found]
 
 
 def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) -> list[SourceRow]:
-    """Return what a checkpoint keeps of clock and watermark; nothing at the beginning of a chain.
+    """Return the clock and watermarks that a checkpoint contains; an empty list at the beginning of a chain.
 
     Raises:
-        CheckpointError: a row is not what was written, or there is none for all sources together.
+        CheckpointError: a row is damaged, or the row for all sources together is missing.
     """
     if before is None:
         return []
@@ -100,12 +102,12 @@ def combined(rows: Sequence[SourceRow]) -> SourceRow:
 
 
 def chunk_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow]) -> ChunkTime:
-    """Find out how clock and watermark move along a chunk.
+    """Compute how clock and watermark move along a chunk.
 
     Args:
-        engine: of the pipeline.
-        read: the chunk's records in log order.
-        before: what the checkpoint before the chunk keeps of its time; empty at the beginning of a chain.
+        engine: the engine of the pipeline.
+        read: the records of the chunk in log order.
+        before: the rows of `time_before`.
     """
     if engine.time.bound_ms is not None and not engine.needs_clock:
         return _bounded_time(engine, read, before)
@@ -113,7 +115,7 @@ def chunk_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow]) ->
 
 
 def _bounded_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow]) -> ChunkTime:
-    assert engine.time.bound_ms is not None, "asked before"
+    assert engine.time.bound_ms is not None, "chunk_time checked it"
     rises = find_rises(read.ordered, max_before_ms=combined(before).max_event_time_ms)
     ends = tuple(int(np.searchsorted(rises.sequence, one.end_sequence, side="left")) for one in read.ranges)
     watermarks_ms = rises.max_event_time_ms - engine.time.bound_ms
@@ -130,7 +132,7 @@ def _bounded_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow])
 def _bounded_rows(
     engine: Engine, rises: Rises, ends: Sequence[int], *, before: Sequence[SourceRow]
 ) -> tuple[tuple[SourceRow, ...], ...]:
-    """Tell the driver of the last rise of each slice only: for a running maximum that is the same as of all."""
+    """Pass only the last rise of each slice to the driver. For a running maximum, this equals passing all of them."""
     driver = engine.time.driver()
     if before:
         driver.restore(before)
@@ -179,7 +181,7 @@ def _driven_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow]) 
 
 
 def _records(engine: Engine, read: ChunkInput) -> "pa.Table":
-    """Collect what the pass reads of the valid records, in log order."""
+    """Collect the columns that the pass reads, for the valid records, in log order."""
     time, record = engine.time, F.col("record")
     kinds = {field.name: field.dataType.simpleString() for field in read.record_type}
     source = record.getField(time.source).cast("string") if time.source else F.lit(None).cast("string")
@@ -198,7 +200,7 @@ def _records(engine: Engine, read: ChunkInput) -> "pa.Table":
 
 
 def _clock(engine: Engine, read: ChunkInput, rows: "pa.Table") -> tuple[Int64s, tuple[int, ...]]:
-    """Return the replay's clock at each record, and how many arrivals per slice lay outside their slice."""
+    """Return the replay's clock at each record, and the number of clamped arrivals of each slice."""
     count = rows.num_rows
     if not engine.needs_clock or not count:
         return np.full(count, MIN_TIME_MS, dtype=np.int64), (0,) * len(read.ranges)
@@ -214,7 +216,7 @@ def _clock(engine: Engine, read: ChunkInput, rows: "pa.Table") -> tuple[Int64s, 
 def _matters(
     clock_ms: Int64s, event_time_ms: Int64s, source: "pa.ChunkedArray"
 ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Tell which records can move anything: those that raise the clock or their source's maximum, or wake a source."""
+    """Return which records can move the time: they raise the clock or the maximum of their source, or wake a source."""
     matters = _rises(clock_ms)
     codes = source.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     for code in np.unique(codes):

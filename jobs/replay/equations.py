@@ -1,10 +1,10 @@
-"""The audit of a chunk: Storm's acker over what was committed (DESIGN, section 7; docs/ACKER.md).
+"""The equations of the audit: Storm's acker over the committed rows of a chunk (DESIGN, section 7; docs/ACKER.md).
 
-Every record of a slice is a root. Its fate, its windows and the rows that come of it are the edges of its tree: the
-tasks anchored them (their tallies say which), and what stands in the committed tables acks them, read back with another
-engine than the one that wrote it. The trees of a slice share one entry of the ledger per equation, and the ledger is
-the strict one: an XOR alone is blind to a row that is there three times, so count and sum close beside it. An entry
-that is not zero in the end is a tree that failed: the attempt is void, and the chunk is replayed.
+Every record of a slice is a root. Its fate, its windows and its rows are the edges of its tree. The tasks anchor the
+edges: their tallies list them. The committed rows ack the edges. Another engine than the writer reads them back. All
+trees of a slice share one ledger entry per equation. The strict profile of the acker applies: count, XOR and sum must
+all be zero at the end, because an XOR alone does not detect a row that is stored three times. If an entry is not zero,
+the tree failed, the attempt is void, and the chunk is replayed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,13 +39,13 @@ READ = "read"
 ASSIGNED = "assigned"
 FATES = {tables.LATE_RECORDS: "late", tables.UNASSIGNED_RECORDS: "unassigned", tables.INVALID_RECORDS: "invalid"}
 AUDITED_ROWS = 5_000
-"""Of at most so many rows of a table, the audit computes the ids from what was committed."""
+"""The audit computes row ids from the committed content if a table has at most this many rows."""
 VOID = (
     "Nothing of this attempt will be published. A run replays it once by itself; if it happens again, the store or "
     "Hindcast is at fault"
 )
 NAMED_AT_MOST = 5
-"""Further open equations that an error names; a lost file leaves hundreds open."""
+"""The number of further open equations that an error names. A lost file can leave hundreds open."""
 
 Sums = Mapping[str, IdSum]
 """Term or slice_id -> sum of ids."""
@@ -55,11 +55,11 @@ Tallies = Mapping[tuple[str, str, str], IdSum]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What is audited: the attempt's slices in order, where its tables stand, and the state that it started from.
+    """An attempt to audit: its slices in order, the paths of its tables, and the checkpoint it started from.
 
-    `row_tables` are those whose rows must be what the tasks emitted; a table that the tasks tallied is always one.
-    `contents`: of these tables, rows must give their ids again when they are read back, where they are at most
-    `content_rows`.
+    The committed rows of `row_tables`, and of every table that the tasks tallied, must be the rows that the tasks
+    emitted. If a table of `contents` has at most `content_rows` rows, each row must also give its id again when it is
+    read back.
     """
 
     table_uri: Callable[[str], str]
@@ -74,10 +74,10 @@ class Audit:
         """Check every equation of every slice.
 
         Returns:
-            One passed check per slice and equation, for the report.
+            One passed check per slice and equation.
 
         Raises:
-            AuditError: naming the slice, the equation and both of its sides, and which others do not close.
+            AuditError: names the slice, the equation, both of its sides, and other equations that do not close.
         """
         tallied = self._tallies()
         forest = _Forest()
@@ -102,7 +102,7 @@ class Audit:
         return [(slice_id, self.attempt_id) for slice_id in self.slice_ids]
 
     def _rows(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
-        """For each table: what the tasks emitted is what was committed."""
+        """For each table, the committed rows are the rows that the tasks emitted."""
         emitted_to = {term for _, equation, term in tallied if equation == "rows"}
         for table in (*self.row_tables, *sorted(emitted_to - set(self.row_tables))):
             found = committed.ids(table, tables.ROW_ID, self._attempts())
@@ -117,7 +117,7 @@ class Audit:
                 )
 
     def _fates(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
-        """Every record read has one fate; the tasks' word for those that are rows is the rows."""
+        """Every record read has one fate. For a fate with a side table, the tallies equal the committed rows."""
         records = {fate: committed.ids(table, "record_hash", self._attempts()) for table, fate in FATES.items()}
         for slice_id in self.slice_ids:
             others = {fate: sums.get(slice_id, IdSum()) for fate, sums in records.items()}
@@ -137,7 +137,7 @@ class Audit:
                 )
 
     def _edges(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
-        """The edges of (record, window): in the state before + new = in the state after + closed."""
+        """Edges are (record, window) pairs: state before + new = state after + closed."""
         after = committed.edges(self._attempts())
         start, before = self.before, IdSum()
         if start is not None:
@@ -155,7 +155,7 @@ class Audit:
             forest.grow(_Tree(slice_id=slice_id, equation="edges", anchored=anchored, acked=acked))
 
     def _require_contents(self) -> None:
-        """Every row, read back, is the one that its id was made of."""
+        """Every row, read back, gives the id that is stored with it."""
         for name, table in self.contents.items():
             uri = self.table_uri(name)
             if not 0 < read_attempts(uri, self._attempts(), ("slice_id",)).num_rows <= self.content_rows:
@@ -182,13 +182,13 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Committed:
-    """Reads sums of ids back from the committed tables, by slice; a slice without rows is not there."""
+    """Reads sums of ids from the committed tables, by slice. A slice without rows has no entry."""
 
     sql: ArrowSql
     table_uri: Callable[[str], str]
 
     def ids(self, table: str, column: str, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
-        """Sum up one column of ids; a record is late by fate only if it missed all its windows."""
+        """Sum up one column of ids. The fate of a record is late only if the record missed all its windows."""
         is_fate_of_late = (table, column) == (tables.LATE_RECORDS, "record_hash")
         columns = ("slice_id", column, *(("missed_all",) if is_fate_of_late else ()))
         sql = (
@@ -198,7 +198,7 @@ class _Committed:
         return self._sums(sql, read_attempts(self.table_uri(table), attempts, columns))
 
     def edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
-        """Sum up the edges that open windows carry; those of lost contents (F1) are closed, with that reason."""
+        """Sum up the edges of open windows. Edges of lost contents (F1) count as closed, with that reason."""
         columns = ("slice_id", "edge_count", "edge_xor", "edge_sum", "is_orphan")
         sql = (
             "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
@@ -215,7 +215,7 @@ class _Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tree:
-    """One equation of one slice: what was anchored, by term, must be what was acked, by term."""
+    """One equation of one slice: the anchored terms must sum up to the acked terms."""
 
     slice_id: str
     equation: str
@@ -225,14 +225,14 @@ class _Tree:
 
 @dataclass(slots=True)
 class _Forest:
-    """The acker of one audit, and beside its ledger who said what: a balance does not tell which side it is from."""
+    """The acker of one audit. Keeps the terms of each equation, because the balance cannot show which side is wrong."""
 
     _acker: Acker = field(default_factory=lambda: Acker(STRICT))
     _trees: dict[RootId, _Tree] = field(default_factory=dict)
     _complete: set[RootId] = field(default_factory=set)
 
     def grow(self, tree: _Tree) -> None:
-        """Tell the acker of an equation: one init, and an ack from every table that was read back."""
+        """Send an equation to the acker: one init, and one ack per table that was read back."""
         root_id = f"{tree.slice_id}/{tree.equation}"
         self._trees[root_id] = tree
         anchored = IdSum()
@@ -240,11 +240,11 @@ class _Forest:
             anchored.merge(part)
         self._tell(Init(root_id=root_id, anchored=anchored.as_row(), task=0))
         for part in tree.acked.values():
-            if part.as_row() != NO_EDGES:  # an ack of nothing after the end of a tree would only open an orphan
+            if part.as_row() != NO_EDGES:  # after the end of a tree, an empty ack would open an orphan entry
                 self._tell(Ack(root_id=root_id, acked=part.as_row()))
 
     def open_trees(self) -> list[_Tree]:
-        """Return the equations that do not close: never complete, or acked beyond that (an orphan stays)."""
+        """Return the equations that do not close: not complete, or acked after completion, which leaves an orphan."""
         pending = {root_id for root_id, _ in self._acker.pending()}
         return [tree for root_id, tree in self._trees.items() if root_id in pending or root_id not in self._complete]
 

@@ -1,4 +1,4 @@
-"""What a replayer is asked for: one chunk of slices, as one attempt. No Spark."""
+"""The order for a replay: one chunk of slices, as one attempt. Does not import Spark."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,10 @@ from jobs.runs import CheckpointRef, RunResult, Slice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOrder:
-    """One chunk for the replayer: contiguous slices, from the state `before` (None: from nothing), as one attempt."""
+    """One chunk to replay: contiguous slices, as one attempt.
+
+    The chunk starts from the checkpoint `before`, or without state if it is None.
+    """
 
     pipeline: Pipeline
     lake: Lake
@@ -23,4 +26,4 @@ class ReplayOrder:
 
 
 Replayer = Callable[[ReplayOrder], list[RunResult]]
-"""Replays a chunk: writes, audits, checks; returns one result per slice, in order. Never writes the ledger."""
+"""Replays a chunk and returns one result per slice, in order. A replayer does not write the ledger."""

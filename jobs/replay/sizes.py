@@ -1,4 +1,4 @@
-"""How much of a chunk goes which way. No size changes a row, only where and how fast it is made."""
+"""The thresholds of a replay. They change where and how fast rows are made, never the rows."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,18 @@ from windowlib.spark.tagged_rows import ROWS_PER_BATCH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The thresholds of a replay. Tests draw them small, so that both sides of each of them run.
+    """The thresholds of a replay. Tests draw small values, so that both sides of each threshold run.
 
-    `records_per_block`: the log is sorted in blocks of about so many records.
-    `records_per_bucket`, `buckets`: keys are spread over one bucket more per so many records, at most so many buckets.
-    `rows_per_batch`: a task hands on its rows in batches of at most so many.
-    `driver_rows`: the driver commits tables of a chunk with at most so many rows, Spark the others.
-    `writers`: so many tables are written at a time.
-    `content_rows`: of at most so many rows of a checkpoint's table, the driver checks the content.
-    `audited_rows`: of at most so many committed rows of a table, the audit checks the content.
-    `pandas_rows`: Great Expectations reads at most so many rows of a table with pandas, more with Spark.
+    Attributes:
+        records_per_block: the sort of the log makes blocks of about this many records.
+        records_per_bucket: the number of buckets grows by one for this many records.
+        buckets: the largest number of buckets.
+        rows_per_batch: the largest number of rows in one batch that a task returns.
+        driver_rows: the driver commits a table of a chunk with at most this many rows; Spark commits a larger one.
+        writers: the number of tables that are written at the same time.
+        content_rows: the driver checks the content of a checkpoint's table with at most this many rows.
+        audited_rows: the audit checks the content of a committed table with at most this many rows.
+        pandas_rows: Great Expectations uses pandas for a table with at most this many rows, and Spark for a larger one.
     """
 
     records_per_block: int = RECORDS_PER_BLOCK

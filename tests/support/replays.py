@@ -11,13 +11,13 @@ from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.workspace import Asked, open_workspace
-from jobs.replay.orders import ReplayOrder
 from jobs.replay.audited import audit, check
 from jobs.replay.computed import compute
+from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.replayer import replay_chunk
-from jobs.replay.written import Written, write
 from jobs.replay.sizes import SIZES, Sizes
+from jobs.replay.written import Written, write
 from jobs.runs import RunResult
 
 if TYPE_CHECKING:

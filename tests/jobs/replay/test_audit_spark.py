@@ -14,8 +14,8 @@ from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
-from jobs.replay.orders import ReplayOrder
 from jobs.replay.audited import audit
+from jobs.replay.orders import ReplayOrder
 from jobs.replay.written import Written
 from jobs.runs import RunResult
 from tests.support.logs import make_log
