@@ -34,7 +34,7 @@ class ChunkTables:
     record_names: Mapping[str, str]
 
     def emitted(self) -> tuple[Table, ...]:
-        """Return the tables of the tagged result. Late and unassigned rows are without their record, which Spark joins later."""
+        """Return the tables of the tagged result. Late and unassigned rows are without their record: Spark joins it."""
         slim = {tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS}
         chosen = [table for table in self.stored if table.name not in (tables.INVALID_RECORDS, tables.WATERMARKS)]
         return tuple(table.slim() if table.name in slim else table for table in chosen)
