@@ -4,10 +4,10 @@ The driver appends its own rows (watermarks, tallies, quality results) and table
 takes milliseconds. Spark appends the other tables. Both write at most one file per table and slice.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
@@ -113,9 +113,3 @@ def _append(rows: Rows, slices: Sequence[SliceRun]) -> None:
     placed.repartition(min(len(slices), 4), "slice_id").write.format("delta").mode("append").option(
         "mergeSchema", "true"
     ).save(rows.uri)
-
-
-def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows to an existing table. Each row maps stored columns to plain values."""
-    schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
-    append_rows(uri, pa.Table.from_pylist([dict(row) for row in rows], schema=schema))

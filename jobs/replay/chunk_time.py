@@ -17,12 +17,12 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk_input import ChunkInput
+from jobs.replay.driver_rows import identified
 from jobs.runs import CheckpointRef
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
-from windowlib.records.row_ids import row_id
 from windowlib.spark.arrow import column_values
 from windowlib.spark.feed import feed_value
 from windowlib.spark.log_order import Rises, find_rises
@@ -57,17 +57,13 @@ class ChunkTime:
 
 def watermark_row(source: SourceRow) -> dict[str, Any]:
     """Return the row of table `watermarks` for one source, or for all sources together."""
-    content = (*source[:-1], to_json(dict(source.details)))
-    table = tables.watermarks()
-    identity = row_id(table.name, tuple(table.content), content)
-    return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: identity}
+    return identified(tables.watermarks(), {**source._asdict(), "details": to_json(dict(source.details))})
 
 
 def source_rows(rows: "pa.Table") -> list[SourceRow]:
     """Return rows of table `watermarks` as the values that a driver of time restores."""
-    names = tuple(tables.watermarks().content)
-    found = zip(*(rows[name].to_pylist() for name in names), strict=True)
-    return [SourceRow(*row)._replace(details=from_json(row[-1])) for row in found]
+    found = rows.select(SourceRow._fields).to_pylist()
+    return [SourceRow(**{**row, "details": from_json(row["details"])}) for row in found]
 
 
 def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) -> list[SourceRow]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.planning.fingerprints import state_of
+from jobs.replay.driver_rows import identified
 from jobs.runs import Counts
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum, row_id
+from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,9 +68,6 @@ def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
 
 
 def _tally_row(equation: str, term: str, ids: IdSum) -> dict[str, object]:
-    table = tables.tallies()
-    content = (equation, term, *ids.as_row())
-    return {
-        **dict(zip(table.content, content, strict=True)),
-        tables.ROW_ID: row_id(table.name, tuple(table.content), content),
-    }
+    count, xor, total = ids.as_row()
+    content = {"equation": equation, "term": term, "record_count": count, "id_xor": xor, "id_sum": total}
+    return identified(tables.tallies(), content)

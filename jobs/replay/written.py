@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from jobs.lake.record_columns import rename_records
 from jobs.lake.store import ensure_table
-from jobs.replay.chunk_tables import Rows, append_driver_rows, table_rows, write_tables
+from jobs.replay.chunk_tables import Rows, table_rows, write_tables
 from jobs.replay.computed import Computed
+from jobs.replay.driver_rows import append_driver_rows
 from windowlib.records import tables
 from windowlib.records.tables import Table
 

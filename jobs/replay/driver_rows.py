@@ -1,0 +1,28 @@
+"""Rows that the driver makes itself, by column name: watermarks, tallies, quality results."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.lake.store import append_rows
+from windowlib.records import tables
+from windowlib.records.row_ids import row_id
+from windowlib.records.tables import Table
+from windowlib.spark.arrow import arrow_type
+
+
+def identified(table: Table, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a table: its content by column name, and its id.
+
+    Raises:
+        KeyError: `content` lacks a column of the table's content.
+    """
+    values = tuple(content[name] for name in table.content)
+    return {**content, tables.ROW_ID: row_id(table.name, tuple(table.content), values)}
+
+
+def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows to an existing table. Each row maps stored columns to plain values."""
+    schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
+    append_rows(uri, pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
