@@ -683,7 +683,7 @@ class TestState:
     @pytest.mark.parametrize(
         ("row", "message"),
         [
-            (UserStateRow(81, "a", (), "other", "value", 1), "none of that name"),
+            (UserStateRow(81, "a", (), "other", "value", 1), "no state of that name"),
             (UserStateRow(81, "a", (), "seen", "list", [1]), "kind value"),
         ],
         ids=["name", "kind"],
