@@ -1,12 +1,12 @@
-"""The two kinds of window, and the bounds of time.
+"""The two kinds of window, and the smallest and largest times.
 
-Every time is an int of epoch milliseconds; every window with bounds is half-open, `[start_ms, end_ms)`.
+Every time is an int of epoch milliseconds. Every window with bounds is half-open, `[start_ms, end_ms)`.
 """
 
 from typing import Final, NamedTuple
 
 MIN_TIME_MS: Final = -(1 << 63)
-"""The watermark before any data; also Flink's marker of a record without a timestamp."""
+"""The watermark before any data. Flink also uses this value to mark a record without a timestamp."""
 MAX_TIME_MS: Final = (1 << 63) - 1
 """The watermark after all data."""
 
@@ -16,13 +16,13 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z, the latest event time that a pipeline accepts."""
 
 SAFE_TIME_MS: Final = 1 << 62
-"""Beyond this distance from 1970 the strict profile refuses a timestamp: a window's end could leave 64 bits."""
+"""The strict profile refuses a timestamp farther than this from 1970, because a window's end could exceed 64 bits."""
 
 _WORD: Final = 1 << 64
 
 
 def wrap_int64(number: int) -> int:
-    """Return `number` as a signed 64-bit word would hold it.
+    """Return `number` wrapped to a signed 64-bit integer.
 
     >>> wrap_int64(MAX_TIME_MS + 1) == MIN_TIME_MS
     True
@@ -42,24 +42,26 @@ class TimeWindow(NamedTuple):
 
     @property
     def last_ms(self) -> int:
-        """The last instant inside; a watermark that reaches it completes the window."""
+        """The last instant inside the window. A watermark that reaches it completes the window."""
         end_ms = self.end_ms
-        # An end that wrapped to the lowest word (flink profile only, F8) wraps back when one is taken off.
+        # In the flink profile an end can wrap to MIN_TIME_MS (F8). Subtracting 1 must wrap it back to MAX_TIME_MS.
         return end_ms - 1 if end_ms > MIN_TIME_MS else MAX_TIME_MS
 
 
 class GlobalWindow(NamedTuple):
-    """The window without bounds: every record of a key, until something purges it."""
+    """The window without bounds. It holds every record of a key until a trigger purges it."""
 
     start_ms: None = None
     end_ms: None = None
 
     @property
     def last_ms(self) -> int:
-        """The end of time: only the last watermark completes this window."""
+        """MAX_TIME_MS: only the last watermark completes this window."""
         return MAX_TIME_MS
 
 
 Window = TimeWindow | GlobalWindow
+"""Any window that an assigner returns."""
 
 GLOBAL_WINDOW: Final = GlobalWindow()
+"""The only value of GlobalWindow."""

@@ -1,6 +1,6 @@
-"""What can go wrong, by who has to act.
+"""The errors of Hindcast. Each class is named after the person who has to act.
 
-Every message is one paragraph: it names the culprit, shows what was found and what is allowed, and says what to do.
+Every message is one paragraph. It names the faulty thing, what was found, what is allowed, and what to do.
 """
 
 
@@ -13,11 +13,11 @@ class SpecError(HindcastError):
 
 
 class RequestError(HindcastError):
-    """The person who asked has to ask for something else: a range that is empty, a slice without a predecessor."""
+    """The person who made the request has to change it: its range is empty, or a slice has no predecessor."""
 
 
 class RangeError(RequestError):
-    """The range is not valid: a bound is no instant or is inside a slice, or the range is empty or reversed."""
+    """The range is not valid: a bound is not an instant or is inside a slice, or the range is empty or reversed."""
 
 
 class LogError(HindcastError):
@@ -29,16 +29,16 @@ class CheckpointError(HindcastError):
 
 
 class StoreError(HindcastError):
-    """The operator has to act: a stored file is damaged or lost, or somebody else changed it."""
+    """The operator has to act: a stored file is damaged or lost, or another program changed it."""
 
 
 class LedgerError(HindcastError):
-    """The operator has to act: the ledger cannot be read, or somebody else decided first and keeps doing so."""
+    """The operator has to act: the ledger cannot be read, or other writers won every attempt to append."""
 
 
 class AuditError(HindcastError):
-    """A law did not close over what was committed. The run is void; run it again, and report it if it happens twice."""
+    """An equation of the audit does not hold for the committed rows. Run it again; if it fails twice, report it."""
 
 
 class InvariantBroken(HindcastError):
-    """We have to act: this should never happen, and it is a bug in Hindcast."""
+    """The developers have to act: this is a bug in Hindcast."""

@@ -1,6 +1,7 @@
-"""Half-open intervals of integer milliseconds, `(start, end)` with start < end: sessions, slices and backfills alike.
+"""Arithmetic on half-open intervals of integer milliseconds, `(start, end)` with start < end.
 
-Functions take intervals in any order and return them sorted, disjoint and not touching.
+Sessions, slices and backfills use it. The functions take intervals in any order. They return intervals that are sorted,
+do not overlap and do not touch.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,7 @@ Interval = tuple[int, int]
 
 
 def align(instant_ms: int, size_ms: int, offset_ms: int = 0) -> int:
-    """Return the start of the interval of a grid that holds an instant; right for instants before 1970 too.
+    """Return the start of the grid interval that contains an instant, also for instants before 1970.
 
     >>> align(-1, 10), align(23, 10, offset_ms=5)
     (-10, 15)
@@ -20,7 +21,7 @@ def align(instant_ms: int, size_ms: int, offset_ms: int = 0) -> int:
 
 
 def merge(intervals: Iterable[Interval]) -> list[Interval]:
-    """Join intervals that overlap or touch.
+    """Return the union of intervals; those that overlap or touch become one.
 
     >>> merge([(10, 20), (0, 10), (30, 40)])
     [(0, 20), (30, 40)]
@@ -40,7 +41,7 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def subtract(intervals: Iterable[Interval], holes: Iterable[Interval]) -> list[Interval]:
-    """Return what of the intervals no hole covers.
+    """Return the parts of the intervals that no hole covers.
 
     >>> subtract([(0, 10), (20, 30)], [(5, 25)])
     [(0, 5), (25, 30)]
@@ -61,7 +62,7 @@ def subtract(intervals: Iterable[Interval], holes: Iterable[Interval]) -> list[I
 
 
 def missing(wanted: Interval, done: Iterable[Interval]) -> list[Interval]:
-    """Return what of `wanted` is not done.
+    """Return the parts of `wanted` that are not in `done`.
 
     >>> missing((0, 30), [(0, 10), (15, 20)])
     [(10, 15), (20, 30)]
@@ -70,7 +71,7 @@ def missing(wanted: Interval, done: Iterable[Interval]) -> list[Interval]:
 
 
 def split(interval: Interval, size_ms: int, offset_ms: int = 0) -> Iterator[Interval]:
-    """Cut an interval at the lines of a grid.
+    """Yield the parts of an interval, cut at the lines of a grid.
 
     >>> list(split((5, 25), 10))
     [(5, 10), (10, 20), (20, 25)]

@@ -1,6 +1,7 @@
-"""Which engine's answers to give. A profile is one frozen value; code asks it about a meaning, never about a name.
+"""The profiles: which engine's semantics apply. A profile is one frozen value.
 
-F1 to F10 are the defects of Flink 2.3.0 in SEMANTICS.md section 1.12; docs/CONFORMANCE.md links each to its tests.
+Code reads a profile's fields and never compares its name. F1 to F11 are defects of Flink 2.3.0 (SEMANTICS.md, section
+1.12). docs/CONFORMANCE.md links each to its tests.
 """
 
 from dataclasses import dataclass
@@ -10,69 +11,68 @@ from windowlib.bounds import wrap_int64
 from windowlib.errors import HindcastError, SpecError
 
 
-class EngineFault(HindcastError):  # noqa: N818 - it names a fault of the engine, and is no error of ours
-    """The engine whose profile is asked for would throw here and the job would die. Never raised in strict."""
+class EngineFault(HindcastError):  # noqa: N818 - it is a fault of the engine, not an error of Hindcast
+    """The engine of the chosen profile throws an exception at this point and its job fails. Never raised in strict."""
 
     def __init__(self, exception: str, what: str) -> None:
-        """Name the engine's exception and what it is about."""
         super().__init__(f"{exception}: {what}; the strict profile does not fail here")
         self.exception = exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The points in which the profiles differ. The defaults are the strict reading."""
+    """The points in which the profiles differ. The defaults are the strict semantics."""
 
     name: str
     merge_touching: bool = True
-    """Sessions that touch, [0, 10) and [10, 20), are one session."""
+    """Sessions that touch, such as [0, 10) and [10, 20), become one session."""
     keeps_identical_session: bool = True
-    """A session that equals an open one joins it. Flink gives it fresh contents and loses the old ones (F1)."""
+    """A session with the bounds of an open one joins it. Flink gives it empty contents and loses the old ones (F1)."""
     watermark_survives_failure: bool = True
-    """Restoring after a failure restores the watermark. Flink starts at the minimum and fires again (F2)."""
+    """A restore after a failure restores the watermark. Flink starts at the minimum and fires again (F2)."""
     guards_merge_overflow: bool = True
-    """Merging looks at the guarded cleanup instant first. Flink merges, adds the lateness unguarded, throws (F3)."""
+    """A merge first tests the cleanup instant, guarded against overflow. Flink merges, adds unguarded, throws (F3)."""
     continuous_ends: bool = True
-    """A continuous trigger stops at the last watermark. Flink counts on to the end of time (F4)."""
+    """A continuous trigger stops at the last watermark. Flink registers timer after timer up to MAX_TIME_MS (F4)."""
     reports_gaps: bool = True
-    """A record in a gap is unassigned, whenever it comes. Flink drops it, or calls it late (F5)."""
+    """A record in a gap is unassigned, whenever it arrives. Flink drops it or treats it as late (F5)."""
     floors_intervals: bool = True
-    """Intervals are aligned by floor. Flink truncates, and skips one before 1970 (F6)."""
+    """Intervals are aligned by rounding down. Flink truncates towards 0 and skips one interval before 1970 (F6)."""
     skips_empty_panes: bool = True
-    """A window whose evictor left nothing emits nothing. Flink emits an empty pane or dies (F7)."""
+    """A window emits nothing if its evictor keeps no record. Flink emits an empty pane or fails (F7)."""
     wraps_int64: bool = False
     """Time arithmetic wraps at 64 bits, as in Java (F8)."""
     timeout_adds_to_timers: bool = False
-    """A processing-time-out trigger turns every timer into a firing, the cleanup timer too (F10)."""
+    """A processing-time-out trigger fires at every timer, also at the cleanup timer (F10)."""
     survives_missing_state: bool = True
-    """A continuous trigger without state goes on. Flink throws a NullPointerException."""
+    """A continuous trigger without state continues. Flink throws a NullPointerException."""
     protects_cleanup_timer: bool = True
-    """A trigger cannot delete the cleanup timer. In Flink it can, and the window stays for ever (F11)."""
+    """A trigger cannot delete the cleanup timer. In Flink it can, and then the window is never cleaned up (F11)."""
     merges_in_log_order: bool = True
-    """Merged contents are in log order. In Flink: the order of a Java hash set, one window after the other."""
+    """Merged contents are in log order. Flink concatenates the windows in the order of a Java hash set."""
     refuses_regression: bool = True
-    """A watermark that goes back is refused. Flink's window operator takes it, and reopens windows."""
+    """A watermark that decreases is refused. Flink's window operator accepts it and reopens windows."""
     refuses_leftovers: bool = True
-    """A trigger that can leave records unfired at the end needs a word in the spec. In Flink they vanish (F9)."""
+    """A trigger that can leave records unfired needs `leftovers` in the spec. Flink drops these records (F9)."""
     completes_at_end: bool = False
-    """An event-time window is complete when the watermark reaches its end; else, its last instant, 1 ms before."""
+    """True: an event-time window is complete when the watermark reaches its end. False: its last instant, 1 ms less."""
     takes_at_limit: bool = False
-    """A record is taken while the watermark is exactly at completion plus lateness; else, it is late from there on."""
+    """True: a record is late once the watermark is greater than completion plus lateness. False: once it is equal."""
     judges_record_alone: bool = False
-    """A record is too late by its own session; else, by the open one that it would merge into."""
+    """Lateness is decided by the record's own session (True), or by the open session that it would join (False)."""
     only_end_is_on_time: bool = False
-    """Only the pane that the watermark fires at the window's end is ON_TIME; else, the first one from then on."""
+    """True: only the pane that the watermark fires at the window's end is ON_TIME. False: the first pane from then."""
     fires_empty_on_time: bool = False
-    """The pane at the window's end comes even if nothing is new since an EARLY one."""
+    """The window fires at its end even if no record came since an EARLY pane."""
     has_composite_triggers: bool = False
-    """The default trigger is a composite one. Flink's event-time triggers wait for the last instant and are refused."""
+    """The default trigger is composite. Flink's event-time triggers are refused: they wait for the last instant."""
 
     def add(self, left: int, right: int) -> int:
-        """Return `left + right`, wrapped at 64 bits where the profile says so."""
+        """Return `left + right`, wrapped at 64 bits if `wraps_int64`."""
         return wrap_int64(left + right) if self.wraps_int64 else left + right
 
     def align(self, instant_ms: int, interval_ms: int) -> int:
-        """Return the start of the interval that holds `instant_ms`; for F6, the one that truncation gives."""
+        """Return the start of the interval that contains `instant_ms`, or with F6 the start by truncation."""
         remainder = instant_ms % interval_ms
         if not self.floors_intervals and instant_ms < 0 and remainder:
             remainder -= interval_ms
@@ -80,7 +80,7 @@ class Profile:
 
 
 STRICT: Final = Profile(name="strict")
-"""The default: Flink's semantics with F1 to F10 fixed; nothing is lost without a row or a count."""
+"""The default: Flink's semantics without the defects F1 to F11. No record is lost without a row or a count."""
 
 FLINK: Final = Profile(
     name="flink",
@@ -99,7 +99,7 @@ FLINK: Final = Profile(
     refuses_regression=False,
     refuses_leftovers=False,
 )
-"""Bit-exact with Apache Flink 2.3.0, its defects included."""
+"""Bit-exact with Apache Flink 2.3.0, including its defects."""
 
 BEAM: Final = Profile(
     name="beam",
@@ -111,7 +111,7 @@ BEAM: Final = Profile(
     fires_empty_on_time=True,
     has_composite_triggers=True,
 )
-"""The Beam model, as the driver of its Python SDK 2.77 computes it; docs/BEAM.md lists where they differ."""
+"""The Beam model, as the driver of Beam's Python SDK 2.77 computes it. docs/BEAM.md lists where the two differ."""
 
 PROFILES: Final = {profile.name: profile for profile in (STRICT, FLINK, BEAM)}
 
@@ -120,7 +120,7 @@ def profile(name: str) -> Profile:
     """Return the profile called `name`.
 
     Raises:
-        SpecError: no such profile.
+        SpecError: there is no such profile.
     """
     try:
         return PROFILES[name]

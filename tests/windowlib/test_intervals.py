@@ -1,4 +1,4 @@
-"""Intervals are sets of instants: every function against the sets themselves."""
+"""Compares each function of windowlib.intervals with the same operation on sets of instants."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,26 +14,26 @@ def instants(some: list[Interval]) -> set[int]:
 
 
 def is_tidy(some: list[Interval]) -> bool:
-    """Sorted, disjoint, not touching, none empty."""
-    ends = [bound for one in some for bound in one]
-    return ends == sorted(set(ends))
+    """Tell whether the intervals are sorted, not empty, and neither overlap nor touch."""
+    bounds = [bound for one in some for bound in one]
+    return bounds == sorted(set(bounds))
 
 
 @given(intervals)
-def test_merging_keeps_the_instants(some: list[Interval]) -> None:
+def test_merging_keeps_every_instant(some: list[Interval]) -> None:
     assert instants(merge(some)) == instants(some)
     assert is_tidy(merge(some))
 
 
 @given(intervals, intervals)
-def test_subtracting_takes_out_the_holes(some: list[Interval], holes: list[Interval]) -> None:
+def test_subtracting_removes_the_instants_of_the_holes(some: list[Interval], holes: list[Interval]) -> None:
     left = subtract(some, holes)
     assert instants(left) == instants(some) - instants(holes)
     assert is_tidy(left)
 
 
 @given(interval, intervals)
-def test_what_is_missing(wanted: Interval, done: list[Interval]) -> None:
+def test_missing_returns_the_instants_that_are_not_done(wanted: Interval, done: list[Interval]) -> None:
     assert instants(missing(wanted, done)) == instants([wanted]) - instants(done)
 
 

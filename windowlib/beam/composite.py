@@ -1,8 +1,8 @@
-"""What a composite trigger is: one that can be a part of another, and stand alone as a trigger of the operator.
+"""The base class of composite triggers. A composite can be a part of another one, or the trigger of a window operator.
 
-A composite is asked in two steps: whether it is ready, and, if all around it agree, to fire, after which it may be
-finished. Its state is a dict of plain values, and the states of its parts lie inside it, by the part's name. So one
-window's trigger state is one JSON object, whatever the composite is made of.
+A composite fires in two steps. `is_ready` returns whether it should fire. If the composites around it agree, `fire`
+takes note of the firing and returns whether the composite is finished. Its state is a dict of plain values, which
+contains the states of its parts by their names. So the trigger state of one window is one JSON object.
 
 Source: the Beam model (Akidau et al., The Dataflow Model, 2015); SEMANTICS.md section 4; docs/BEAM.md.
 """
@@ -27,49 +27,49 @@ from windowlib.triggers.protocol import (
 )
 
 State = dict[str, Any]
-"""What one composite remembers for one window, its parts included."""
+"""The state of one composite and its parts for one window."""
 
 _PART: Final = "part"
 _WAITS: Final = "waits_for_end"
 
 
 class Moment(NamedTuple):
-    """When a composite is asked: whether the watermark has completed the window, and what the clock says."""
+    """The instant of a call: whether the watermark has completed the window, and the time of the clock."""
 
     is_complete: bool
     processing_time_ms: int
 
 
 class Composite(Trigger):
-    """The base of composite triggers. The methods of the trigger protocol are here, once for all of them."""
+    """The base class of composite triggers. It implements the trigger protocol for all of them."""
 
     __slots__ = ()
 
     can_merge = True
 
     def parts(self) -> Mapping[str, "Composite"]:
-        """Return the composites that this one is made of, by the names under which their states lie in its own."""
+        """Return the parts of this composite by name. Its state holds the state of each part under the same name."""
         return {}
 
     def enter(self, state: State, ctx: TriggerContext) -> None:
         """Take note of a record that entered the window."""
 
     def is_ready(self, state: State, moment: Moment) -> bool:
-        """Tell whether the window should fire; changes nothing."""
+        """Return whether the window should fire. Does not change the state."""
         raise NotImplementedError
 
     def fire(self, state: State, moment: Moment) -> bool:  # noqa: ARG002
-        """Take note that the window fires, and return whether this composite is finished."""
+        """Take note that the window fires. Return whether this composite is finished."""
         return False
 
     def deadlines(self, state: State) -> Iterator[int]:
-        """Yield the instants of the clock that it waits for."""
+        """Yield the instants of the clock for which the composite waits."""
         for name, part in self.parts().items():
             if name in state:
                 yield from part.deadlines(state[name])
 
     def joined(self, states: Sequence[State]) -> State:
-        """Return the state of a window that was merged from windows with these states."""
+        """Return the state for a window that was merged from windows with these states."""
         state: State = {}
         for name, part in self.parts().items():
             inside = [one[name] for one in states if name in one]
@@ -78,20 +78,17 @@ class Composite(Trigger):
         return state
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Take note of the record and fire if ready; a finished trigger lets it go."""
         if FINISHED in ctx.state:
             return PURGE
         self.enter(ctx.state.setdefault(_PART, {}), ctx)
         return self._ask(ctx, is_complete=ctx.watermark_ms >= ctx.complete_ms)
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire at the window's end if ready, and if some part waits for it."""
         if at_ms != ctx.complete_ms or not ctx.state.pop(_WAITS, False):
             return CONTINUE
         return self._ask(ctx, is_complete=True)
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire if ready, and if some part waits for this instant."""
         if at_ms not in self.deadlines(ctx.state.get(_PART, {})):
             return CONTINUE
         return self._ask(ctx, is_complete=ctx.watermark_ms >= ctx.complete_ms)
@@ -115,18 +112,16 @@ class Composite(Trigger):
         return FINISH
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Join the states; a window that merges with a finished one is finished."""
         if any(FINISHED in other.state for other in merged):
             ctx.state[FINISHED] = True
             return
-        # The record that made the windows merge enters next; the parts that wait for the new end then say so.
+        # The record that caused the merge enters next. The parts that wait for the new end then register its timer.
         ctx.state[_PART] = self.joined([other.state[_PART] for other in merged if _PART in other.state])
         for at_ms in self.deadlines(ctx.state[_PART]):
             if at_ms > ctx.processing_time_ms:
                 ctx.register_processing_timer(at_ms)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Stop waiting."""
         for at_ms in self.deadlines(ctx.state.get(_PART, {})):
             ctx.delete_processing_timer(at_ms)
         self._stop_waiting(ctx)
@@ -137,7 +132,7 @@ class Composite(Trigger):
 
 
 def wait_for_end(ctx: TriggerContext) -> None:
-    """Ask for a call when the watermark completes the window, unless it has."""
+    """Request a call when the watermark completes the window, unless the window is complete."""
     if ctx.watermark_ms < ctx.complete_ms:
         ctx.state[_WAITS] = True
         ctx.register_event_timer(ctx.complete_ms)

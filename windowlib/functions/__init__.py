@@ -1,1 +1,1 @@
-"""Window functions and aggregates, with exact sums."""
+"""Window functions and aggregates, including exact sums of doubles."""

@@ -1,11 +1,12 @@
-"""The SQL aggregates of a pipeline file: incremental, mergeable, each with a typed plain state.
+"""The protocol of aggregates, and the SQL aggregates that count and sum. All are incremental and mergeable.
 
-An aggregate is a frozen value. Its running state ("accumulator") is made by `create`, fed by `add`, joined by `merge`,
-read by `result`; `to_state` and `from_state` turn it into the plain values of `state_columns` and back. `add` and
-`merge` return the accumulator to use from then on. Equal contents have equal states, whatever order built them.
+An aggregate is a frozen value. `create` returns its running state, the accumulator. `add` and `merge` return the
+accumulator to use from then on, and `result` computes the value. `to_state` and `from_state` convert the accumulator
+to the plain values of `state_columns` and back. Accumulators with equal contents have equal states, in whatever order
+the values were added.
 
-Values are those of Spark SQL as Python holds them: int (also for timestamps, in microseconds), float, str, bool,
-bytes, date, Decimal; None is NULL.
+Values are Spark SQL values in Python types: int (also timestamps, in microseconds), float, str, bool, bytes, date,
+Decimal. None is NULL.
 """
 
 from dataclasses import dataclass
@@ -19,15 +20,15 @@ from windowlib.records.records import Position, Value
 State = tuple[Any, ...]
 Columns = tuple[tuple[str, str], ...]
 Accumulator = Any
-"""An aggregate's running state; only the aggregate knows what it is."""
+"""The running state of an aggregate. Its type is private to the aggregate."""
 
 _WIDE: Final = Context(prec=80)
-"""Wide enough for every sum of decimal(38, s) values."""
+"""80 digits are enough for every sum of decimal(38, s) values."""
 _INT64: Final = 1 << 63
 
 
 class Aggregate(Protocol):
-    """What the window operator needs of an aggregate; users may write their own."""
+    """The protocol of aggregates. Users may write their own."""
 
     @property
     def output_type(self) -> str:
@@ -35,70 +36,62 @@ class Aggregate(Protocol):
 
     @property
     def state_columns(self) -> Columns:
-        """Name and Spark type of each value of the state."""
+        """The name and Spark type of each value of the state."""
 
     def create(self) -> Accumulator:
         """Return an empty accumulator."""
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
-        """Return the accumulator with one more value; it may be the same object."""
+        """Return the accumulator with one more value. It may be the same object."""
 
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
-        """Return the accumulator of both; neither is used afterwards."""
+        """Return the accumulator of the values of both. The caller does not use `left` and `right` afterwards."""
 
     def result(self, accumulator: Accumulator) -> Value:
-        """Return the aggregate's value; the accumulator stays as it is."""
+        """Return the value of the aggregate. The accumulator is not changed."""
 
     def to_state(self, accumulator: Accumulator) -> State:
         """Return the accumulator as plain values, one per state column."""
 
     def from_state(self, state: State) -> Accumulator:
-        """Return the accumulator that `to_state` described."""
+        """Return the accumulator for a state of `to_state`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """The number of rows, or of non-null values when it has an input."""
+    """The number of rows, or with an input the number of values that are not null."""
 
     input_type: str | None = None
     output_type: str = "bigint"
 
     @property
     def state_columns(self) -> Columns:
-        """One count."""
         return (("count", "bigint"),)
 
     def create(self) -> int:
-        """Start at zero."""
         return 0
 
     def add(self, accumulator: int, value: Value, position: Position) -> int:  # noqa: ARG002
-        """Count the row, or the value unless it is null."""
         return accumulator + (value is not None or self.input_type is None)
 
     def merge(self, left: int, right: int) -> int:
-        """Add both counts."""
         return left + right
 
     def result(self, accumulator: int) -> int:
-        """Return the count."""
         return accumulator
 
     def to_state(self, accumulator: int) -> State:
-        """Return the count."""
         return (accumulator,)
 
     def from_state(self, state: State) -> int:
-        """Return the count."""
         return int(state[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumInteger:
-    """The sum of integers that are not null; null without any. The running total has no bound, the result has 64 bit.
+    """The sum of the integers that are not null. Without any, it is null. The running total is not bounded.
 
-    Raises:
-        SpecError: the result does not fit a bigint.
+    `result` raises SpecError if the sum does not fit a bigint.
     """
 
     name: str
@@ -106,27 +99,23 @@ class SumInteger:
 
     @property
     def state_columns(self) -> Columns:
-        """The total, wide enough for 10**19 values."""
+        """The total. 38 digits are enough for 10**19 values."""
         return (("total", "decimal(38,0)"),)
 
     def create(self) -> int | None:
-        """Start with nothing."""
         return None
 
     def add(self, accumulator: int | None, value: int | None, position: Position) -> int | None:  # noqa: ARG002
-        """Add the value unless it is null."""
         if value is None:
             return accumulator
         return value if accumulator is None else accumulator + value
 
     def merge(self, left: int | None, right: int | None) -> int | None:
-        """Add both totals."""
         if left is None or right is None:
             return right if left is None else left
         return left + right
 
     def result(self, accumulator: int | None) -> int | None:
-        """Return the total."""
         if accumulator is not None and not -_INT64 <= accumulator < _INT64:
             raise SpecError(
                 f"aggregate {self.name!r}: the sum {accumulator} does not fit a bigint "
@@ -135,17 +124,15 @@ class SumInteger:
         return accumulator
 
     def to_state(self, accumulator: int | None) -> State:
-        """Return the total as a decimal."""
         return (None if accumulator is None else Decimal(accumulator),)
 
     def from_state(self, state: State) -> int | None:
-        """Return the total."""
         return None if state[0] is None else int(state[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumDouble:
-    """The sum or mean of doubles that are not null, exact until it is rounded once; null without any."""
+    """The sum or mean of the doubles that are not null: exact, then rounded once. Without any, it is null."""
 
     is_mean: bool
     output_type: str = "double"
@@ -153,7 +140,7 @@ class SumDouble:
 
     @property
     def state_columns(self) -> Columns:
-        """The count, and the exact sum as exact_sum.SumState describes it."""
+        """The values of windowlib.functions.exact_sum.SumState."""
         return (
             ("count", "bigint"),
             ("mantissa", "binary"),
@@ -164,11 +151,9 @@ class SumDouble:
         )
 
     def create(self) -> ExactSum:
-        """Start with nothing."""
         return ExactSum()
 
     def add(self, accumulator: ExactSum, value: float | None, position: Position) -> ExactSum:  # noqa: ARG002
-        """Add the value unless it is null."""
         if value is not None:
             accumulator.append(value)
             if len(accumulator) > self.parts_max:
@@ -176,72 +161,59 @@ class SumDouble:
         return accumulator
 
     def merge(self, left: ExactSum, right: ExactSum) -> ExactSum:
-        """Add both sums."""
         left.parts_max = self.parts_max
         left.extend_by(right)
         return left
 
     def result(self, accumulator: ExactSum) -> float | None:
-        """Return the sum or mean, rounded to the nearest double."""
         if not accumulator and not accumulator.number_count:
             return None
         return accumulator.mean() if self.is_mean else accumulator.value()
 
     def to_state(self, accumulator: ExactSum) -> State:
-        """Return count and exact sum."""
         return accumulator.to_state()
 
     def from_state(self, state: State) -> ExactSum:
-        """Return count and exact sum."""
         count, mantissa, *rest = state
         return ExactSum.from_state((count, bytes(mantissa), *rest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanInteger:
-    """The mean of integers that are not null, as the nearest double; null without any."""
+    """The mean of the integers that are not null, as the nearest double. Without any, it is null."""
 
     output_type: str = "double"
 
     @property
     def state_columns(self) -> Columns:
-        """Count and total."""
         return (("count", "bigint"), ("total", "decimal(38,0)"))
 
     def create(self) -> tuple[int, int]:
-        """Start with nothing."""
         return (0, 0)
 
     def add(self, accumulator: tuple[int, int], value: int | None, position: Position) -> tuple[int, int]:  # noqa: ARG002
-        """Add the value unless it is null."""
         return accumulator if value is None else (accumulator[0] + 1, accumulator[1] + value)
 
     def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-        """Add counts and totals."""
         return (left[0] + right[0], left[1] + right[1])
 
     def result(self, accumulator: tuple[int, int]) -> float | None:
-        """Return the mean."""
         count, total = accumulator
         return divide_rounded(total, count) if count else None
 
     def to_state(self, accumulator: tuple[int, int]) -> State:
-        """Return count and total."""
         return (accumulator[0], Decimal(accumulator[1]))
 
     def from_state(self, state: State) -> tuple[int, int]:
-        """Return count and total."""
         return (int(state[0]), int(state[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumDecimal:
-    """The sum or mean of decimals that are not null; null without any.
+    """The sum or mean of the decimals that are not null. Without any, it is null.
 
-    Sums have Spark's type, ten digits more than the input; means have four digits more, rounded half up.
-
-    Raises:
-        SpecError: the sum does not fit its type.
+    Results have Spark's types: a sum has ten digits more than the input, a mean four digits more, rounded half up.
+    `result` raises SpecError if the value does not fit its type.
     """
 
     name: str
@@ -251,7 +223,6 @@ class SumDecimal:
 
     @property
     def output_type(self) -> str:
-        """The type that Spark gives it."""
         precision, scale = self._output()
         return f"decimal({precision},{scale})"
 
@@ -262,25 +233,21 @@ class SumDecimal:
 
     @property
     def state_columns(self) -> Columns:
-        """Count, and the total in units of the input's last digit."""
+        """The count, and the total in units of the input's last digit."""
         return (("count", "bigint"), ("total", "decimal(38,0)"))
 
     def create(self) -> tuple[int, int]:
-        """Start with nothing."""
         return (0, 0)
 
     def add(self, accumulator: tuple[int, int], value: Decimal | None, position: Position) -> tuple[int, int]:  # noqa: ARG002
-        """Add the value unless it is null."""
         if value is None:
             return accumulator
         return (accumulator[0] + 1, accumulator[1] + int(value.scaleb(self.scale, _WIDE)))
 
     def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-        """Add counts and totals."""
         return (left[0] + right[0], left[1] + right[1])
 
     def result(self, accumulator: tuple[int, int]) -> Decimal | None:
-        """Return the sum or mean."""
         count, total = accumulator
         if not count:
             return None
@@ -297,9 +264,7 @@ class SumDecimal:
         return value
 
     def to_state(self, accumulator: tuple[int, int]) -> State:
-        """Return count and total."""
         return (accumulator[0], Decimal(accumulator[1]))
 
     def from_state(self, state: State) -> tuple[int, int]:
-        """Return count and total."""
         return (int(state[0]), int(state[1]))

@@ -1,7 +1,8 @@
-"""Sums of doubles without error: the bits of a sum depend on the numbers only, not on their order or grouping.
+"""Exact sums of doubles: the bits of a sum depend only on the numbers, not on their order or grouping.
 
-The numbers wait in a short list; `math.fsum` rounds such a list correctly. When the list is long it is replaced by
-its greedy expansion: the rounded sum, the rounded rest, and so on until nothing is left; their exact sum is the same.
+The pending numbers are in a short list, whose sum `math.fsum` rounds correctly. A list that is too long is replaced
+by its greedy expansion: the rounded sum, then the rounded rest, and so on until the rest is zero. The exact sum of the
+expansion is the exact sum of the list.
 """
 
 from math import fsum, isfinite, isnan
@@ -10,14 +11,14 @@ from typing import Final
 from windowlib.errors import InvariantBroken
 
 _SCALE_BITS: Final = 1074
-"""Every finite double is a whole multiple of 2**-1074."""
+"""Every finite double is an integer multiple of 2**-1074."""
 PARTS_MAX: Final = 48
-"""Long enough that compressing costs little per number, short enough that a window stays below 2 kB."""
+"""The default length beyond which a list is compressed. At 48, the cost per number is small and a sum is below 2 kB."""
 
 SumState = tuple[int, bytes, int, int, int, int]
-"""(count, mantissa, exponent, NaN count, +infinity count, -infinity count); finite part = mantissa * 2**exponent.
+"""(count, mantissa, exponent, NaN count, +infinity count, -infinity count). The finite part is mantissa * 2**exponent.
 
-The mantissa is odd, or 0 with exponent 0; its bytes are two's complement, big-endian, as few as hold it. So equal
+The mantissa is odd, or 0 with exponent 0. It is in two's complement, big-endian, in as few bytes as possible. So equal
 multisets of numbers have equal states, byte for byte.
 """
 
@@ -28,7 +29,7 @@ def _scaled(number: float) -> int:
 
 
 def divide_rounded(numerator: int, denominator: int) -> float:
-    """Return the double nearest to `numerator / denominator` (denominator > 0); infinity beyond the largest."""
+    """Return the double nearest to `numerator / denominator` (denominator > 0), or an infinity if it is too large."""
     try:
         return numerator / denominator
     except OverflowError:
@@ -36,10 +37,10 @@ def divide_rounded(numerator: int, denominator: int) -> float:
 
 
 class ExactSum(list[float]):
-    """A running sum of doubles. `append` many, `extend_by` others, `value()` rounds once.
+    """A running sum of doubles. `append` adds a number, `extend_by` another sum, and `value()` rounds once.
 
-    It is the list that the module's text speaks of; whoever appends calls `compress` when it is longer than PARTS_MAX.
-    The attributes below are set only where they differ, since most sums are short and finite.
+    The list holds the pending numbers. After `append`, call `compress` if it is longer than `parts_max`. The attributes
+    below have class defaults and are set only if they differ, because most sums are short and finite.
 
     >>> total = ExactSum([1e16, 1.0, -1e16])
     >>> total.value()
@@ -47,24 +48,24 @@ class ExactSum(list[float]):
     """
 
     is_plain: bool = True
-    """Whether the list holds it all: none of the following is set."""
+    """Whether the list holds the whole sum: `scaled` and the counts of NaN and infinities are 0."""
     parts_max: int = PARTS_MAX
-    """How long the list may grow before it is compressed; no sum depends on it."""
+    """The length beyond which the list is compressed. The value of the sum does not depend on it."""
     scaled: int = 0
-    """What no list of doubles can hold, in units of 2**-1074; zero unless sums left the range of doubles."""
+    """The part of the sum beyond the range of doubles, in units of 2**-1074."""
     hidden_count: int = 0
-    """How many more numbers were appended than the list is long; not what `is_plain` is about."""
+    """The number of appended numbers minus the length of the list. Independent of `is_plain`."""
     nan_count: int = 0
     positive_infinity_count: int = 0
     negative_infinity_count: int = 0
 
     @property
     def number_count(self) -> int:
-        """How many numbers the sum is of."""
+        """The number of numbers in the sum."""
         return len(self) + self.hidden_count
 
     def extend_by(self, other: "ExactSum") -> None:
-        """Add all that `other` holds; `other` is not to be used afterwards."""
+        """Add all numbers of `other`. Do not use `other` afterwards."""
         self += other
         self.scaled += other.scaled
         self.hidden_count += other.hidden_count
@@ -80,7 +81,7 @@ class ExactSum(list[float]):
         self[:] = parts
 
     def compress(self) -> None:
-        """Replace the list by its expansion; sort out what is not a finite number."""
+        """Replace the list by its expansion. Move NaN and infinities from the list to their counts."""
         self._take_out_specials()
         rest = list(self)
         expansion: list[float] = []
@@ -109,7 +110,7 @@ class ExactSum(list[float]):
         self._replace(finite)
 
     def value(self) -> float:
-        """Return the sum, rounded once to the nearest double; NaN and infinities as in IEEE 754."""
+        """Return the sum, rounded once to the nearest double. NaN and infinities add as in IEEE 754."""
         if self.is_plain:
             try:
                 return fsum(self)
@@ -124,7 +125,7 @@ class ExactSum(list[float]):
         return divide_rounded(self.total(), self.number_count << _SCALE_BITS) if special is None else special
 
     def special(self) -> float | None:
-        """Return NaN or an infinity if that is the sum, else None."""
+        """Return the sum if it is NaN or an infinity, else None."""
         self._take_out_specials()
         if self.nan_count or (self.positive_infinity_count and self.negative_infinity_count):
             return float("nan")
@@ -138,7 +139,7 @@ class ExactSum(list[float]):
         return self.scaled + sum(map(_scaled, self))
 
     def to_state(self) -> SumState:
-        """Return the canonical state; `self` can be used on."""
+        """Return the canonical state. The sum can still be used."""
         total = self.total()
         exponent = 0
         if total:
@@ -157,10 +158,10 @@ class ExactSum(list[float]):
 
     @classmethod
     def from_state(cls, state: SumState) -> "ExactSum":
-        """Return the sum that `to_state` described."""
+        """Return the sum for a state of `to_state`."""
         count, mantissa, exponent, *specials = state
         if exponent < -_SCALE_BITS:
-            raise InvariantBroken(f"exponent of an exact sum must be >= -{_SCALE_BITS}, got {exponent}")
+            raise InvariantBroken(f"the exponent of an exact sum must be >= -{_SCALE_BITS}, got {exponent}")
         total = cls()
         total.nan_count, total.positive_infinity_count, total.negative_infinity_count = specials
         rest = int.from_bytes(mantissa, "big", signed=True) << (exponent + _SCALE_BITS)

@@ -1,4 +1,4 @@
-"""Variance of numbers, computed exactly as a fraction of integers and rounded once."""
+"""The variance aggregates. The variance is computed exactly, as a fraction of integers, and rounded once."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,7 +13,7 @@ _SCALE_BITS: Final = 1074
 
 
 class _Moments:
-    """Count, exact sum and exact sum of squares, in units of 2**-1074 and 2**-2148; and how many were not finite."""
+    """Count, number of values that are not finite, exact sum (unit 2**-1074), exact sum of squares (unit 2**-2148)."""
 
     __slots__ = ("count", "special_count", "squares", "total")
 
@@ -30,9 +30,10 @@ def _to_bytes(number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variance:
-    """The sample variance (divisor n - 1), or the population's (n), of the values that are not null.
+    """The sample variance (divisor n - 1) or population variance (divisor n) of the values that are not null.
 
-    Null without any value, and for the sample variance of one value; NaN when a value is NaN or infinite (Spark).
+    Without a value it is null. The sample variance of one value is null. It is NaN if a value is NaN or infinite
+    (Spark).
     """
 
     is_sample: bool
@@ -40,15 +41,13 @@ class Variance:
 
     @property
     def state_columns(self) -> Columns:
-        """Counts, and the two exact sums as two's complement, big-endian, as few bytes as hold them."""
+        """The counts and the two exact sums. A sum is in two's complement, big-endian, in as few bytes as possible."""
         return (("count", "bigint"), ("special_count", "bigint"), ("total", "binary"), ("squares", "binary"))
 
     def create(self) -> _Moments:
-        """Start with nothing."""
         return _Moments()
 
     def add(self, accumulator: _Moments, value: float | Decimal | None, position: Position) -> _Moments:  # noqa: ARG002
-        """Add the value unless it is null."""
         if value is None:
             return accumulator
         accumulator.count += 1
@@ -63,7 +62,6 @@ class Variance:
         return accumulator
 
     def merge(self, left: _Moments, right: _Moments) -> _Moments:
-        """Add all counts and sums."""
         left.count += right.count
         left.special_count += right.special_count
         left.total += right.total
@@ -71,7 +69,7 @@ class Variance:
         return left
 
     def result(self, accumulator: _Moments) -> float | None:
-        """Return (n * sum of squares - sum * sum) / (n * divisor), rounded to the nearest double."""
+        # (n * sum of squares - sum * sum) / (n * divisor)
         count = accumulator.count
         divisor = count - 1 if self.is_sample else count
         if divisor <= 0:
@@ -82,7 +80,6 @@ class Variance:
         return divide_rounded(numerator, (count * divisor) << (2 * _SCALE_BITS))
 
     def to_state(self, accumulator: _Moments) -> State:
-        """Return counts and sums."""
         return (
             accumulator.count,
             accumulator.special_count,
@@ -91,7 +88,6 @@ class Variance:
         )
 
     def from_state(self, state: State) -> _Moments:
-        """Return counts and sums."""
         accumulator = _Moments()
         accumulator.count, accumulator.special_count = state[:2]
         accumulator.total = int.from_bytes(state[2], "big", signed=True)

@@ -1,8 +1,9 @@
-"""What a window computes: SQL aggregates by name, or a user's own reduce, fold, aggregate or process function.
+"""Window functions: SQL aggregates by name, or a user's own reduce, fold, aggregate or process function.
 
-`aggregate(kind, input_type)` builds the aggregates of a pipeline file. The other classes wrap users' functions:
-incremental ones (`Reduce`, `Fold`, `UserAggregate`) are aggregates over the whole value of a record, a
-`ProcessFunction` sees all records of the window at once, `Processed` chains the two.
+`aggregate(kind, input_type)` builds the aggregates of a pipeline file. The other classes wrap users' functions.
+`Reduce`, `fold` and `UserAggregate` are incremental: they aggregate the whole value of each record. A
+`ProcessFunction` receives all records of the window at once. `Aggregates` and `Whole` can chain an aggregate and a
+process function.
 """
 
 # mypy: disable-error-code="explicit-override"
@@ -46,25 +47,25 @@ KINDS: Final = ("count", "sum", "avg", "min", "max", "first", "last", "collect_l
 def aggregate(
     kind: str, input_type: str | None = None, *, name: str | None = None, ignore_nulls: bool = False
 ) -> Aggregate:
-    """Build the aggregate `kind` over a column of the Spark type `input_type`.
+    """Return the aggregate `kind` over a column of the Spark type `input_type`.
 
     Args:
         kind: one of KINDS.
-        input_type: a simple type string such as 'bigint' or 'decimal(10,2)'; None only for count, which then counts
-            rows.
-        name: what errors call it; by default the kind and the type.
-        ignore_nulls: for first and last: pass over nulls.
+        input_type: a simple type string such as 'bigint' or 'decimal(10,2)'. None is allowed only for count, which
+            then counts rows.
+        name: the name of the aggregate in errors. The default is the kind and the type.
+        ignore_nulls: whether first and last skip nulls.
 
     Raises:
-        SpecError: no such kind, or it does not take this type.
+        SpecError: there is no such kind, or it does not accept this type.
     """
     label = name or f"{kind}({input_type or ''})"
     if kind not in KINDS:
-        raise SpecError(f"aggregate {label!r}: no aggregate is called {kind!r}; there are {', '.join(KINDS)}")
+        raise SpecError(f"aggregate {label!r}: no aggregate is called {kind!r}; allowed are {', '.join(KINDS)}")
     if kind == "count":
         return Count(input_type=input_type)
     if input_type is None:
-        raise SpecError(f"aggregate {label!r}: {kind} needs an input column; only count does without")
+        raise SpecError(f"aggregate {label!r}: {kind} needs an input column; only count can be without one")
     match kind:
         case "sum" | "avg":
             return _sum_or_mean(kind, input_type, label)
@@ -107,9 +108,10 @@ _NOTHING: Final = _Nothing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduce:
-    """Join the values of a window two by two with the user's `function`; values and result are of one type.
+    """Combines the values of a window two by two with the user's `function`. Values and result have the same type.
 
-    It must be associative, and commutative where windows merge. An aggregate over the whole value of a record.
+    The function must be associative. If windows merge, it must also be commutative. `result` raises EngineFault without
+    a value, which is possible only in the profile flink (F7).
     """
 
     function: Callable[[Any, Any], Any]
@@ -117,47 +119,37 @@ class Reduce:
 
     @property
     def state_columns(self) -> Columns:
-        """The running value."""
         return (("is_set", "boolean"), ("value", self.output_type))
 
     def create(self) -> Accumulator:
-        """Start with nothing."""
         return _NOTHING
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
-        """Join one more value."""
         return value if accumulator is _NOTHING else self.function(accumulator, value)
 
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
-        """Join two running values."""
         if left is _NOTHING or right is _NOTHING:
             return right if left is _NOTHING else left
         return self.function(left, right)
 
     def result(self, accumulator: Accumulator) -> Value:
-        """Return the running value.
-
-        Raises:
-            EngineFault: there is none, which only the flink profile lets happen (F7).
-        """
         if accumulator is _NOTHING:
             raise EngineFault("NullPointerException", "an evictor left nothing to reduce")
         return accumulator
 
     def to_state(self, accumulator: Accumulator) -> State:
-        """Return the running value."""
         return (False, None) if accumulator is _NOTHING else (True, accumulator)
 
     def from_state(self, state: State) -> Accumulator:
-        """Return the running value."""
         return state[1] if state[0] else _NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAggregate:
-    """An aggregate from four functions of the user's; the accumulator must be plain data.
+    """An aggregate that consists of four functions of the user. The accumulator must be plain data.
 
-    Flink's AggregateFunction. `fold` makes one from an initial value and a function, which cannot merge.
+    `fold` returns one that cannot merge. WindowSpec refuses merging windows without `merge_accumulators`.
+    Source: Flink, AggregateFunction.
     """
 
     create_accumulator: Callable[[], Any]
@@ -169,40 +161,33 @@ class UserAggregate:
 
     @property
     def state_columns(self) -> Columns:
-        """The accumulator."""
         return (("accumulator", self.state_type),)
 
     def create(self) -> Accumulator:
-        """Call the user's function."""
         return self.create_accumulator()
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
-        """Call the user's function."""
         return self.add_value(accumulator, value)
 
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
-        """Call the user's function; specs with merging windows are refused without one."""
         if self.merge_accumulators is None:
             raise InvariantBroken("a fold was asked to merge; WindowSpec should have refused it")
         return self.merge_accumulators(left, right)
 
     def result(self, accumulator: Accumulator) -> Value:
-        """Call the user's function."""
         return self.get_result(accumulator)
 
     def to_state(self, accumulator: Accumulator) -> State:
-        """Return the accumulator."""
         return (accumulator,)
 
     def from_state(self, state: State) -> Accumulator:
-        """Return the accumulator."""
         return state[0]
 
 
 def fold(initial: Accumulator, function: Callable[[Any, Any], Any], *, output_type: str = "string") -> UserAggregate:
-    """Return an aggregate that starts at `initial` (an immutable value) and takes in one value after the other.
+    """Return an aggregate that starts at `initial` (an immutable value) and applies `function` to one value at a time.
 
-    Two folds cannot be merged, so sessions refuse it. Flink took it out in 2.0.
+    Two folds cannot be merged, so sessions refuse them. Flink removed its fold in 2.0.
     """
     return UserAggregate(
         create_accumulator=lambda: initial,
@@ -214,7 +199,7 @@ def fold(initial: Accumulator, function: Callable[[Any, Any], Any], *, output_ty
 
 
 def can_merge(function: object) -> bool:
-    """Tell whether windows that compute `function` can be merged."""
+    """Return whether windows with this function can be merged."""
     return not isinstance(function, UserAggregate) or function.merge_accumulators is not None
 
 
@@ -226,7 +211,7 @@ class Place(NamedTuple):
 
 
 class ProcessContext(Protocol):
-    """What a process function may ask and do besides returning values."""
+    """What a process function may read and do, in addition to the values that it returns."""
 
     @property
     def watermark_ms(self) -> int:
@@ -234,69 +219,70 @@ class ProcessContext(Protocol):
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says."""
+        """The time of the clock."""
 
     @property
     def state(self) -> StateView:
-        """The state of the key, shared by all its windows; declared in `state`."""
+        """The state of the key, shared by all its windows. The function declares it in `state`."""
 
     @property
     def window_state(self) -> StateView:
-        """The state of this window, gone when it is cleaned up; declared in `window_state`."""
+        """The state of this window until its cleanup. The function declares it in `window_state`."""
 
     def output(self, tag: str, value: Value) -> None:
         """Send a value to the side output `tag`."""
 
 
 class ProcessFunction:
-    """A user's function over a whole window. Override `process`; it is called at every firing."""
+    """The base class of users' functions over a whole window. Override `process`, which is called at every firing."""
 
     state: tuple[StateSpec, ...] = ()
-    """State of the key that the function uses."""
+    """The state by key that the function uses."""
     window_state: tuple[StateSpec, ...] = ()
-    """State of each window that the function uses; not with merging windows."""
+    """The state by window that the function uses. Not available with merging windows."""
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
-        """Return the values to emit, any number.
+        """Return the values to emit, any number of them.
 
-        `contents` are the values of the window's records in log order, or the one result of an aggregate before it.
+        `contents` has the values of the window's records in log order, or the one result of the aggregate whose `then`
+        this function is.
         """
         raise NotImplementedError
 
     def clear(self, place: Place, ctx: ProcessContext) -> None:
-        """Called when the window is cleaned up, before its state goes."""
+        """Called when the window is cleaned up, before its state is removed."""
 
 
 @dataclass(frozen=True)
 class Apply(ProcessFunction):
-    """A window function (Flink's `apply`): a plain function of key, window and values."""
+    """A process function made of a plain function of key, window and values (Flink's `apply`)."""
 
     function: Callable[[Hashable, Window, Sequence[Any]], Iterable[Any]]
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
-        """Call the user's function."""
         return self.function(place.key, place.window, contents)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """SQL aggregates side by side; the i-th reads the i-th element of a record's value. A pane has their results."""
+    """Several aggregates. The i-th reads the i-th element of a record's value. A pane has the tuple of results."""
 
     aggregates: tuple[Aggregate, ...]
     then: ProcessFunction | None = None
-    """Sees the tuple of results, and decides what is emitted."""
+    """Receives the tuple of results and returns the values to emit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """One aggregate over whole values: a reduce, a fold, a user's. A pane has its result."""
+    """One aggregate over the whole values of records: a reduce, a fold or a user's aggregate. A pane has its result."""
 
     aggregate: Aggregate
     then: ProcessFunction | None = None
-    """Sees the result, and decides what is emitted."""
+    """Receives the result and returns the values to emit."""
 
 
 WindowFunction = Aggregates | Whole | ProcessFunction
+"""Any function that a WindowSpec accepts."""
 
 
 def process_function(function: WindowFunction) -> ProcessFunction | None:

@@ -1,1 +1,1 @@
-"""State by key: key groups, key order, timers, user state, snapshots, and the operator protocol."""
+"""State by key: key groups, key order, timers, users' state, snapshots, and the operator protocol."""

@@ -1,7 +1,7 @@
 """Flink's key groups: the unit in which keyed state is distributed and redistributed.
 
-A key's group is `murmur(hash(key)) % max_parallelism`; a subtask owns a contiguous range of groups. The hash is
-Java's `hashCode` where Java has the type, and is stable for ever: it is part of the checkpoint format.
+A key's group is `murmur(hash(key)) % max_parallelism`. A subtask owns a contiguous range of groups. The hash is Java's
+`hashCode` for types that Java has. It must never change, because it is part of the checkpoint format.
 
 | key | hash |
 |---|---|
@@ -9,13 +9,13 @@ Java's `hashCode` where Java has the type, and is stable for ever: it is part of
 | longer int | high word XOR low word of the 64-bit value |
 | str | 31-polynomial over UTF-16 units |
 | bool | 1231 / 1237 |
-| float | of its IEEE 754 bits, as for a long; one NaN; 0.0 and -0.0 (equal keys) as 0.0 |
+| float | hash of its IEEE 754 bits as a 64-bit integer; all NaN are one; 0.0 and -0.0 (equal keys) as 0.0 |
 | bytes | 31-polynomial from 1 over signed bytes |
-| date, datetime | of its days, or microseconds, since 1970, as for an int |
-| Decimal | of its text without trailing zeros, as for a str |
+| date, datetime | hash of its days or microseconds since 1970, as for an int |
+| Decimal | hash of its text without trailing zeros, as for a str |
 | None | 0 |
-| tuple of one | of its element |
-| other tuple | 31-polynomial from 1 over the elements' hashes; the empty tuple (all records, one key) 0 |
+| tuple of one | hash of its element |
+| other tuple | 31-polynomial from 1 over the elements' hashes; 0 for the empty tuple (one key for all records) |
 """
 
 import struct
@@ -65,7 +65,7 @@ def _hash_str(text: str) -> int:
 
 
 def microseconds(instant: datetime) -> int:
-    """Return the microseconds from 1970; an instant without a zone is one of UTC."""
+    """Return the microseconds since 1970. A datetime without a zone is in UTC."""
     aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
     return (aware - _EPOCH_AT) // timedelta(microseconds=1)
 
@@ -101,19 +101,19 @@ def stable_hash(key: Hashable) -> int:
     (3288498, -1097262584, 97)
 
     Raises:
-        SpecError: a type that has no stable hash.
+        SpecError: the key's type has no stable hash.
     """
     function = _HASHES.get(type(key))
     if function is None:
         raise SpecError(
-            f"a key is of type {type(key).__name__} ({key!r}); allowed are int, str, bool, float, bytes, date, "
-            "datetime, Decimal and tuples of them; convert the column in the log"
+            f"key {key!r} is of type {type(key).__name__}; allowed are int, str, bool, float, bytes, date, datetime, "
+            "Decimal and tuples of them; convert the column in the log"
         )
     return function(key)
 
 
 def canonical_decimal(number: Decimal) -> str:
-    """Return one text for all decimals that are equal: no exponent, no trailing zeros, no negative zero.
+    """Return the same text for all decimals that are equal: no exponent, no trailing zeros, no negative zero.
 
     >>> canonical_decimal(Decimal("1.50")), canonical_decimal(Decimal("-0"))
     ('1.5', '0')
@@ -125,7 +125,7 @@ def canonical_decimal(number: Decimal) -> str:
 
 
 def _murmur(code: int) -> int:
-    """Return Flink's MathUtils.murmurHash of a 32-bit int: not negative."""
+    """Return Flink's MathUtils.murmurHash of a 32-bit int. It is not negative."""
     code = (code * 0xCC9E2D51) & _WORD32
     code = ((code << 15) | (code >> 17)) & _WORD32
     code = (code * 0x1B873593) & _WORD32
@@ -142,7 +142,7 @@ def _murmur(code: int) -> int:
 
 
 def key_group(key: Hashable, max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> int:
-    """Return the key's group, 0 <= group < max_parallelism.
+    """Return the group of a key, 0 <= group < max_parallelism.
 
     >>> key_group("a"), key_group("b"), key_group(123456789012)
     (81, 22, 123)
@@ -176,7 +176,7 @@ def subtask_of(group: int, parallelism: int, max_parallelism: int = DEFAULT_MAX_
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Return what Flink chooses when nobody does: at least 128, about one and a half times as many as subtasks.
+    """Return Flink's default maximum: at least 128, about one and a half times the parallelism.
 
     >>> default_max_parallelism(4), default_max_parallelism(100)
     (128, 256)

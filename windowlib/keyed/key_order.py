@@ -1,4 +1,4 @@
-"""The total order of keys, (key group, key), as strings: sorting timers compares strings and asks no type anything."""
+"""The total order of keys, (key group, key), encoded as strings, so that timers of any key type sort as strings."""
 
 import struct
 from collections.abc import Callable, Hashable, Mapping
@@ -47,7 +47,7 @@ def _sortable_str(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").replace(*_ESCAPE) + _TERMINATOR
 
 
-# The first byte stands for the type, in the order documented below.
+# The first byte encodes the type, in the order that `sortable` documents.
 _SORTABLE: Final[Mapping[type, tuple[bytes, Callable[..., bytes]]]] = {
     type(None): (b"\x01", lambda _nothing: b""),
     bool: (b"\x02", lambda flag: b"\x01" if flag else b"\x00"),
@@ -63,17 +63,18 @@ _SORTABLE: Final[Mapping[type, tuple[bytes, Callable[..., bytes]]]] = {
 
 
 def sortable(key: Hashable) -> bytes:
-    """Return bytes that sort as keys do.
+    """Return bytes that sort in the order of the keys.
 
-    First by type: None, bool, int, float, Decimal, str, bytes, date, datetime, tuple; then by value, strings by code
-    point, NaN after all floats, tuples element by element. Different keys of one pipeline have different bytes.
+    Keys are ordered by type: None, bool, int, float, Decimal, str, bytes, date, datetime, tuple. Inside a type they are
+    ordered by value: strings by code point, NaN after all floats, tuples element by element. Different keys of one
+    pipeline have different bytes.
     """
     tag, encode = _SORTABLE[type(key)]
     return tag + encode(key)
 
 
 class _Orders(dict[Hashable, str]):
-    """The place of each key that was asked for, up to so many; a dict, because an lru_cache takes twice as long."""
+    """A cache from a key to its order string, cleared when it is full. An lru_cache would take twice as long."""
 
     __slots__ = ("_max_parallelism", "_remembered_max")
 
@@ -92,15 +93,15 @@ class _Orders(dict[Hashable, str]):
 def key_orderer(
     max_parallelism: int = DEFAULT_MAX_PARALLELISM, *, remembered_max: int = REMEMBERED_MAX
 ) -> Callable[[Hashable], str]:
-    """Return a function from a key to a string that sorts by (key group, key).
+    """Return a function that maps a key to a string which sorts by (key group, key).
 
-    A string of bytes (latin-1), because Python sorts strings faster than bytes. It remembers, because a key's place is
-    needed at every timer. Each owner gets its own, because keys of different pipelines may be equal in Python and of
-    different types: (1,) and (True,).
+    The string holds bytes as latin-1, because Python sorts strings faster than bytes. The function caches up to
+    `remembered_max` keys, because every timer needs the string of its key. Each owner must have its own function,
+    because keys of different pipelines can be equal in Python although their types differ: (1,) and (True,).
     """
     return _Orders(max_parallelism, remembered_max).__getitem__
 
 
 def group_of_order(order: str) -> int:
-    """Return the key group in a string made by `key_orderer`."""
+    """Return the key group of a string that a function of `key_orderer` returned."""
     return ord(order[0]) << 8 | ord(order[1])

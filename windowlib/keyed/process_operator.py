@@ -1,6 +1,6 @@
-"""A keyed process function: the user's code sees each record, keeps state per key, and sets timers.
+"""Keyed process functions and their operator. A user's function receives each record, keeps state by key, sets timers.
 
-Flink's KeyedProcessFunction. Driven like the window operator.
+Source: Flink, KeyedProcessFunction.
 """
 
 from collections.abc import Hashable, Iterable
@@ -17,18 +17,18 @@ from windowlib.records.tallies import NEW, Tallies
 
 PROCESSED: Final = "closed:processed"
 _NO_NAMESPACE: Final = GLOBAL_WINDOW
-"""There are no windows here; a timer belongs to its key."""
+"""The namespace of all timers here: there are no windows, so a timer belongs to its key only."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KeyContext:
-    """What the function may ask and do, for one key, during one call."""
+    """What a function may read and do for one key during one call."""
 
     key: Hashable
     timestamp_ms: int | None
-    """Of the record, or of the event timer; None for a processing timer."""
+    """The event time of the record or of the event timer. None for a processing timer."""
     domain: Domain | None
-    """Which clock the timer belongs to; None for a record."""
+    """The time domain of the timer. None for a record."""
     timers: TimerService = field(repr=False)
     keyed_state: KeyedState = field(repr=False)
     outputs: list[Output] = field(repr=False)
@@ -41,7 +41,7 @@ class KeyContext:
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says; in a replay, the log's arrival time."""
+        """The time of the clock. In a replay the clock follows the arrival times of the log."""
         return self.timers.processing_time_ms
 
     @property
@@ -50,19 +50,19 @@ class KeyContext:
         return self.keyed_state.view(self.key)
 
     def register_event_timer(self, at_ms: int) -> None:
-        """Ask for `on_timer` when the watermark reaches `at_ms`; in the past, at the next watermark."""
+        """Request a call of `on_timer` when the watermark reaches `at_ms`, or at the next one if it has."""
         self.timers.event_timers.register(at_ms, self.key, _NO_NAMESPACE)
 
     def delete_event_timer(self, at_ms: int) -> None:
-        """Take an event timer back."""
+        """Delete the event timer at `at_ms`, if there is one."""
         self.timers.event_timers.delete(at_ms, self.key, _NO_NAMESPACE)
 
     def register_processing_timer(self, at_ms: int) -> None:
-        """Ask for `on_timer` when the clock reaches `at_ms`."""
+        """Request a call of `on_timer` when the clock reaches `at_ms`."""
         self.timers.processing_timers.register(at_ms, self.key, _NO_NAMESPACE)
 
     def delete_processing_timer(self, at_ms: int) -> None:
-        """Take a processing timer back."""
+        """Delete the processing timer at `at_ms`, if there is one."""
         self.timers.processing_timers.delete(at_ms, self.key, _NO_NAMESPACE)
 
     def output(self, tag: str, value: Value) -> None:
@@ -71,26 +71,30 @@ class KeyContext:
 
 
 class KeyedProcessFunction:
-    """The protocol of keyed process functions. All that it remembers is in declared state, never in `self`."""
+    """The base class of keyed process functions. A function keeps its state in declared state, never in `self`."""
 
     state: tuple[StateSpec, ...] = ()
 
     def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
-        """Called for every record; return the values to emit."""
+        """Called for every record. Return the values to emit."""
         raise NotImplementedError
 
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:  # noqa: ARG002
-        """Called when a timer is due; return the values to emit."""
+        """Called when a timer is due. Return the values to emit."""
         return ()
 
 
 class KeyedProcessOperator:
-    """Runs a keyed process function over many keys, driven from outside; it reads no clock and does no I/O."""
+    """Runs a keyed process function for many keys: a windowlib.keyed.operator_protocol.Operator.
+
+    `stale_max` is the one of windowlib.keyed.timers. Every record is assigned, because the function receives all.
+    `advance_watermark` raises InvariantBroken if the watermark decreases. `restore` raises CheckpointError if the
+    snapshot has another version, other key groups, or state that the function does not declare.
+    """
 
     def __init__(
         self, function: KeyedProcessFunction, groups: KeyGroupRange | None = None, *, stale_max: int = STALE_MAX
     ) -> None:
-        """Start without state; `stale_max` is that of windowlib.keyed.timers."""
         self._function = function
         self._timers = TimerService("user-timers", groups, stale_max=stale_max)
         self._state = KeyedState(function.state, self._timers.order)
@@ -98,10 +102,9 @@ class KeyedProcessOperator:
         self._tallies = Tallies()
 
     def begin(self, first_arrival_ms: int) -> None:
-        """Nothing here counts from the log's first arrival."""
+        pass  # no timer depends on the first arrival
 
     def process(self, record: Record) -> Fate:
-        """Take in one record. Its fate is always assigned: the function has seen it."""
         edge = (1, record.record_hash, record.record_hash)
         self._tallies.add(NEW, edge)
         self._tallies.add(PROCESSED, edge)
@@ -110,11 +113,6 @@ class KeyedProcessOperator:
         return ASSIGNED
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        """Let event time reach `watermark_ms`; call what is due.
-
-        Raises:
-            InvariantBroken: the watermark goes back.
-        """
         if watermark_ms < self._timers.watermark_ms:
             raise InvariantBroken(
                 f"the driver let the watermark go back from {self._timers.watermark_ms} to {watermark_ms} at {position}"
@@ -126,35 +124,28 @@ class KeyedProcessOperator:
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
     ) -> None:
-        """Let the clock reach `processing_time_ms`; without `inclusive`, timers at that instant wait."""
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             ctx = self._context(timer.key, timestamp_ms=None, domain=PROCESSING, position=position)
             self._emit(self._function.on_timer(at_ms, ctx), ctx)
 
     def next_event_timer_ms(self) -> int | None:
-        """Return the lowest watermark that would do anything, None if none would."""
         return self._timers.event_timers.next_ms()
 
     def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest instant at which the clock would do anything, None if at none."""
         return self._timers.processing_timers.next_ms()
 
     @property
     def watermark_ms(self) -> int:
-        """The current watermark."""
         return self._timers.watermark_ms
 
     def drain(self) -> list[Output]:
-        """Return the outputs since the last call, in the order in which they were emitted."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
     def take_tallies(self) -> dict[str, Tally]:
-        """Return the records since the last call: 'new', and all of them 'closed:processed'."""
         return self._tallies.take()
 
     def snapshot(self) -> Snapshot:
-        """Return all state as plain rows, in a fixed order."""
         return Snapshot(
             watermark_ms=self._timers.watermark_ms,
             processing_time_ms=self._timers.processing_time_ms,
@@ -164,11 +155,6 @@ class KeyedProcessOperator:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the state of a snapshot; into a fresh operator only.
-
-        Raises:
-            CheckpointError: another version, other key groups, or state that the function does not declare.
-        """
         snapshot.check_version()
         self._timers.restore(snapshot.timers)
         self._state.restore(snapshot.user_state)

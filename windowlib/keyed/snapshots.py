@@ -1,4 +1,4 @@
-"""The state of a window operator as plain rows. docs/CHECKPOINTS.md specifies how they are stored."""
+"""The state of an operator as plain rows. docs/CHECKPOINTS.md specifies how they are stored."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from windowlib.keyed.timers import TimerRow
 from windowlib.records.records import Stored
 
 STATE_VERSION: Final = 2
-"""The version of what these rows mean. A reader refuses a version that it does not know."""
+"""The version of the meaning of these rows. A reader refuses any other version."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WindowStateRow:
-    """One open window of one key. Bounds are None for the global window.
+    """One open window of one key. The bounds of the global window are None.
 
-    `state_window_*` are the bounds under which a merged session's contents began. `accumulators` has one plain state
-    per aggregate, `contents` the records where they are kept whole. The `edge_*` and `fired_*` columns are signed
-    64-bit words, the latter of the edges that a pane has shown. `nonspeculative_count` counts the panes that were not
-    EARLY. `last_values` and `last_count` are what the last pane said, where a retraction may follow. `is_orphan`:
-    contents that the flink profile lost (F1).
+    `state_window_*` are the bounds of the state window: the first window whose contents a merged session took over.
+    `accumulators` has one plain state per aggregate. `contents` has the records if the window keeps them whole. The
+    `edge_*` and `fired_*` columns are signed 64-bit integers; `fired_*` covers the edges that a pane has shown.
+    `nonspeculative_count` counts the panes that were not EARLY. `last_values` and `last_count` are those of the last
+    pane, if a retraction can follow. `is_orphan` marks contents that Flink loses (profile flink, F1).
     """
 
     key_group: int
@@ -56,7 +56,10 @@ class WindowStateRow:
 
 @dataclass(slots=True, kw_only=True)
 class Snapshot:
-    """All of an operator at one moment, in a fixed order: windows by (key group, key, start, end), timers by firing."""
+    """The whole state of an operator, in a fixed order.
+
+    Windows are in the order (key group, key, start, end), timers in firing order.
+    """
 
     watermark_ms: int
     processing_time_ms: int
@@ -67,10 +70,10 @@ class Snapshot:
     version: int = STATE_VERSION
 
     def check_version(self) -> None:
-        """Refuse a snapshot whose rows may mean something else.
+        """Check that this program can read the snapshot.
 
         Raises:
-            CheckpointError: another version wrote it.
+            CheckpointError: the snapshot has another state version.
         """
         if self.version != STATE_VERSION:
             raise CheckpointError(

@@ -1,6 +1,6 @@
-"""A user function's own keyed state: values, lists and maps by (key, namespace, name), all of it plain data.
+"""The state of a user's function: values, lists and maps by (key, namespace, name). All of it is plain data.
 
-The namespace is a window for per-window state, and () for state that belongs to the key alone.
+The namespace is a window for the state of one window, and () for the state of a key.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -16,19 +16,18 @@ KINDS: Final = ("value", "list", "map")
 _NO_NAMESPACE: Final = ()
 
 Namespace = Any
-"""A window, or () for the key alone."""
+"""A window, or () for the state of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSpec:
-    """One piece of state that a function declares. `type` is the Spark type of a value, element or map value."""
+    """One piece of state that a function declares. `type` is the Spark type of the value, element or map value."""
 
     name: str
     kind: Kind = "value"
     type: str = "string"
 
     def __post_init__(self) -> None:
-        """Check name and kind."""
         if not self.name.isidentifier():
             raise SpecError(f"state {self.name!r}: the name must be an identifier")
         if self.kind not in KINDS:
@@ -36,7 +35,7 @@ class StateSpec:
 
 
 class UserStateRow(NamedTuple):
-    """One piece of user state in a snapshot; `content` is a value, a list, or a map as a list of pairs."""
+    """One piece of users' state in a snapshot. `content` is a value, a list, or a map as a list of pairs."""
 
     key_group: int
     key: Hashable
@@ -50,38 +49,34 @@ _Address = tuple[Hashable, Any, str]
 
 
 class ValueState:
-    """One value, None when there is none."""
+    """A handle on one value in KeyedState. Without a value, `get` returns None."""
 
     __slots__ = ("_address", "_cells")
 
     def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
-        """Made by KeyedState."""
         self._cells = cells
         self._address = address
 
     def get(self) -> Value:
-        """Return the value or None."""
         return self._cells.get(self._address)
 
     def set(self, value: Value) -> None:
-        """Replace the value; None removes it."""
+        """Replace the value. None removes it."""
         if value is None:
             self.clear()
         else:
             self._cells[self._address] = value
 
     def clear(self) -> None:
-        """Remove the value."""
         self._cells.pop(self._address, None)
 
 
 class ListState:
-    """A list; empty and absent are the same."""
+    """A handle on one list in KeyedState. An empty list equals an absent one."""
 
     __slots__ = ("_address", "_cells")
 
     def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
-        """Made by KeyedState."""
         self._cells = cells
         self._address = address
 
@@ -102,22 +97,20 @@ class ListState:
             self.clear()
 
     def clear(self) -> None:
-        """Remove all elements."""
         self._cells.pop(self._address, None)
 
 
 class MapState:
-    """A map; empty and absent are the same."""
+    """A handle on one map in KeyedState. An empty map equals an absent one."""
 
     __slots__ = ("_address", "_cells")
 
     def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
-        """Made by KeyedState."""
         self._cells = cells
         self._address = address
 
     def get(self, name: Hashable, default: Value = None) -> Value:
-        """Return the value under `name`."""
+        """Return the value under `name`, or `default`."""
         return self._cells.get(self._address, {}).get(name, default)
 
     def put(self, name: Hashable, value: Value) -> None:
@@ -125,7 +118,7 @@ class MapState:
         self._cells.setdefault(self._address, {})[name] = value
 
     def remove(self, name: Hashable) -> None:
-        """Remove `name`; one that is not there is no error."""
+        """Remove `name`, if it is set."""
         cell = self._cells.get(self._address)
         if cell is not None:
             cell.pop(name, None)
@@ -133,7 +126,7 @@ class MapState:
                 self.clear()
 
     def items(self) -> tuple[tuple[Hashable, Any], ...]:
-        """Return all pairs in the order in which their names were first put."""
+        """Return all pairs, in the order in which their names were first set."""
         return tuple(self._cells.get(self._address, {}).items())
 
     def __contains__(self, name: Hashable) -> bool:
@@ -141,17 +134,15 @@ class MapState:
         return name in self._cells.get(self._address, {})
 
     def clear(self) -> None:
-        """Remove all pairs."""
         self._cells.pop(self._address, None)
 
 
 class StateView:
-    """The declared state of one key, or of one window of it, as a function sees it."""
+    """The declared state of one key, or of one window of a key, for a user's function."""
 
     __slots__ = ("_key", "_keyed", "_namespace")
 
     def __init__(self, keyed: "KeyedState", key: Hashable, namespace: Namespace) -> None:
-        """Made by KeyedState."""
         self._keyed = keyed
         self._key = key
         self._namespace = namespace
@@ -160,7 +151,7 @@ class StateView:
         """Return the value declared as `name`.
 
         Raises:
-            SpecError: the function did not declare it, or as another kind; likewise for `list` and `map`.
+            SpecError: the function does not declare it, or declares another kind. `list` and `map` raise it, too.
         """
         return ValueState(self._keyed.cells, self._address(name, "value"))
 
@@ -178,26 +169,25 @@ class StateView:
 
 
 class KeyedState:
-    """All state of one user function."""
+    """The whole state of one user's function. `order` is a function of windowlib.keyed.key_order.key_orderer.
+
+    Raises:
+        SpecError: two pieces of state have the same name.
+    """
 
     __slots__ = ("_order", "_specs", "cells")
 
     def __init__(self, specs: Iterable[StateSpec], order: Callable[[Hashable], str]) -> None:
-        """Start empty. `order` is a key_groups.key_orderer.
-
-        Raises:
-            SpecError: two pieces of state have one name.
-        """
         self._specs: dict[str, StateSpec] = {}
         self._order = order
         self.cells: dict[_Address, Any] = {}
         for spec in specs:
             if spec.name in self._specs:
-                raise SpecError(f"state {spec.name!r} is declared twice; names must differ")
+                raise SpecError(f"state {spec.name!r} is declared twice; give each piece of state its own name")
             self._specs[spec.name] = spec
 
     def view(self, key: Hashable, namespace: Namespace = _NO_NAMESPACE) -> StateView:
-        """Return the state of a key, or of one window of it."""
+        """Return the state of a key, or of one window of a key."""
         return StateView(self, key, namespace)
 
     def check_declared(self, name: str, kind: Kind) -> None:
@@ -206,11 +196,11 @@ class KeyedState:
         if spec is None or spec.kind != kind:
             declared = ", ".join(f"{spec.kind} {spec.name}" for spec in self._specs.values()) or "none"
             raise SpecError(
-                f"the function asks for the {kind} state {name!r}; it declared {declared}. Mend its `state`"
+                f"the function requests the {kind} state {name!r}, but declares {declared}; correct its `state`"
             )
 
     def clear(self, key: Hashable, namespace: Namespace, names: Iterable[str]) -> None:
-        """Remove state of one window; what is not there is no error."""
+        """Remove the named state of one window, if it is set."""
         for name in names:
             self.cells.pop((key, namespace, name), None)
 
@@ -229,12 +219,12 @@ class KeyedState:
         """Add the state of one or more snapshots.
 
         Raises:
-            CheckpointError: the function declares no such state, or another kind.
+            CheckpointError: the function does not declare the state, or declares another kind.
         """
         for row in rows:
             spec = self._specs.get(row.name)
             if spec is None or spec.kind != row.kind:
-                found = "none of that name" if spec is None else f"kind {spec.kind}"
+                found = "no state of that name" if spec is None else f"kind {spec.kind}"
                 raise CheckpointError(
                     f"the checkpoint has state {row.name!r} of kind {row.kind}, the function declares {found}; "
                     "replay from the start, or restore the function that wrote it"
@@ -248,7 +238,7 @@ class KeyedState:
 
 
 def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data
-    """Return a copy that later changes do not reach; a map as a list of pairs, because JSON's names are strings."""
+    """Return a copy that does not share changes. A map becomes a list of pairs, because JSON's names are strings."""
     if isinstance(cell, dict):
         return [[name, value] for name, value in cell.items()]
     return list(cell) if isinstance(cell, list) else cell

@@ -1,11 +1,11 @@
-"""Timers: set semantics, a total order, and snapshots per key group.
+"""Timers with set semantics, a total order, and snapshots by key group.
 
-A timer is (instant, key, namespace) in one of two time domains; registering it twice is registering it once. Timers
+A timer is (instant, key, namespace) in one of two time domains. Registering it twice has the effect of once. Timers
 fire in the order (instant, key group, key, namespace), so a replay does not depend on the order of registration.
 
-Timers are kept in one bucket per instant, and a heap orders the instants: the windows of a minute end together for
-all keys, so registering and deleting are mostly one step in a dict and never more than O(log instants). Where a timer
-exists for as long as something else does, that can `share` one entry with its like and costs nothing by itself.
+A queue has one bucket per instant, and a heap orders the instants. The windows of a minute end at one instant for all
+keys, so to register or delete a timer is mostly one step in a dict, and never more than O(log instants). Windows with
+equal bounds can `share` one timer entry that exists as long as they do; then a window's timer has no cost of its own.
 """
 
 from bisect import insort
@@ -25,14 +25,15 @@ EVENT: Final = "event"
 PROCESSING: Final = "processing"
 
 Namespace = Any
-"""What a timer belongs to: a window, or () where there is only the key. Plain, hashable, comparable with its like."""
+"""The owner of a timer: a window, or () for the key. Namespaces of one queue are plain, hashable and comparable."""
 
 STALE_MAX: Final = 1024
-"""The default number of instants without timers that may stay in the heap beyond as many as have some."""
+"""The default of `stale_max`: the heap is rebuilt when it is longer than 2 * instants with timers + `stale_max`."""
 
 _Place = tuple[str, Namespace, Hashable]
-"""One timer of an instant. It sorts in firing order, because the string stands for (key group, key); and it is a plain
-tuple, because Python sorts those twice as fast as NamedTuples."""
+"""One timer of an instant: (order of the key, namespace, key). It sorts in firing order, because the string encodes
+(key group, key). It is a plain tuple, because Python sorts plain tuples twice as fast as NamedTuples.
+"""
 
 _BY_ORDER: Final = attrgetter("order")
 _BY_ORDER_AND_NAMESPACE: Final = attrgetter("order", "namespace")
@@ -53,19 +54,19 @@ class DueTimer(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """Whose timer it is."""
+        """The key of the timer."""
 
     @property
     def namespace(self) -> Namespace:
-        """What it belongs to."""
+        """The namespace of the timer."""
 
 
 class Owner(DueTimer, Protocol):
-    """What has a share in a timer, see `TimerQueue.share`; `order` stands for (key group, key)."""
+    """An object with a shared timer, such as an open window (see `TimerQueue.share`)."""
 
     @property
     def order(self) -> str:
-        """What the queue's own `order` says of the key."""
+        """The order string of the key, as the queue's `order` returns it."""
 
 
 class Timer(NamedTuple):
@@ -76,20 +77,20 @@ class Timer(NamedTuple):
 
 
 _DELETED: Final = Timer((), ())
-"""Stands for no timer."""
+"""The marker of a timer that was deleted."""
 
 _NO_BUCKET: Final[dict[_Place, DueTimer | None]] = {}
-"""Stands for the bucket of an instant that lost all its timers; nothing is ever put into it."""
+"""The bucket of an instant whose timers were all deleted. It stays empty."""
 
 
 _new_timer = tuple.__new__  # half the cost of Timer(...), for every timer
 
 
 class TimerQueue:
-    """The timers of one domain.
+    """The timers of one domain. `order` is a function of windowlib.keyed.key_order.key_orderer.
 
-    Law: `due` yields, each time, the first of the timers that exist then. So it does not matter what its caller
-    registers, deletes or asks meanwhile. Every instant that has timers is in the heap at least once.
+    Law: each time, `due` yields the first of the timers that exist at that moment. So its caller may register, delete
+    and query timers during the walk. Invariant: every instant that has timers is in the heap at least once.
     """
 
     __slots__ = (
@@ -105,7 +106,6 @@ class TimerQueue:
     )
 
     def __init__(self, order: Callable[[Hashable], str], *, stale_max: int = STALE_MAX) -> None:
-        """Start empty; `order` is a key_order.key_orderer, and `stale_max` decides when memory is given back."""
         self._order = order
         self._stale_max = stale_max
         self._buckets: dict[int, dict[_Place, DueTimer | None]] = {}
@@ -115,18 +115,17 @@ class TimerQueue:
         self._rest: dict[int, list[Owner]] = {}
         """The shared timers of an instant that has come and were not yielded yet, the first of them last."""
         self._instants: list[int] = []
-        """A heap of the instants in all three; those whose timers went are dropped when they come up."""
+        """A heap of the instants in all three. Instants without timers are removed when they reach the top."""
         self._agenda_ms: int | None = None
-        """The instant whose bucket is being walked: its places in order, and which of them is the next."""
+        """The instant of the current walk. `_agenda` has its timers in order, `_agenda_next` the index of the next."""
         self._agenda: list[_Place] = []
         self._agenda_next = 0
 
     def __len__(self) -> int:
-        """Return the number of timers."""
         return sum(len(self._places(at_ms)) for at_ms in self._with_timers())
 
     def register(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
-        """Add a timer; one that is there already stays one."""
+        """Add a timer, if it does not exist yet."""
         bucket = self._buckets.get(at_ms)
         if bucket is None:
             bucket = self._buckets[at_ms] = {}
@@ -137,7 +136,10 @@ class TimerQueue:
         bucket.setdefault(place)
 
     def share(self, at_ms: int, namespace: Namespace, owners: Mapping[Hashable, Owner]) -> None:
-        """Add a timer for each owner, by key, that `owners` holds when the instant comes; there is none to delete."""
+        """Add a timer for each owner that `owners`, a map by key, holds when the instant is due.
+
+        To delete such a timer, remove its owner from `owners`.
+        """
         shared = self._shared.get(at_ms)
         if shared is None:
             shared = self._shared[at_ms] = {}
@@ -145,11 +147,11 @@ class TimerQueue:
         shared[namespace] = owners
 
     def is_shared(self, at_ms: int, key: Hashable, namespace: Namespace) -> bool:
-        """Tell whether there is such a timer by way of `share`."""
+        """Return whether the timer exists because of `share`."""
         return at_ms in self._shared and key in self._shared[at_ms].get(namespace, ())
 
     def delete(self, at_ms: int, key: Hashable, namespace: Namespace) -> None:
-        """Remove a timer; one that is not there is no error."""
+        """Remove a timer, if it exists."""
         bucket = self._buckets.get(at_ms)
         if bucket is not None:
             bucket.pop((self._order(key), namespace, key), None)
@@ -172,11 +174,11 @@ class TimerQueue:
         return None
 
     def due(self, until_ms: int) -> Iterator[tuple[int, DueTimer]]:
-        """Take out and yield each timer up to and including `until_ms`, in firing order; for a shared one, its owner.
+        """Remove and yield each timer up to and including `until_ms`, in firing order; of a shared timer, its owner.
 
-        Timers that the caller registers or deletes meanwhile count: what is then due is yielded in the same walk, at
-        the earliest after the timer that did it. Timers that are shared at the instant of the walk come behind the
-        other timers of that instant.
+        The walk takes account of timers that the caller registers or deletes during it. Timers that are due then are
+        yielded in the same walk, at the earliest after the current timer. Timers that the caller shares at the instant
+        of the walk come after the other timers of that instant.
         """
         while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
             if at_ms not in self._buckets and (at_ms in self._rest) != (at_ms in self._shared):
@@ -186,10 +188,13 @@ class TimerQueue:
                 yield from self._due_alone(at_ms)
 
     def due_together(self, until_ms: int) -> tuple[int, Collection[Namespace], list[Owner]] | None:
-        """Take out all timers of the next instant up to `until_ms`, if all of them are shared.
+        """Remove and return all timers of the next instant up to `until_ms`, if all of them are shared.
 
-        Returns the instant, the namespaces, and the owners in firing order; for a caller that registers and deletes no
-        timer meanwhile. None if there is no timer, or one that is not shared.
+        Only for callers that register and delete no timer while they process the result.
+
+        Returns:
+            The instant, the namespaces, and the owners in firing order. None if there is no timer, or if a timer of the
+            instant is not shared.
         """
         at_ms = self.next_ms()
         if at_ms is None or at_ms > until_ms or at_ms in self._buckets or at_ms in self._rest:
@@ -198,20 +203,20 @@ class TimerQueue:
         return at_ms, shared, _in_order(shared)
 
     def _due_alone(self, at_ms: int) -> Iterator[tuple[int, DueTimer]]:
-        """Walk over a bucket until an earlier timer is registered."""
+        """Yield the timers of a bucket until an earlier timer is registered."""
         places = sorted(self._buckets[at_ms])
         self._agenda_ms, self._agenda = at_ms, places
-        for number, place in enumerate(places, 1):  # `register` inserts behind the place that is being yielded
+        for number, place in enumerate(places, 1):  # `register` inserts only after the place that is being yielded
             self._agenda_next = number
             owner = self._buckets.get(at_ms, _NO_BUCKET).pop(place, _DELETED)
-            if owner is not _DELETED:  # by a timer that fired before it
+            if owner is not _DELETED:  # the caller may have deleted the timer during the walk
                 yield at_ms, owner or _new_timer(Timer, (place[2], place[1]))
                 if self._instants and self._instants[0] < at_ms:
                     break
         self._agenda_ms, self._agenda = None, []
 
     def _due_shared(self, at_ms: int) -> Iterator[tuple[int, Owner]]:
-        """Walk over shared timers until any other timer joins those that are left, or comes first."""
+        """Yield shared timers until another timer is registered at this instant or an earlier one."""
         rest = self._rest.get(at_ms)
         if rest is None:
             rest = self._rest[at_ms] = _in_order(self._shared.pop(at_ms))[::-1]
@@ -222,18 +227,18 @@ class TimerQueue:
         self._rest.pop(at_ms, None)
 
     def _write_out(self, at_ms: int) -> None:
-        """Bring the shared timers of an instant into its bucket."""
+        """Move the shared timers of an instant to its bucket."""
         owners = self._rest.pop(at_ms, [])
         owners += [owner for owners in self._shared.pop(at_ms, {}).values() for owner in owners.values()]
         bucket = self._buckets.setdefault(at_ms, {})
         bucket.update({(owner.order, owner.namespace, owner.key): owner for owner in owners})
 
     def _with_timers(self) -> set[int]:
-        """Return the instants that have timers, and perhaps some that had."""
+        """Return all instants that have timers, and possibly some that have none left."""
         return {*self._buckets, *self._shared, *self._rest}
 
     def _places(self, at_ms: int) -> set[_Place]:
-        """Return all timers of an instant, whichever way they came."""
+        """Return all timers of an instant, shared or not."""
         places = set(self._buckets.get(at_ms, ()))
         places.update((owner.order, owner.namespace, owner.key) for owner in self._rest.get(at_ms, ()))
         for namespace, owners in self._shared.get(at_ms, {}).items():
@@ -241,7 +246,7 @@ class TimerQueue:
         return places
 
     def rows(self, domain: Domain) -> Iterator[TimerRow]:
-        """Yield all timers in firing order; they stay."""
+        """Yield all timers in firing order, without removing them."""
         for at_ms in sorted(self._with_timers()):
             for order, namespace, key in sorted(self._places(at_ms)):
                 yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
@@ -255,14 +260,13 @@ def _in_order(shared: Mapping[Namespace, Mapping[Hashable, Owner]]) -> list[Owne
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupRange:
-    """The groups `[start, stop)` of `max_parallelism` that an operator owns."""
+    """The key groups `[start, stop)` of `max_parallelism` that an operator owns."""
 
     start: int = 0
     stop: int = DEFAULT_MAX_PARALLELISM
     max_parallelism: int = DEFAULT_MAX_PARALLELISM
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         check_parallelism(1, self.max_parallelism)
         if not 0 <= self.start < self.stop <= self.max_parallelism:
             raise SpecError(
@@ -270,14 +274,14 @@ class KeyGroupRange:
             )
 
     def __contains__(self, group: int) -> bool:
-        """Tell whether `group` is owned."""
         return self.start <= group < self.stop
 
 
 class TimerService:
-    """The event and processing timers of one operator, and the two clocks that they wait for.
+    """The event timers, the processing timers, the watermark and the processing time of one operator.
 
-    Nobody here reads a clock: `advance_watermark` and `advance_processing_time` say what time it is.
+    It starts at the lowest watermark and at processing time 0. It reads no clock: only `advance_watermark` and
+    `advance_processing_time` move the two times. `stale_max` applies to both queues.
     """
 
     __slots__ = ("event_timers", "groups", "name", "order", "processing_time_ms", "processing_timers", "watermark_ms")
@@ -285,7 +289,6 @@ class TimerService:
     def __init__(
         self, name: str = "window-timers", groups: KeyGroupRange | None = None, *, stale_max: int = STALE_MAX
     ) -> None:
-        """Start without timers, at the lowest watermark and processing time 0; `stale_max` is for both queues."""
         self.name = name
         self.groups = groups or KeyGroupRange()
         self.order = key_orderer(self.groups.max_parallelism)
@@ -299,16 +302,16 @@ class TimerService:
         return self.event_timers if domain == EVENT else self.processing_timers
 
     def advance_watermark(self, watermark_ms: int) -> Iterator[tuple[int, DueTimer]]:
-        """Set the watermark, then yield the event timers that it reaches; consume it whole."""
+        """Set the watermark, then yield the event timers that are due. The caller must consume the whole iterator."""
         self.watermark_ms = watermark_ms
         return self.event_timers.due(watermark_ms)
 
     def advance_processing_time(
         self, processing_time_ms: int, *, inclusive: bool = True
     ) -> Iterator[tuple[int, DueTimer]]:
-        """Yield the processing timers up to an instant, each with the clock at its own instant, then set the clock.
+        """Yield the processing timers up to an instant, each with the clock at its own instant. Then set the clock.
 
-        Without `inclusive`, timers at the instant itself wait: a record that arrives then goes first.
+        Without `inclusive`, timers at the instant itself do not fire yet, so that a record of that instant goes first.
         """
         until_ms = processing_time_ms if inclusive else processing_time_ms - 1
         for at_ms, timer in self.processing_timers.due(until_ms):
@@ -322,20 +325,20 @@ class TimerService:
         return rows if group is None else [row for row in rows if row.key_group == group]
 
     def restore(self, rows: Iterable[TimerRow]) -> None:
-        """Add the timers of one or more snapshots; those that are shared by now are there already.
+        """Add the timers of one or more snapshots. Skip timers that exist because of `share`.
 
         Raises:
             CheckpointError: a timer belongs to a key group that this service does not own.
         """
         for row in rows:
             if row.domain not in {EVENT, PROCESSING}:
-                raise CheckpointError(f"timer {row} has domain {row.domain!r}; it must be event or processing")
+                raise CheckpointError(f"timer {row} has domain {row.domain!r}; allowed are event and processing")
             group = group_of_order(self.order(row.key))
             if group != row.key_group or group not in self.groups:
                 raise CheckpointError(
                     f"timer service {self.name!r} owns key groups [{self.groups.start}, {self.groups.stop}) of "
-                    f"{self.groups.max_parallelism}; {row} says {row.key_group} and its key is in {group}. "
-                    "Restore it where its group is owned, with the max_parallelism that wrote it"
+                    f"{self.groups.max_parallelism}; {row} has key group {row.key_group} and its key is in {group}. "
+                    "Restore it in the operator that owns its group, with the max_parallelism that wrote it"
                 )
             queue = self.queue(row.domain)
             if not queue.is_shared(row.at_ms, row.key, row.namespace):
@@ -350,18 +353,21 @@ class _Started:
 
 
 class TimerServices:
-    """The timer services of one operator by name; one name always means the same types of key and namespace."""
+    """The timer services of one operator by name. Each name has one type of keys and one type of namespaces.
+
+    For users' operators. The operators of Hindcast have one service each.
+    Source: Flink, InternalTimeServiceManager.
+    """
 
     def __init__(self, groups: KeyGroupRange | None = None) -> None:
-        """Start without services."""
         self._groups = groups or KeyGroupRange()
         self._started: dict[str, _Started] = {}
 
     def get(self, name: str, *, key_type: str, namespace_type: str) -> TimerService:
-        """Return the service called `name`; make it at the first call.
+        """Return the service called `name`. The first call creates it.
 
         Raises:
-            SpecError: it was started with other types.
+            SpecError: it was created with other types.
         """
         started = self._started.get(name)
         if started is None:
@@ -369,7 +375,7 @@ class TimerServices:
         if (started.key_type, started.namespace_type) != (key_type, namespace_type):
             raise SpecError(
                 f"timer service {name!r} was started with keys of {started.key_type} and namespaces of "
-                f"{started.namespace_type}, now {key_type} and {namespace_type} are asked for; choose another name"
+                f"{started.namespace_type}, got {key_type} and {namespace_type}; choose another name"
             )
         return started.service
 
@@ -379,7 +385,7 @@ class TimerServices:
 
 
 def rows_by_group(rows: Iterable[TimerRow]) -> dict[int, list[TimerRow]]:
-    """Sort the rows of any number of snapshots into key groups, to hand them out again after a change of scale."""
+    """Return the rows of any number of snapshots by key group, for a restore with another parallelism."""
     groups: dict[int, list[TimerRow]] = {}
     for row in rows:
         groups.setdefault(row.key_group, []).append(row)

@@ -1,1 +1,1 @@
-"""Values that every operator shares: records, outputs, tables, row ids, instants, counts of edges."""
+"""The values that all operators share: records, outputs, tables, row ids, instants, tallies of edges."""

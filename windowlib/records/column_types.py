@@ -1,4 +1,4 @@
-"""Column types in Spark's spelling (`bigint`, `struct<a:int>`) and as the JSON nodes that Delta schemas are made of."""
+"""Column types: conversion between Spark's spelling (`bigint`, `struct<a:int>`) and the JSON nodes of Delta schemas."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from windowlib.errors import SpecError
 
 Node: TypeAlias = str | Mapping[str, Any]
-"""A type as Delta's schema JSON has it: a primitive's name, or an object for struct, array and map."""
+"""A type as in Delta's schema JSON: the name of a primitive type, or an object for struct, array and map."""
 
 _TO_JSON = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
 _TO_SPARK = {name: spark for spark, name in _TO_JSON.items()}
@@ -20,7 +20,8 @@ def parse_type(text: str) -> Node:
     """Return the JSON node of a type in Spark's spelling.
 
     Raises:
-        SpecError: the text is no type.
+        SpecError: the text is not a column type.
+
     >>> parse_type("array<bigint>")
     {'type': 'array', 'elementType': 'long', 'containsNull': True}
     """
@@ -29,11 +30,11 @@ def parse_type(text: str) -> Node:
         node = _parse(tokens, next(tokens))
     except (StopIteration, KeyError) as error:
         raise SpecError(
-            f"{text!r} is no column type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>"
+            f"{text!r} is not a column type; write for example bigint, decimal(10,2) or array<struct<a:int>>"
         ) from error
     if next(tokens, None) is not None:
         raise SpecError(
-            f"{text!r} goes on behind its type; a type looks like bigint, decimal(10,2) or array<struct<a:int>>"
+            f"{text!r} has text after the column type; write for example bigint, decimal(10,2) or array<struct<a:int>>"
         )
     return node
 
@@ -58,7 +59,10 @@ def spell_type(node: Node) -> str:
 
 
 def without_variants(node: Node) -> Node:
-    """Return the type with a text in the place of each VARIANT: its JSON, for what knows no VARIANT."""
+    """Return the type with `string` in place of each VARIANT, for libraries that cannot read VARIANT.
+
+    The string holds the VARIANT's JSON text.
+    """
     if isinstance(node, str):
         return "string" if node == "variant" else node
     match node["type"]:
@@ -103,7 +107,7 @@ def _tokens(text: str) -> Iterator[str]:
     while at < len(text.rstrip()):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise SpecError(f"{text!r} is no column type: nothing known stands at {text[at:]!r}")
+            raise SpecError(f"{text!r} is not a column type: {text[at:]!r} cannot be read")
         at = found.end()
         yield found[1]
 

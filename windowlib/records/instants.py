@@ -1,7 +1,7 @@
-"""What an instant is: how values of every type are read as epoch milliseconds, and why some cannot be.
+"""The definition of an instant: how a value of any type becomes epoch milliseconds, and the reasons why some cannot.
 
-This is the definition. `windowlib.spark.columns` computes the same over whole columns, and a property test compares the
-two; what is told about one record is read here.
+`windowlib.spark.columns` computes the same over whole columns, and a property test compares the two. Code that reports
+about one record uses this module.
 """
 
 import math
@@ -19,13 +19,13 @@ OFFSET_PATTERN = r"[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?"
 INSTANT_PATTERN = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?" rf"(?:Z|{OFFSET_PATTERN})?"
 )
-"""An ISO 8601 instant: date, `T` or a space, hours and minutes at least; without an offset it is UTC.
+"""An ISO 8601 instant: a date, `T` or a space, and at least hours and minutes. Without an offset it is UTC.
 
-A date alone or a time alone is no instant: read as one it would be midnight, or today.
+A date alone or a time alone is not an instant. Readers would complete it with midnight, or with today's date.
 """
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 BLANKS = " \t\n\r"
-"""What may stand around a number's text."""
+"""The characters that are ignored before and after the text of a number."""
 
 NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE, OUT_OF_RANGE = (
     "null_time", "nan_time", "infinite_time", "wrong_type", "time_out_of_range",
@@ -39,23 +39,23 @@ _OFFSET = re.compile(rf"{OFFSET_PATTERN}\Z", re.ASCII)
 _DAYS_IN_400_YEARS = 146_097
 _YEARS = 400
 _WORD = 1 << 63
-_DIGITS, _PLACES = 38, 9  # the decimals that Spark reads numbers as
+_DIGITS, _PLACES = 38, 9  # Spark casts numbers to decimal(38, 9)
 _EXACT = Context(prec=_DIGITS + 10_000, rounding=ROUND_HALF_UP)
 
 
 class InstantRead(NamedTuple):
-    """Floored epoch ms, or the reason why there is none. Exactly one of the two is None."""
+    """Epoch ms, rounded down, or the reason why the value is not an instant. Exactly one of the two is None."""
 
     ms: int | None
     problem: str | None
 
 
 def read_instant(value: object, unit: str | None) -> InstantRead:
-    """Read a value of a time column.
+    """Return the instant that a value of a time column means, or the reason why it is not one.
 
     Args:
-        value: a number or its text where there is a unit; else a datetime (naive ones are UTC), a date or ISO text.
-        unit: `s`, `ms`, `us` or `ns`, of numbers.
+        value: with a unit, a number or its text; without, a datetime (a naive one is UTC), a date or ISO text.
+        unit: the unit of numbers: `s`, `ms`, `us` or `ns`.
     """
     if value is None:
         return InstantRead(None, NULL_TIME)
@@ -94,11 +94,11 @@ def _inside(ms: int | None, *, unread: str = OUT_OF_RANGE) -> InstantRead:
 
 
 def _text_ms(text: str) -> int | None:
-    """Return epoch ms of an ISO instant, which may be in the year 0 by its own clock; None for any other text."""
+    """Return epoch ms of an ISO instant, None for any other text. Its local date may be in the year 0."""
     if _INSTANT.fullmatch(text) is None:
         return None
     year, seconds = int(text[:4]), int(text[17:19]) if text[16:17] == ":" else 0
-    later = 400 if year < _YEARS else 0  # Python has no year 0; the calendar repeats itself after 400 years
+    later = 400 if year < _YEARS else 0  # Python has no year 0. The calendar repeats after 400 years.
     try:
         wall = datetime(
             year + later, int(text[5:7]), int(text[8:10]), int(text[11:13]), int(text[14:16]), seconds, tzinfo=UTC
@@ -123,7 +123,7 @@ def _number(text: str) -> Decimal | None:
 
 
 def _rounded(number: Decimal) -> Decimal | None:
-    """Round half up to 9 places, as Spark does; None beyond 38 digits."""
+    """Return the number rounded half up to 9 places, as Spark does; None if it has more than 38 digits."""
     if number.adjusted() >= _DIGITS - _PLACES:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Plain values as JSON that comes back as it went in: also bytes, decimals and tuples, which JSON does not know.
+"""JSON that keeps the types of plain values, also of bytes, decimals and tuples, which JSON does not have.
 
-State that users' functions and evictors keep is stored this way. What JSON lacks is an object with one key that
-begins with `$`; an object of the user's with such a key is wrapped once more. Floats keep every bit, NaN included.
+The state of users' functions and evictors is stored in this form. A type that JSON lacks is written as an object with
+one key that begins with `$`. A user's object with such a key is wrapped once more. Floats keep every bit, NaN included.
 """
 
 import base64
@@ -21,10 +21,10 @@ _MARKS: Final = frozenset({_BYTES, _DECIMAL, _TUPLE, _OBJECT, _PAIRS})
 
 
 def to_json(value: object) -> str:
-    """Return the JSON text of a plain value; fields stay in their order.
+    """Return the JSON text of a plain value. Fields keep their order.
 
     Raises:
-        SpecError: the value holds something that is no plain data; the message names its type.
+        SpecError: a part of the value is not plain data. The message names its type.
 
     >>> to_json({"price": Decimal("1.50")})
     '{"price":{"$decimal":"1.50"}}'
@@ -32,8 +32,8 @@ def to_json(value: object) -> str:
     return json.dumps(_encode(value), separators=(",", ":"), ensure_ascii=False)
 
 
-def from_json(text: str) -> Any:  # noqa: ANN401 - whatever plain value went in
-    """Return the value that `to_json` was given.
+def from_json(text: str) -> Any:  # noqa: ANN401 - any plain value
+    """Return the plain value from which `to_json` made the text.
 
     >>> from_json('{"price":{"$decimal":"1.50"}}')
     {'price': Decimal('1.50')}
@@ -46,7 +46,7 @@ def _encode(value: object) -> Any:  # noqa: ANN401, PLR0911 - see to_json; one r
         case None | bool():
             return value
         case str():
-            return str.__str__(value)  # of an enum's member, too, its plain value
+            return str.__str__(value)  # a member of a string enum becomes its plain value
         case int():
             return int(value)
         case float():
@@ -76,8 +76,8 @@ def _encode_marked(value: object) -> dict[str, Any]:
             return {_DECIMAL: str(value)}
         case _:
             raise SpecError(
-                f"a value of type {type(value).__name__} cannot be kept in a checkpoint: {value!r}; keep plain data "
-                "only (numbers, text, bytes, decimals, lists, tuples, dicts)"
+                f"a value of type {type(value).__name__} cannot be kept in a checkpoint: {value!r}; keep only plain "
+                "data (numbers, text, bytes, decimals, lists, tuples, dicts)"
             )
 
 

@@ -1,4 +1,4 @@
-"""What goes into an operator and what comes out of it. All are plain tuples; no output refers to live state."""
+"""The inputs and outputs of an operator. All are plain tuples, and no output refers to live state."""
 
 from collections.abc import Hashable
 from enum import Enum
@@ -7,10 +7,10 @@ from typing import Any, Final, Literal, NamedTuple
 from windowlib.bounds import Window
 
 Value = Any
-"""What users put into records, or their functions return: any plain data."""
+"""The value of a record, or a value that a user's function returns: any plain data."""
 
 Position = tuple[int, int]
-"""Where something stands in the log: (start of the slice in epoch ms, rank inside the slice)."""
+"""A place in the log: (start of the slice in epoch ms, rank inside the slice)."""
 
 Timing = Literal["EARLY", "ON_TIME", "LATE"]
 EARLY: Final = "EARLY"
@@ -18,22 +18,25 @@ ON_TIME: Final = "ON_TIME"
 LATE_FIRING: Final = "LATE"
 
 Mode = Literal["accumulating", "discarding"]
-"""Whether a pane repeats the one before it, and so replaces it, or holds nothing of it, so that both stay valid."""
+"""An accumulating pane repeats the pane before it and replaces it. After a discarding pane both stay valid."""
 PaneKind = Literal["result", "superseded", "retraction"]
 
 START: Final[Position] = (-(1 << 63), -1)
-"""A position before every record."""
+"""The position before every record."""
 
 PAST_CLEANUP: Final = "past_cleanup"
-"""The ordinary reason of a late record: the watermark had reached the instant at which its window is dropped."""
+"""The ordinary reason of a late record: the watermark had reached the cleanup instant of its window."""
 WRAPPED_WINDOW: Final = "F8_wrapped_window"
-"""flink profile: the window's end left 64 bits, so it was late at once; Flink drops such a record without a count."""
+"""Profile flink: the window's end exceeds 64 bits, so the record is late at once. Flink drops it without a count."""
 LATE_IN_GAP: Final = "late_in_gap"
-"""flink profile: the record is in no window at all, but behind the watermark; Flink sends it to the late output."""
+"""Profile flink: the record belongs to no window and is behind the watermark. Flink sends it to the late output."""
 
 
 class Fate(Enum):
-    """What became of a record when it arrived. Exactly one per record (law L3); invalid ones never get here."""
+    """What an operator decided about a record on its arrival, exactly once per record (law L3).
+
+    An operator never receives invalid records.
+    """
 
     ASSIGNED = "assigned"
     LATE = "late"
@@ -46,11 +49,11 @@ UNASSIGNED: Final = Fate.UNASSIGNED
 
 
 class Record(NamedTuple):
-    """One record of the log, as an operator sees it.
+    """One record of the log, the input of an operator.
 
-    `value` is what functions read: in pipelines a tuple with one input value per aggregate, in their order.
-    `record_hash` is the signed 64-bit id by which the audit counts it. `gap_ms` serves dynamic sessions only.
-    Keys that compare equal in Python are one key, so a pipeline gives each key column one type and NaN one object.
+    Functions read `value`. In pipelines it is a tuple with one input value per aggregate, in their order.
+    `record_hash` is the signed 64-bit id by which the audit counts the record. Only dynamic sessions use `gap_ms`.
+    Keys that compare equal in Python are one key. So a pipeline gives each key column one type, and all NaN one object.
     """
 
     key: Hashable
@@ -62,23 +65,24 @@ class Record(NamedTuple):
 
 
 class Pane(NamedTuple):
-    """What one window of one key emitted in one firing.
+    """The output of one firing of one window of one key.
 
-    `pane_index` counts the panes of one pair of bounds from 0, `nonspeculative_index` those that are not EARLY; EARLY
-    ones have -1. `timestamp_ms` is the window's last instant (Flink), or what the spec's timestamp combiner says.
-    `is_last` is True when no later pane of this window can follow. `watermark_ms` and `position` say when it fired.
+    `pane_index` counts the panes of one pair of bounds from 0. `nonspeculative_index` counts those that are not EARLY;
+    an EARLY pane has -1. `timestamp_ms` is the window's last instant (Flink), or the result of the spec's timestamp
+    combiner. `is_last` is True if no later pane of this window can follow. The window fired at `watermark_ms`, because
+    of the record at `position`.
 
-    `mode` is true for this pane: 'accumulating' if it repeats what the pane before it held, 'discarding' if it holds
-    nothing of that. Where panes accumulate, the first pane after a purge is 'discarding'; the first of all says what
-    the spec asks for.
+    `mode` is the mode of this pane: 'accumulating' if it repeats the contents of the pane before it, 'discarding' if it
+    has none of them. Where panes accumulate, the first pane after a purge is 'discarding'. The first pane of a window
+    has the mode of the spec.
 
-    `kind` 'superseded' withdraws the last pane of bounds that were merged away: it has no values and a
-    `record_count` of 0, its index is the next one of those bounds, and it comes before any pane of the merged window.
+    `kind` 'superseded' withdraws the last pane of bounds that were merged away. It has no values and a `record_count`
+    of 0, its index is the next one of those bounds, and it comes before any pane of the merged window.
 
-    `kind` 'retraction' takes one result back: its values, `record_count`, `pane_index` and `nonspeculative_index` are
-    those of that result, its `timing` is EARLY or LATE, as the window was before; it is never first. In the retracting
-    mode it comes before the result that replaces the one taken back, and in the place of 'superseded', where it is
-    the last.
+    `kind` 'retraction' withdraws one result. It has the values, `record_count`, `pane_index` and
+    `nonspeculative_index` of that result. Its `timing` is EARLY or LATE, as the window was before. It is never first.
+    In the retracting mode it comes before the result that replaces the withdrawn one. It also takes the place of
+    'superseded', and is then the last pane of its bounds.
     """
 
     key: Hashable
@@ -98,10 +102,10 @@ class Pane(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A record that missed windows: all of them (its fate is late), or some (its fate is assigned).
+    """A record that missed all its windows (its fate is late) or some of them (its fate is assigned).
 
-    `missed` are the windows that were already cleaned up, in the assigner's order. `late_by_ms` (>= 0) is how far the
-    watermark had gone beyond the cleanup instant of the last of them to be cleaned up: 0 is missed by a hair.
+    `missed` are the windows that were already cleaned up, in the assigner's order. `late_by_ms` (>= 0) is the watermark
+    minus the cleanup instant of that one of them which was cleaned up last. It is 0 if the watermark was equal to it.
     """
 
     record: Record
@@ -113,16 +117,16 @@ class Late(NamedTuple):
 
 
 class Unassigned(NamedTuple):
-    """A record that belongs to no window: it fell into a gap between windows."""
+    """A record that belongs to no window, because it fell into a gap between windows."""
 
     record: Record
     watermark_ms: int
 
 
 class SideOutput(NamedTuple):
-    """What a user's function sent to the output named `tag`.
+    """A value that a user's function sent to the side output named `tag`.
 
-    `timestamp_ms` is None outside event time, and in a window without end.
+    `timestamp_ms` is None outside event time and in a window without an end.
     """
 
     tag: str
@@ -134,7 +138,7 @@ class SideOutput(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """What a user's keyed process function emitted. `timestamp_ms` is None when a processing timer did it."""
+    """A value that a user's keyed process function emitted. `timestamp_ms` is None if a processing timer caused it."""
 
     key: Hashable
     values: Value
@@ -144,12 +148,14 @@ class Emitted(NamedTuple):
 
 
 Output = Pane | Late | Unassigned | SideOutput | Emitted
+"""Any output of an operator."""
 
 
 class Stored(NamedTuple):
     """A record that a window keeps whole, for evictors and process functions.
 
-    `edge_id` is the audit's id of (record, window): the record's hash for the first window the assigner returned.
+    `edge_id` is the audit's id of (record, window). For the first window that the assigner returned it is the record's
+    hash.
     """
 
     position: Position
@@ -159,8 +165,8 @@ class Stored(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """A count, an XOR and a wrapping sum of 64-bit ids, the last two as signed words: one term of the audit."""
+    """One term of the audit: count, XOR and wrapping sum of 64-bit ids. XOR and sum are signed 64-bit integers."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of a tally
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller needs
     xor: int
     sum: int

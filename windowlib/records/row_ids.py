@@ -1,7 +1,7 @@
-"""Ids of output rows and sums over them: what the audit compares and every digest is made of.
+"""The ids of output rows, and sums of ids. The audit compares these sums, and every digest is computed from one.
 
-A row's id covers its table's name and its non-null content, so a row that is lost, doubled, or moved to another table
-changes a sum; a new nullable column changes nothing.
+A row's id covers the name of its table and its non-null content. So a row that is lost, doubled, or moved to another
+table changes a sum, and a new nullable column does not.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from windowlib.bounds import wrap_int64
 def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
     """Return the signed 64-bit id of a row: BLAKE2b of the ASCII spelling of its table and non-null content.
 
-    Values are plain Python scalars, or lists and tuples of them; times are integers.
+    Values are plain Python scalars, or lists and tuples of them. Times are integers.
     """
     content = tuple((name, value) for name, value in zip(names, values, strict=True) if value is not None)
     digest = hashlib.blake2b(ascii((table, content)).encode("ascii"), digest_size=8).digest()
@@ -29,7 +29,7 @@ def row_check(values: tuple[object, ...]) -> int:
 
 @dataclass(slots=True)
 class IdSum:
-    """Count, XOR and wrapping sum of 64-bit ids: independent of order, and of how they were grouped."""
+    """Count, XOR and wrapping sum of 64-bit ids. It does not depend on the order or the grouping of the ids."""
 
     count: int = 0
     xor: int = 0
@@ -44,19 +44,19 @@ class IdSum:
         return found
 
     def add(self, identity: int) -> None:
-        """Take one id in."""
+        """Add one id."""
         self.count += 1
         self.xor ^= identity
         self.total += identity
 
     def merge(self, other: "IdSum") -> None:
-        """Take in everything that `other` took in."""
+        """Add all ids of `other`."""
         self.count += other.count
         self.xor ^= other.xor
         self.total += other.total
 
     def as_row(self) -> tuple[int, int, int]:
-        """Return (count, XOR, sum), the latter two as signed 64 bits."""
+        """Return (count, XOR, sum). XOR and sum are signed 64-bit integers."""
         return self.count, wrap_int64(self.xor), wrap_int64(self.total)
 
     def digest(self) -> str:

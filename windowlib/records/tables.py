@@ -1,7 +1,7 @@
-"""Every table that a replay writes, as plain data: its name, its columns, their types, and which of them are content.
+"""The tables that a replay writes, as plain data: name, columns, types, and which columns are content.
 
-Content columns make up a row's id and every digest. Coordinates (where a row stands, who wrote it) never do
-(DESIGN, section 2), so two lakes that were loaded with the same records agree.
+A row's id and every digest are computed from the content columns only. Coordinates (the place of a row in the log, its
+run and attempt) are never hashed (DESIGN, section 2), so two lakes with the same records have the same ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ SLICE_COLUMNS: Mapping[str, Node] = {"slice_id": "string", "attempt_id": "string
 PARTITION_COLUMNS = ("slice_id", "attempt_id")
 ROW_ID = "row_id"
 ROW_CHECK = "row_check"
-"""Guards what the id of a row does not see: its coordinates, and the record that it holds (docs/CHECKPOINTS.md)."""
+"""Detects damage that the id of a row does not cover: in its coordinates and in its record (docs/CHECKPOINTS.md)."""
 WINDOW: Node = struct_type({"window_start": "timestamp", "window_end": "timestamp"})
 
 WINDOW_OUTPUTS = "window_outputs"
@@ -29,15 +29,16 @@ QUALITY_RESULTS = "quality_results"
 LEDGER = "ledger"
 CHECKPOINT_TABLES = (WINDOW_STATE, USER_STATE, TIMERS, WATERMARKS)
 RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS)
-"""Tables whose rows hold a whole record of the log; Spark attaches the record and computes `row_check`."""
+"""The tables whose rows hold a whole record of the log. Spark attaches the record and computes `row_check`."""
 SIDE_OUTPUTS = "side_outputs_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table: `content` makes a row's id, `coordinates` do not; both map a column's name to its type.
+    """One table. `content` and `coordinates` map the name of a column to its type.
 
-    `keys` are the columns of the content that hold the key. `is_checked`: rows with coordinates carry a `row_check`.
+    A row's id covers `content` and not `coordinates`. `keys` are the content columns that hold the key. If
+    `is_checked`, rows with coordinates have a `row_check`.
     """
 
     name: str
@@ -47,19 +48,19 @@ class Table:
     is_checked: bool = True
 
     def columns(self) -> dict[str, Node]:
-        """Return what a row consists of, content first, without the slice columns and the row id."""
+        """Return the columns of content and coordinates, in this order, without the slice columns and the row id."""
         return {**self.content, **self.coordinates}
 
     def emitted_columns(self) -> dict[str, Node]:
-        """Return the columns of a row as a task emits it: with its id, and with its check where it has one."""
+        """Return the columns of a row as a task emits it: `columns`, the id, and the check if the table has one."""
         return {**self.columns(), **dict.fromkeys(self._words(), "long")}
 
     def stored_columns(self) -> dict[str, Node]:
-        """Return the columns as they stand in the Delta table."""
+        """Return the columns of the Delta table: `emitted_columns` and the slice columns."""
         return {**self.emitted_columns(), **SLICE_COLUMNS}
 
     def slim(self) -> "Table":
-        """Return the table as the tasks emit it where Spark attaches the record later: with the rank alone."""
+        """Return the table as the tasks emit it if Spark attaches the record later: its only coordinate is the rank."""
         return replace(self, coordinates={"rank": "long"}, is_checked=False)
 
     def _words(self) -> tuple[str, ...]:
@@ -67,7 +68,7 @@ class Table:
 
 
 def window_outputs(keys: Mapping[str, str], outputs: Mapping[str, str]) -> Table:
-    """One row is one pane, or one value of a function without windows.
+    """Return the table of results. One row is one pane, or one value of a function without windows.
 
     `keys` and `outputs` map a column to its type in Spark's spelling.
     """
@@ -95,12 +96,12 @@ def window_outputs(keys: Mapping[str, str], outputs: Mapping[str, str]) -> Table
 
 
 def side_outputs_name(tag: str) -> str:
-    """Return the name of the table of a side output."""
+    """Return the name of the table of the side output `tag`."""
     return f"{SIDE_OUTPUTS}{tag}"
 
 
 def side_outputs(tag: str, keys: Mapping[str, str], columns: Mapping[str, str]) -> Table:
-    """One row is one value that a user's function sent to the side output `tag`."""
+    """Return the table of a side output. One row is one value that a user's function sent to the output `tag`."""
     return Table(
         name=side_outputs_name(tag),
         content={**_nodes(keys), **_nodes(columns), "event_time_ms": "long", "watermark_ms": "long"},
@@ -110,7 +111,10 @@ def side_outputs(tag: str, keys: Mapping[str, str], columns: Mapping[str, str]) 
 
 
 def late_records(record: Node) -> Table:
-    """One row is a record that missed all its windows (its fate), or some of them (`missed_all` false)."""
+    """Return the table of late records. One row is a record that missed windows.
+
+    If `missed_all`, the record missed all its windows and its fate is late. Else it missed some of them.
+    """
     return Table(
         name=LATE_RECORDS,
         content={
@@ -127,7 +131,7 @@ def late_records(record: Node) -> Table:
 
 
 def unassigned_records(record: Node) -> Table:
-    """One row is a valid record that no window takes: it fell into a gap."""
+    """Return the table of unassigned records. One row is a valid record that fell into a gap between windows."""
     return Table(
         name=UNASSIGNED_RECORDS,
         content={"record_hash": "long", "event_time_ms": "long", "watermark_ms": "long"},
@@ -136,7 +140,7 @@ def unassigned_records(record: Node) -> Table:
 
 
 def invalid_records(record: Node) -> Table:
-    """One row is a record without a key or a time that can be used, and the reason."""
+    """Return the table of invalid records. One row is a record without a key or a usable time, and the reason."""
     return Table(
         name=INVALID_RECORDS,
         content={"record_hash": "long", "reason": "string"},
@@ -147,10 +151,10 @@ def invalid_records(record: Node) -> Table:
 def window_state(
     keys: Mapping[str, str], accumulators: Mapping[str, Mapping[str, str]], last: Mapping[str, str] | None = None
 ) -> Table:
-    """One row is one open window of one key (windowlib.keyed.snapshots.WindowStateRow).
+    """Return the table of open windows. One row is a windowlib.keyed.snapshots.WindowStateRow.
 
-    `accumulators` maps an aggregate to the columns of its state; `last` are the columns of a pane, where a retraction
-    may take one back. Positions inside are coordinates; a row's id knows them as a mere order
+    `accumulators` maps an aggregate to the columns of its state. `last` has the columns of a pane if retractions can
+    withdraw one. Positions inside the state are coordinates: a row's id covers only their order
     (windowlib.spark.state_rows).
     """
     contents = "array<struct<slice_start_ms:bigint,rank:bigint,event_time_ms:bigint,edge_id:bigint,value:string>>"
@@ -181,9 +185,10 @@ def window_state(
 
 
 def user_state(keys: Mapping[str, str]) -> Table:
-    """One row is one piece of a user function's state; its `scope` is `key`, or the `window` of these bounds.
+    """Return the table of users' state. One row is one piece of state of a user's function.
 
-    `content` is JSON (windowlib.records.plain_json): a value, a list, or a map as a list of pairs.
+    Its `scope` is `key`, or `window` for the window with the row's bounds. `content` is JSON
+    (windowlib.records.plain_json): a value, a list, or a map as a list of pairs.
     """
     return Table(
         name=USER_STATE,
@@ -202,7 +207,7 @@ def user_state(keys: Mapping[str, str]) -> Table:
 
 
 def timers(keys: Mapping[str, str]) -> Table:
-    """One row is one timer of one key; the window columns are its namespace."""
+    """Return the table of timers. One row is one timer of one key; the window columns are its namespace."""
     return Table(
         name=TIMERS,
         content={
@@ -218,9 +223,10 @@ def timers(keys: Mapping[str, str]) -> Table:
 
 
 def watermarks() -> Table:
-    """One row is one source (windowlib.watermarks.timeline.SourceRow); the source `*` is the combined output of all.
+    """Return the table of watermarks. One row is one source (windowlib.watermarks.timeline.SourceRow).
 
-    `details` is JSON: what else the pipeline's driver of time remembers.
+    The source `*` is the combined output of all sources. `details` is JSON with the remaining state of the pipeline's
+    time driver.
     """
     return Table(
         name=WATERMARKS,
@@ -238,7 +244,10 @@ def watermarks() -> Table:
 
 
 def tallies() -> Table:
-    """One row is one term of one of the audit's equations (DESIGN, section 7), over all key groups."""
+    """Return the table of tallies. One row is one term of one equation of the audit (DESIGN, section 7).
+
+    It covers all key groups.
+    """
     return Table(
         name=TALLIES,
         content={"equation": "string", "term": "string", "record_count": "long", "id_xor": "long", "id_sum": "long"},
@@ -247,7 +256,7 @@ def tallies() -> Table:
 
 
 def quality_results() -> Table:
-    """One row is one check of one run."""
+    """Return the table of quality results. One row is one check of one run."""
     names: Sequence[str] = (
         "table_name",
         "check",

@@ -1,4 +1,4 @@
-"""The audit's counts: how many (record, window) edges were made and how each ended, with XOR and sum of their ids."""
+"""The terms of the audit: how many edges (record, window) opened and how each closed, with XOR and sum of their ids."""
 
 from collections import defaultdict
 from typing import Final
@@ -7,7 +7,7 @@ from windowlib.bounds import wrap_int64
 from windowlib.records.records import Tally
 
 Edges = tuple[int, int, int]
-"""Count, XOR and sum of the ids of edges, that is (record, window) pairs; the sum is not wrapped yet."""
+"""Count, XOR and sum of the ids of some edges. An edge is one record in one window. The sum is not wrapped."""
 NO_EDGES: Final[Edges] = (0, 0, 0)
 
 NEW: Final = "new"
@@ -26,8 +26,8 @@ _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 def edge_id(record_hash: int, index: int) -> int:
     """Return the signed 64-bit id of a record in the window that the assigner returned at `index`.
 
-    The record's own hash at index 0, else splitmix64's mix of hash + index * golden ratio. It does not depend on the
-    window's bounds, so merging windows only adds and XORs.
+    At index 0 it is the record's own hash, else splitmix64's mix of hash + index * golden ratio. It does not depend on
+    the window's bounds, so a merge of windows only adds and XORs.
     """
     if not index:
         return record_hash
@@ -38,16 +38,14 @@ def edge_id(record_hash: int, index: int) -> int:
 
 
 class Tallies:
-    """Running counts by term."""
+    """The edges of each term since the last `take`."""
 
     __slots__ = ("_terms",)
 
     def __init__(self) -> None:
-        """Start at nothing."""
         self._terms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def add(self, term: str, edges: Edges) -> None:
-        """Add edges to a term."""
         count, xor, total = edges
         counts = self._terms[term]
         counts[0] += count
@@ -55,7 +53,7 @@ class Tallies:
         counts[2] += total
 
     def take(self) -> dict[str, Tally]:
-        """Return all terms that have edges, by name, and start again."""
+        """Return the terms that have edges, sorted by name, and reset all terms."""
         terms = {
             name: Tally(counts[0], wrap_int64(counts[1]), wrap_int64(counts[2]))
             for name, counts in sorted(self._terms.items())
@@ -71,10 +69,10 @@ def difference(edges: Edges, part: Edges) -> Edges:
 
 
 def together(left: Edges, right: Edges) -> Edges:
-    """Return the edges of both."""
+    """Return the sum of two sets of edges."""
     return (left[0] + right[0], left[1] ^ right[1], left[2] + right[2])
 
 
 def signed(edges: Edges) -> Edges:
-    """Return the edges with XOR and sum as signed 64-bit words."""
+    """Return the edges with XOR and sum as signed 64-bit integers."""
     return (edges[0], wrap_int64(edges[1]), wrap_int64(edges[2]))

@@ -1,4 +1,4 @@
-"""Flink's triggers, as frozen values. See trigger_protocol.py for what a trigger is."""
+"""Flink's triggers as frozen values. `windowlib.triggers.protocol` describes the protocol."""
 
 # mypy: disable-error-code="explicit-override"
 # The core needs the standard library only, and Python 3.11's has no typing.override.
@@ -22,7 +22,7 @@ from windowlib.triggers.protocol import (
 
 @dataclass(frozen=True, slots=True)
 class EventTime(Trigger):
-    """Fire when the watermark reaches the window's end, then again for every late record. The default in event time."""
+    """Fires when the watermark reaches the window's end, then for every late record. The default in event time."""
 
     can_merge = True
     waits_for_end = True
@@ -30,7 +30,6 @@ class EventTime(Trigger):
     has_on_time_pane = True
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire at once in a window that is complete already."""
         last_ms = window.last_ms
         if last_ms <= ctx.watermark_ms:
             return FIRE
@@ -38,49 +37,42 @@ class EventTime(Trigger):
         return CONTINUE
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire at the end."""
         return FIRE if at_ms == window.last_ms else CONTINUE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Wait for the merged window's end."""
         if window.last_ms > ctx.watermark_ms:
             ctx.register_event_timer(window.last_ms)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Stop waiting."""
         ctx.delete_event_timer(window.last_ms)
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:
-        """Not in event time: the end comes before the cleanup."""
+        # In event time the end comes before the cleanup.
         return not is_event_time
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessingTime(Trigger):
-    """Fire when the clock reaches the window's end. The default in processing time."""
+    """Fires when the clock reaches the window's end. The default in processing time."""
 
     can_merge = True
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Wait for the end."""
         ctx.register_processing_timer(window.last_ms)
         return CONTINUE
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire."""
         return FIRE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Wait for the merged window's end."""
         if window.last_ms > ctx.processing_time_ms:
             ctx.register_processing_timer(window.last_ms)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Stop waiting."""
         ctx.delete_processing_timer(window.last_ms)
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:
-        """Not in processing time: the end is the cleanup."""
+        # In processing time the end is the cleanup.
         return is_event_time
 
 
@@ -93,7 +85,7 @@ def _check_interval(name: str, interval_ms: int) -> None:
 
 
 def _merge_next(merged: Sequence[TriggerContext], ctx: TriggerContext) -> int | None:
-    """Bring the earliest next firing of all windows into `ctx` and return it."""
+    """Store the earliest next firing of all windows in `ctx` and return it."""
     waiting = [other.state[_NEXT] for other in (*merged, ctx) if _NEXT in other.state]
     for other in merged:
         other.state.pop(_NEXT, None)
@@ -106,7 +98,7 @@ def _merge_next(merged: Sequence[TriggerContext], ctx: TriggerContext) -> int | 
 
 @dataclass(frozen=True, slots=True)
 class ContinuousEventTime(Trigger):
-    """Fire whenever the watermark passes a multiple of the interval, and at the window's end."""
+    """Fires whenever the watermark passes a multiple of the interval, and at the window's end."""
 
     interval_ms: int
     can_merge = True
@@ -114,11 +106,9 @@ class ContinuousEventTime(Trigger):
     has_on_time_pane = True
 
     def __post_init__(self) -> None:
-        """Check the interval."""
         _check_interval("continuous event time trigger", self.interval_ms)
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire at once in a window that is complete already; else wait for the next interval's end."""
         if window.last_ms <= ctx.watermark_ms:
             return FIRE
         ctx.register_event_timer(window.last_ms)
@@ -128,13 +118,13 @@ class ContinuousEventTime(Trigger):
         return CONTINUE
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire at the interval's end and wait for the next, or fire at the window's end."""
         if at_ms == window.last_ms:
             return FIRE
         if ctx.state.get(_NEXT) != at_ms:
             return CONTINUE
         if ctx.profile.continuous_ends and ctx.watermark_ms == MAX_TIME_MS:
-            # The input is over: one firing, at the window's end, says it all. A global window's end is 2**63 away (F4).
+            # The input is over, so one firing at the window's end is enough. A global window's end is MAX_TIME_MS,
+            # and timers up to there would never stop (F4).
             ctx.state.pop(_NEXT)
             return CONTINUE
         self._register_next(at_ms, window, ctx)
@@ -146,41 +136,37 @@ class ContinuousEventTime(Trigger):
         ctx.register_event_timer(next_ms)
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Wait for the earliest firing that any of the windows waited for."""
         next_ms = _merge_next(merged, ctx)
         if next_ms is not None:
             ctx.register_event_timer(next_ms)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Stop waiting for the next firing. The timer at the window's end stays, as in Flink: it finds no window."""
+        # The timer at the window's end stays, as in Flink. It is ignored, because it finds no window.
         next_ms = ctx.state.pop(_NEXT, None)
         if next_ms is not None:
             ctx.delete_event_timer(next_ms)
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:
-        """Not in event time: it fires at the end."""
+        # In event time the trigger fires at the end.
         return not is_event_time
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuousProcessingTime(Trigger):
-    """Fire whenever the clock passes a multiple of the interval, and at the end of a processing-time window."""
+    """Fires whenever the clock passes a multiple of the interval, and at the end of a processing-time window."""
 
     interval_ms: int
     can_merge = True
 
     def __post_init__(self) -> None:
-        """Check the interval."""
         _check_interval("continuous processing time trigger", self.interval_ms)
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Wait for the next interval's end."""
         if _NEXT not in ctx.state:
             self._register_next(ctx.profile.align(ctx.processing_time_ms, self.interval_ms), window, ctx)
         return CONTINUE
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire at the window's end, whatever the state; fire at the interval's end and wait for the next."""
         if at_ms == window.last_ms:
             return FIRE
         next_ms = ctx.state.get(_NEXT)
@@ -197,19 +183,17 @@ class ContinuousProcessingTime(Trigger):
         ctx.register_processing_timer(next_ms)
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Wait for the earliest firing that any of the windows waited for."""
         next_ms = _merge_next(merged, ctx)
         if next_ms is not None:
             ctx.register_processing_timer(next_ms)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Stop waiting."""
         next_ms = ctx.state.pop(_NEXT, None)
         if next_ms is not None:
             ctx.delete_processing_timer(next_ms)
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:
-        """Not in processing time: the last interval ends with the window."""
+        # In processing time the last interval ends with the window.
         return is_event_time
 
 
@@ -218,19 +202,20 @@ _COUNT: Final = "count"
 
 @dataclass(frozen=True, slots=True)
 class CountReached(Trigger):
-    """Fire at every n-th record of the window. What is left over when the window ends was never fired."""
+    """Fires at every n-th record of the window. Records after the last firing are left unfired at the window's end.
+
+    Merged windows add their counts. If the sum exceeds n, the next record fires.
+    """
 
     count: int
     can_merge = True
     fires_after_end = False
 
     def __post_init__(self) -> None:
-        """Check the count."""
         if self.count <= 0:
             raise SpecError(f"count trigger: the count must be positive, got {self.count}")
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Count; fire and start again at n."""
         count: int = ctx.state.get(_COUNT, 0) + 1
         if count < self.count:
             ctx.state[_COUNT] = count
@@ -239,13 +224,11 @@ class CountReached(Trigger):
         return FIRE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Add the counts; if they exceed n, the next record fires."""
         count = sum(other.state.pop(_COUNT, 0) for other in merged)
         if count:
             ctx.state[_COUNT] = ctx.state.get(_COUNT, 0) + count
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Forget the count."""
         ctx.state.pop(_COUNT, None)
 
 
@@ -258,10 +241,10 @@ def _whole(value: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class DeltaExceeded(Trigger):
-    """Fire when a record's measure exceeds that of the last record that fired by more than `threshold`.
+    """Fires when a record's measure exceeds the measure of the last record that fired by more than `threshold`.
 
-    The difference is signed, new minus old, unless `is_absolute`. The first record of a window only sets the mark.
-    `measure` takes a record's value to a number; a record for which it is None does nothing.
+    The difference is signed, new minus old, unless `is_absolute`. The first record of a window only sets the measure.
+    `measure` maps a record's value to a number. A record for which it returns None is ignored.
     """
 
     threshold: float
@@ -269,7 +252,6 @@ class DeltaExceeded(Trigger):
     is_absolute: bool = False
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Compare with the mark."""
         measure = self.measure(record.value)
         if measure is None:
             return CONTINUE
@@ -284,41 +266,37 @@ class DeltaExceeded(Trigger):
         return CONTINUE
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Forget the mark."""
         ctx.state.pop(_LAST, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Never(Trigger):
-    """Never fire. The default of the global window."""
+    """Never fires. The default of the global window."""
 
     can_merge = True
     fires_after_end = False
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        """Nothing to bring along."""
+        pass  # the trigger has no state
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfStream(Trigger):
-    """Fire when the input is over: at the last watermark."""
+    """Fires when the input is over, at the last watermark."""
 
     can_merge = True
     fires_after_end = False
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Wait for the end of time."""
         ctx.register_event_timer(MAX_TIME_MS)
         return CONTINUE
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire at the end of time."""
         return FIRE if at_ms == MAX_TIME_MS else CONTINUE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Wait for the end of time."""
         ctx.register_event_timer(MAX_TIME_MS)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Stop waiting. Flink's never has to: there, only the global window has this trigger."""
+        # Flink's trigger leaves this timer, which is harmless there: only its global window has this trigger.
         ctx.delete_event_timer(MAX_TIME_MS)

@@ -1,8 +1,8 @@
-"""What a trigger is: the protocol that users write against, and that triggers.py implements for Flink's own.
+"""The protocol of triggers. Users implement it; `windowlib.triggers.flink` and `windowlib.beam` do, too.
 
-A trigger is a frozen value without state of its own. What it must remember per window it keeps in `ctx.state`, a
-small dict of plain JSON-able values; what it waits for it registers as a timer of the window. `windowlib.testkit`
-has a harness to try one out in five lines.
+A trigger is a frozen value without state of its own. Its state for one window is `ctx.state`, a small dict of
+JSON-able values. To be called at a later instant it registers a timer of the window. docs/TESTING.md shows how to test
+a trigger in five lines.
 """
 
 from collections.abc import Sequence
@@ -16,38 +16,45 @@ from windowlib.records.records import Record
 
 
 class TriggerResult(Enum):
-    """What to do with the window now. Plain attributes, because the operator asks once per record."""
+    """What the operator does with the window after a call of its trigger.
+
+    A `Flag` would be too slow, because the operator reads a result for every record. So members have plain attributes.
+    """
 
     CONTINUE = (False, False, False)
     FIRE = (True, False, False)
     PURGE = (False, True, False)
     FIRE_AND_PURGE = (True, True, False)
     FINISH = (True, True, True)
-    """Fire and purge for the last time: the trigger will say PURGE to whatever comes later."""
+    """Fire and purge for the last time. The trigger returns PURGE for every later record."""
 
     def __init__(self, is_fire: bool, is_purge: bool, is_finish: bool) -> None:  # noqa: FBT001  (an Enum takes its values by position)
-        """Give each member its answers."""
         self.is_fire = is_fire
         self.is_purge = is_purge
         self.is_finish = is_finish
 
 
 CONTINUE: Final = TriggerResult.CONTINUE
+"""Do nothing."""
 FIRE: Final = TriggerResult.FIRE
+"""Emit a pane and keep the window's contents."""
 PURGE: Final = TriggerResult.PURGE
+"""Drop the window's contents without a pane."""
 FIRE_AND_PURGE: Final = TriggerResult.FIRE_AND_PURGE
+"""Emit a pane, then drop the window's contents."""
 FINISH: Final = TriggerResult.FINISH
+"""Emit the last pane, then drop the window's contents and those of all later records."""
 
 FINISHED: Final = "finished"
-"""The name under which a trigger that said FINISH keeps True. Its window is a tombstone until the cleanup."""
+"""The key in `ctx.state` that a trigger sets when it returns FINISH. The window is a tombstone until its cleanup."""
 
 
 class TriggerContext(Protocol):
-    """One open window of one key, as its trigger sees it."""
+    """One open window of one key: what a trigger may read and do."""
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the trigger remembers for this window: plain JSON-able values by name."""
+        """The trigger's state for this window: JSON-able values by name."""
 
     @property
     def complete_ms(self) -> int:
@@ -59,47 +66,49 @@ class TriggerContext(Protocol):
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says; in a replay the clock is the log's arrival time."""
+        """The time of the clock. In a replay the clock follows the arrival times of the log."""
 
     @property
     def profile(self) -> Profile:
-        """Whose answers to give."""
+        """The engine profile whose semantics apply."""
 
     def register_event_timer(self, at_ms: int) -> None:
-        """Ask for `on_event_time` when the watermark reaches `at_ms`."""
+        """Request a call of `on_event_time` when the watermark reaches `at_ms`."""
 
     def delete_event_timer(self, at_ms: int) -> None:
-        """Take an event timer back."""
+        """Delete the event timer at `at_ms`, if there is one."""
 
     def register_processing_timer(self, at_ms: int) -> None:
-        """Ask for `on_processing_time` when the clock reaches `at_ms`."""
+        """Request a call of `on_processing_time` when the clock reaches `at_ms`."""
 
     def delete_processing_timer(self, at_ms: int) -> None:
-        """Take a processing timer back."""
+        """Delete the processing timer at `at_ms`, if there is one."""
 
 
 class Trigger:
-    """The protocol of triggers, with defaults that do nothing. Override what you need."""
+    """The base class of triggers. Its methods do nothing; override those that you need."""
 
     __slots__ = ()
 
     can_merge: bool = False
-    """Whether `on_merge` is meaningful. Sessions refuse a trigger that cannot merge."""
+    """Whether the trigger supports `on_merge`. Sessions refuse a trigger that does not."""
     waits_for_end: bool = False
-    """True promises: until the watermark reaches the window's end, all that `on_record` does is to ask for an event
-    timer there; and `clear` only takes it back. Then the operator does so itself, and need not call for each record.
+    """True promises that until the watermark reaches the window's end, `on_record` only registers an event timer at the
+    end, and `clear` only deletes it. The operator then does both itself, without a call for each record.
     """
     fires_after_end: bool = True
-    """False promises: after the end only records make it fire, no timer. Lets the pane at the end say `is_last`."""
+    """False promises that after the window's end only records make it fire, never a timer. The operator needs this
+    promise to set `is_last` on the pane at the end.
+    """
     has_on_time_pane: bool = False
     """True promises to fire when the watermark completes the window. Until then a timestamp combiner keeps its hold."""
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Called for every record that enters the window, after it entered."""
+        """Called for every record after it entered the window."""
         return CONTINUE
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Called when an event timer of the window is due, and at the instant the window is cleaned up."""
+        """Called when an event timer of the window is due, and when an event-time window is cleaned up."""
         return CONTINUE
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
@@ -107,16 +116,20 @@ class Trigger:
         return CONTINUE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Called when the windows behind `merged` became `window`: bring their state into `ctx` and set its timers."""
+        """Called when the windows of `merged` became `window`. Move their state into `ctx` and register its timers.
+
+        Raises:
+            SpecError: the trigger does not support merging.
+        """
         raise SpecError(f"{type(self).__name__} does not support merging windows")
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Called when the window is cleaned up or merged away: take the timers back. State goes by itself."""
+        """Called when the window is cleaned up or merged away. Delete the timers; the operator drops the state."""
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:  # noqa: ARG002
-        """Tell whether a window can end with records that were never fired."""
+        """Return whether a window can end with records that were never fired."""
         return True
 
     def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:  # noqa: ARG002
-        """Say how the trigger can finish and drop what comes later; None if it never does."""
+        """Return how the trigger can finish and so drop later records, in words for an error; None if it cannot."""
         return None

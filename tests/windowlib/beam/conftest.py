@@ -1,4 +1,4 @@
-"""apache-beam is in requirements.lock. Outside the project's environment, what imports it is left out."""
+"""Leaves out the tests that import apache-beam if it is not installed. The project's environment always has it."""
 
 from importlib.util import find_spec
 

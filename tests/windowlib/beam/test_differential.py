@@ -1,17 +1,19 @@
-"""Random triggers and scripts through Beam's own GeneralTriggerDriver and through ours, pane by pane.
+"""Compares the panes of random triggers and scripts between Beam's own GeneralTriggerDriver and our operator.
 
-`make test` plays 120 scripts, `make fuzz` (or HINDCAST_FUZZ=2000) as many as are asked for; a failure prints its seed.
+`make test` plays 120 scripts. `make fuzz` (or HINDCAST_FUZZ=2000) plays more. A failure prints its seed.
 
-Compared, for every step: all panes with window, values, timestamp, index, non-speculative index, timing, first, last.
-Not compared, and why:
+After every step, all panes are compared: window, values, timestamp, index, non-speculative index, timing, first, last.
+Not compared, with the reason:
 
 - The order of panes of different windows within one step: Beam leaves it to the runner.
-- What Beam's driver leaves to its runner altogether: when timers fire and when a window's state is dropped
-  (tests/support/beam_driver.py does both as the model says).
+- The instants at which timers fire and at which a window's state is dropped: Beam's driver leaves both to its runner,
+  and tests/support/beam_driver.py does both as the model defines.
 - In scripts with AfterProcessingTime: timestamp, timing and non-speculative index. Beam's driver compares the instant
-  of a processing-time timer with the window's end in event time (B1). The clock there stays far below event time.
-- AfterProcessingTime beside another trigger, twice in one window, or in sessions: Beam's driver then takes any timer of
-  the clock for that of each trigger, and forgets deadlines that have passed (B2, B3, B4). test_slips.py shows each.
+  of a processing-time timer with the window's end in event time (B1). These scripts keep the clock far below event
+  time.
+- AfterProcessingTime beside another trigger, twice in one window, or in sessions: Beam's driver then treats any timer
+  of the clock as the timer of each trigger, and forgets deadlines that have passed (B2, B3, B4). test_slips.py shows
+  each.
 """
 
 from random import Random
@@ -53,11 +55,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.fuzz
 DEPTH = 3
 EVENT_TIME = 10_000
-"""Where event time begins in scripts with a clock: far beyond what the clock says."""
+"""The first event time in scripts with a clock. It is far greater than any time of the clock."""
 
 
 def trigger(rng: Random, depth: int = DEPTH) -> Composite:
-    """A random composite. Default stands alone; inside others its meaning is spelled out (B6)."""
+    """Return a random composite. Inside other triggers, Default is replaced by its equivalent (B6)."""
 
     def part() -> Composite:
         return trigger(rng, depth - 1)
@@ -114,7 +116,7 @@ def spec_of(rng: Random, *, has_clock: bool) -> WindowSpec:
 
 
 def script(rng: Random, *, has_clock: bool) -> list[tuple[str, int]]:
-    """Steps: records near the watermark, a watermark that mostly creeps, and a clock."""
+    """Return random steps: records near the watermark, a watermark that mostly rises in small steps, and a clock."""
     watermark = now = 0
     steps = []
     for _ in range(rng.randint(5, 30)):
@@ -145,7 +147,7 @@ def ours(pane: Pane) -> Shown:
 
 
 def comparable(panes: list[Shown], *, has_clock: bool) -> list[Shown]:
-    """What of the panes of one step is compared, in a fixed order."""
+    """Return the attributes of the panes of one step that are compared, in a fixed order."""
     if has_clock:
         panes = [pane._replace(timestamp=0, timing="", nonspeculative_index=0) for pane in panes]
     return sorted(panes)
@@ -168,12 +170,12 @@ def play(spec: WindowSpec, steps: list[tuple[str, int]], *, has_clock: bool) -> 
                 theirs = runner.clock(at)
         panes = [ours(pane) for pane in harness.panes()[taken:]]
         taken += len(panes)
-        said = [comparable(side, has_clock=has_clock) for side in (panes, theirs)]
-        assert said[0] == said[1], f"{spec}, {steps[: number + 1]}"
+        found, expected = (comparable(side, has_clock=has_clock) for side in (panes, theirs))
+        assert found == expected, f"{spec}, {steps[: number + 1]}"
     return harness
 
 
-def test_ours_is_theirs() -> None:
+def test_our_panes_are_those_of_beams_driver() -> None:
     panes = 0
     for seed in seeds(100):
         rng = Random(seed)
@@ -181,7 +183,7 @@ def test_ours_is_theirs() -> None:
     assert panes, "no script fired anything"
 
 
-def test_ours_is_theirs_with_a_clock() -> None:
+def test_our_panes_are_those_of_beams_driver_with_a_clock() -> None:
     panes = 0
     for seed in seeds(20):
         rng = Random(seed)

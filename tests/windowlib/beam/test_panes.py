@@ -1,4 +1,4 @@
-"""Laws of composite triggers, panes and retractions, over random specs and scripts, in the profiles strict and beam."""
+"""Properties of composite triggers, panes and retractions, for random specs and scripts, in strict and beam."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -77,7 +77,7 @@ def specs(draw: st.DrawFn, *, accumulation: Accumulation | None = None) -> Windo
 
 @st.composite
 def scripts(draw: st.DrawFn) -> list[Step]:
-    """Records of two keys near the watermark; clock and watermark only rise."""
+    """Draw a script: records of two keys near the watermark, and a clock and a watermark that only rise."""
     watermark = now = 0
     steps: list[Step] = []
     for rank in range(draw(st.integers(1, 30))):
@@ -122,33 +122,33 @@ def with_accumulation(spec: WindowSpec, accumulation: Accumulation) -> WindowSpe
 
 
 def applied(panes: Sequence[Pane]) -> dict[tuple[object, object], tuple[Any, int]]:
-    """What stands for a reader who adds each result and removes what is retracted; both must fit what stands."""
-    standing: dict[tuple[object, object], tuple[Any, int]] = {}
+    """Return the results that remain after each retraction has removed the result that it names."""
+    valid: dict[tuple[object, object], tuple[Any, int]] = {}
     for pane in panes:
-        place, said = (pane.key, pane.window), (pane.values, pane.record_count)
+        place, content = (pane.key, pane.window), (pane.values, pane.record_count)
         if pane.kind == "result":
-            assert place not in standing, f"{pane} was said before the last one was taken back"
-            standing[place] = said
+            assert place not in valid, f"{pane} came before the retraction of the previous result"
+            valid[place] = content
         else:
             assert pane.kind == "retraction"
-            assert standing.pop(place) == said
-    return standing
+            assert valid.pop(place) == content
+    return valid
 
 
 def latest(panes: Sequence[Pane]) -> dict[tuple[object, object], tuple[Any, int]]:
-    """What stands for a reader of accumulating panes: the last of each window, unless it was superseded."""
-    standing: dict[tuple[object, object], tuple[Any, int]] = {}
+    """Return the last accumulating pane of each window, unless it was superseded."""
+    valid: dict[tuple[object, object], tuple[Any, int]] = {}
     for pane in panes:
         if pane.kind == "result":
-            standing[pane.key, pane.window] = (pane.values, pane.record_count)
+            valid[pane.key, pane.window] = (pane.values, pane.record_count)
         else:
             assert pane.kind == "superseded"
-            standing.pop((pane.key, pane.window), None)
-    return standing
+            valid.pop((pane.key, pane.window), None)
+    return valid
 
 
 @given(specs(accumulation="retracting"), scripts())
-def test_results_less_retractions_are_the_accumulating_answer(spec: WindowSpec, steps: list[Step]) -> None:
+def test_results_minus_retractions_equal_the_accumulating_panes(spec: WindowSpec, steps: list[Step]) -> None:
     retracting = panes_of(play(spec, steps))
     accumulating = panes_of(play(with_accumulation(spec, "accumulating"), steps))
     assert applied(retracting) == latest(accumulating)
@@ -157,14 +157,14 @@ def test_results_less_retractions_are_the_accumulating_answer(spec: WindowSpec, 
 
 
 @given(specs(accumulation="retracting"), scripts())
-def test_a_retraction_names_the_result_that_it_takes_back(spec: WindowSpec, steps: list[Step]) -> None:
-    said: dict[tuple[object, ...], Pane] = {}
+def test_a_retraction_has_the_attributes_of_the_result_that_it_withdraws(spec: WindowSpec, steps: list[Step]) -> None:
+    results: dict[tuple[object, ...], Pane] = {}
     for pane in panes_of(play(spec, steps)):
         name = (pane.key, pane.window, pane.pane_index)
         if pane.kind == "result":
-            said[name] = pane
+            results[name] = pane
             continue
-        result = said.pop(name)
+        result = results.pop(name)
         assert (pane.values, pane.record_count) == (result.values, result.record_count)
         assert pane.nonspeculative_index == result.nonspeculative_index
         assert (pane.timing == "EARLY") == (result.timing == "EARLY")
@@ -174,7 +174,7 @@ def test_a_retraction_names_the_result_that_it_takes_back(spec: WindowSpec, step
 
 @given(specs(accumulation="retracting"), scripts())
 def test_a_sum_over_results_and_retractions_counts_each_record_once(spec: WindowSpec, steps: list[Step]) -> None:
-    """A downstream sum: what stands holds each record at most once per window, and never one that no window has."""
+    """A downstream sum that adds results and subtracts retractions is the sum over the valid results."""
     total = 0
     for pane in panes_of(play(spec, steps)):
         total += pane.values[1] if pane.kind == "result" else -pane.values[1]
@@ -183,7 +183,9 @@ def test_a_sum_over_results_and_retractions_counts_each_record_once(spec: Window
 
 
 @given(specs(), scripts(), st.data())
-def test_a_cut_anywhere_changes_nothing(spec: WindowSpec, steps: list[Step], data: st.DataObject) -> None:
+def test_a_cut_at_any_step_changes_no_output_and_no_state(
+    spec: WindowSpec, steps: list[Step], data: st.DataObject
+) -> None:
     cut = data.draw(st.integers(0, len(steps)))
     operator = spec.build()
     outputs: list[Output] = []
@@ -213,7 +215,7 @@ def test_every_edge_is_open_or_closed_once(spec: WindowSpec, steps: list[Step]) 
 
 
 @given(specs(), scripts())
-def test_panes_are_numbered_and_timed(spec: WindowSpec, steps: list[Step]) -> None:
+def test_panes_have_consecutive_indexes_and_ordered_timings(spec: WindowSpec, steps: list[Step]) -> None:
     order = {"EARLY": 0, "ON_TIME": 1, "LATE": 2}
     results = [pane for pane in panes_of(play(spec, steps)) if pane.kind == "result"]
     for place in {(pane.key, pane.window) for pane in results}:
@@ -233,7 +235,7 @@ def test_panes_are_numbered_and_timed(spec: WindowSpec, steps: list[Step]) -> No
 @given(specs(), scripts(), st.sampled_from(["refuse", "fire"]))
 @settings(max_examples=cases(60))
 def test_a_spec_that_is_not_refused_shows_every_record(spec: WindowSpec, steps: list[Step], leftovers: Any) -> None:  # noqa: ANN401
-    """Where `leftovers: refuse` (or `fire`) accepts a spec, every record of every closed window was in a pane."""
+    """If `leftovers: refuse` (or `fire`) accepts a spec, every record of every closed window was in a pane."""
     try:
         strict = WindowSpec(
             assigner=spec.assigner,
@@ -252,7 +254,7 @@ def test_a_spec_that_is_not_refused_shows_every_record(spec: WindowSpec, steps: 
 
 
 @pytest.mark.parametrize("profile", [STRICT, BEAM], ids=lambda profile: profile.name)
-def test_a_reduce_is_retracted_too(profile: Profile) -> None:
+def test_the_result_of_a_reduce_is_retracted(profile: Profile) -> None:
     spec = WindowSpec(
         assigner=Session(gap_ms=10),
         function=Whole(Reduce(function=max, output_type="bigint")),

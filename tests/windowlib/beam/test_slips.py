@@ -1,7 +1,7 @@
-"""Where the trigger driver of Beam's Python SDK contradicts the model that it implements, and what we do there.
+"""The points in which the trigger driver of Beam's Python SDK contradicts the Beam model, and our results there.
 
-Each test shows Beam's answer first: when a new version of Beam mends a slip, the test fails and the comparison of
-test_differential.py can take it in. docs/BEAM.md has the list.
+Each test shows Beam's result first. If a new version of Beam corrects a slip, the test fails, and test_differential.py
+can then compare that case. docs/BEAM.md has the list.
 """
 
 from typing import Any
@@ -34,13 +34,13 @@ def both(**parts: Any) -> tuple[Harness, BeamRunner]:  # noqa: ANN401
     return Harness(spec), BeamRunner(spec)
 
 
-def test_b1_the_clock_is_compared_with_event_time() -> None:
+def test_b1_beam_compares_the_clock_with_event_time() -> None:
     ours, theirs = both(trigger=AfterWatermark(early=AfterProcessingTime(5)))
     ours.record("key", (1,), at_ms=3)
     theirs.record(1, 3)
     ours.clock(1_000)
     [pane] = theirs.clock(1_000)
-    assert (pane.timing, pane.is_last) == ("EARLY", False), "still fine: the timer was at 5"
+    assert (pane.timing, pane.is_last) == ("EARLY", False), "correct, because the timer was at 5"
 
     ours, theirs = both(trigger=AfterWatermark(early=AfterProcessingTime(500)))
     ours.record("key", (1,), at_ms=3)
@@ -51,28 +51,28 @@ def test_b1_the_clock_is_compared_with_event_time() -> None:
     assert [(pane.timing, pane.is_last) for pane in ours.panes()] == [("EARLY", False)]
 
 
-def test_b2_any_timer_of_the_clock_is_every_triggers_timer() -> None:
+def test_b2_in_beam_any_processing_timer_makes_every_part_ready() -> None:
     ours, theirs = both(trigger=AfterAll(AfterProcessingTime(3), AfterProcessingTime(10)))
     ours.record("key", (1,), at_ms=50)
     theirs.record(1, 50)
-    assert theirs.clock(4), "after 3 ms, and AfterAll should have waited for 10"
+    assert theirs.clock(4), "it fired after 3 ms; AfterAll should have waited for 10"
     ours.clock(9)
     assert not ours.panes()
     ours.clock(10)
     assert len(ours.panes()) == 1
 
 
-def test_b3_a_deadline_that_has_passed_is_forgotten() -> None:
+def test_b3_beam_forgets_a_deadline_that_has_passed() -> None:
     ours, theirs = both(trigger=AfterAll(AfterProcessingTime(5), AfterCount(2)))
     for step in (1, 2):
         ours.record("key", (step,), at_ms=50)
         assert not theirs.record(step, 50)
         ours.clock(10 * step)
-        assert not theirs.clock(10 * step), "both conditions have been met by the second record"
+        assert not theirs.clock(10 * step), "both conditions hold from the second record on"
     assert ours.values() == [([1, 2],)]
 
 
-def test_b4_merged_sessions_keep_all_their_deadlines() -> None:
+def test_b4_in_beam_merged_sessions_keep_all_their_deadlines() -> None:
     ours, theirs = both(
         assigner=Session(gap_ms=10), trigger=Repeatedly(AfterProcessingTime(5)), accumulation="discarding"
     )
@@ -90,8 +90,8 @@ def test_b4_merged_sessions_keep_all_their_deadlines() -> None:
     assert ours.values() == [([0, 2, 3],)]
 
 
-def test_b5_two_parts_that_wait_for_the_end_make_it_come_twice() -> None:
-    """Beam's own tests deliver all that is due at once; tests/support/beam_driver.py calls once per instant."""
+def test_b5_in_beam_two_parts_that_wait_for_the_end_make_the_window_fire_twice() -> None:
+    """Delivers all due timers, as Beam's own tests do. tests/support/beam_driver.py calls once per instant."""
     ours, theirs = both(trigger=Repeatedly(AfterWatermark(early=AfterWatermark())), accumulation="discarding")
     ours.record("key", (1,), at_ms=3)
     theirs.record(1, 3)
@@ -103,7 +103,7 @@ def test_b5_two_parts_that_wait_for_the_end_make_it_come_twice() -> None:
     assert ours.values() == [([1],)]
 
 
-def test_b6_default_inside_another_trigger_loses_its_timer() -> None:
+def test_b6_in_beam_default_inside_another_trigger_loses_its_timer() -> None:
     ours, theirs = both(trigger=Repeatedly(AfterAny(Default(), AfterCount(1))))
     ours.record("key", (1,), at_ms=3)
     [early] = theirs.record(1, 3)
@@ -113,7 +113,7 @@ def test_b6_default_inside_another_trigger_loses_its_timer() -> None:
     assert [pane.timing for pane in ours.panes()] == ["EARLY", "ON_TIME"]
 
 
-def test_b7_the_end_of_a_session_that_has_grown_still_calls() -> None:
+def test_b7_in_beam_the_old_end_of_a_session_that_has_grown_still_calls_the_trigger() -> None:
     ours, theirs = both(
         assigner=Session(gap_ms=9),
         trigger=OrFinally(Repeatedly(AfterWatermark()), AfterAny(AfterWatermark(late=AfterCount(1)), Always())),
@@ -125,7 +125,7 @@ def test_b7_the_end_of_a_session_that_has_grown_still_calls() -> None:
     for at in (63, 65, 75):
         theirs.record(at, at)
     ends = {at for _, _, _, at in theirs._timers()}
-    assert len(ends) == 2, "one session [63, 84), and timers at two ends"
+    assert len(ends) == 2, "one session [63, 84) with timers at two ends"
     ours.record("key", (0,), at_ms=73)
     ours.watermark(73)
     for at in (63, 65, 75):

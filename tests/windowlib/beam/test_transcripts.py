@@ -1,8 +1,8 @@
-"""Apache Beam's own trigger transcripts: what must pass passes, what must be rejected is rejected.
+"""Plays Apache Beam's own trigger transcripts through the window operator.
 
-They come from the installed wheel, nothing is copied. Beam's driver takes the records of an `input` line as one
-bundle and asks the trigger once per bundle; here each record is asked about, as in a log. The transcripts do not tell
-the two apart.
+They are read from the installed wheel; nothing is copied. Beam's driver treats the records of an `input` line as one
+bundle and calls the trigger once per bundle. Here the trigger is called for each record, as in a log. The results of
+the transcripts are the same either way.
 """
 
 from importlib.metadata import PackageNotFoundError
@@ -13,19 +13,19 @@ from tests.support.beam_transcripts import Player, Transcript, TranscriptFailed,
 
 try:
     ALL = list(transcripts())
-except PackageNotFoundError:  # it is in requirements.lock, so this happens outside the project's environment only
+except PackageNotFoundError:  # only outside the project's environment: requirements.lock has apache-beam
     pytest.skip("apache-beam is not installed", allow_module_level=True)
 
-BEHAVIOURS = [one for one in ALL if "error" not in one]
-REJECTED = [one for one in ALL if "error" in one]
+BEHAVIOURS = [transcript for transcript in ALL if "error" not in transcript]
+REJECTED = [transcript for transcript in ALL if "error" in transcript]
 
 
-def test_the_file_is_the_one_that_we_know() -> None:
+def test_the_file_has_the_expected_number_of_transcripts() -> None:
     assert (len(BEHAVIOURS), len(REJECTED)) == (13, 5)
 
 
 @pytest.mark.parametrize("transcript", BEHAVIOURS, ids=[f"{n}-{one['name']}" for n, one in enumerate(BEHAVIOURS)])
-def test_the_operator_does_what_the_transcript_says(transcript: Transcript) -> None:
+def test_the_operator_gives_the_outputs_of_the_transcript(transcript: Transcript) -> None:
     Player(transcript).play()
 
 
@@ -36,7 +36,7 @@ def test_a_wrong_transcript_is_rejected(transcript: Transcript) -> None:
 
 
 def test_every_attribute_of_a_pane_is_compared() -> None:
-    """A changed expectation fails, whichever attribute it is."""
+    """A transcript fails if any one attribute of its expectation is changed."""
     transcript = next(one for one in BEHAVIOURS if one["name"] == "early_late_sessions")
     wrong = {"window": [1, 12], "values": [1], "timestamp": 1, "index": 7, "nonspeculative_index": 7}
     *before, last = transcript["transcript"]

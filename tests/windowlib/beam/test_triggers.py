@@ -1,7 +1,7 @@
-"""Each composite trigger by example, through the harness that users have; each example also resumed at every cut.
+"""Examples of each composite trigger, played with the users' Harness and also resumed at every cut.
 
-A script is a line: `5` is a record at 5 ms, `w9` lets the watermark rise to 9, `c9` the clock. A pane is shown as its
-event times, with `-` before an EARLY one and `+` before a LATE one, and `!` behind the last.
+A script is a line: `5` is a record at 5 ms, `w9` raises the watermark to 9, `c9` sets the clock to 9. A pane is written
+as its event times, with the prefix `-` if it is EARLY, `+` if it is LATE, and the suffix `!` if it is the last one.
 """
 
 import json
@@ -92,8 +92,8 @@ EXAMPLES: list[tuple[Composite, str, str]] = [
 
 @pytest.mark.parametrize(("trigger", "script", "panes"), EXAMPLES, ids=[f"{name_of(t)} {s}" for t, s, _ in EXAMPLES])
 @pytest.mark.parametrize("profile", [BEAM, FLINK], ids=lambda profile: profile.name)
-def test_a_trigger_fires_when_it_says(trigger: Composite, script: str, panes: str, profile: Profile) -> None:
-    """In every profile; but only Beam calls the first pane LATE if a record fires it, so the `+` is Beam's alone."""
+def test_a_composite_trigger_fires_as_documented(trigger: Composite, script: str, panes: str, profile: Profile) -> None:
+    """The first pane after the end is LATE in the profile beam only, so `+` is not compared in other profiles."""
     harness = played(spec_of(trigger, profile=profile, allowed_lateness_ms=20), script)
     came = " ".join(map(shown, harness.panes()))
     assert came == panes if profile is BEAM else came.replace("+", "") == panes.replace("+", "")
@@ -103,7 +103,7 @@ def test_a_trigger_fires_when_it_says(trigger: Composite, script: str, panes: st
 
 @pytest.mark.parametrize("trigger", {type(one): one for one, _, _ in EXAMPLES}.values(), ids=name_of)
 def test_a_trigger_keeps_the_contract_of_all_triggers(trigger: Composite) -> None:
-    """One of each class, on every assigner; the examples above are about one assigner each."""
+    """Plays one trigger of each class with every assigner. The examples above use one assigner each."""
     check_trigger(trigger, profiles=(STRICT, BEAM))
 
 
@@ -117,21 +117,21 @@ SESSIONS = [
 
 
 @pytest.mark.parametrize(("trigger", "script", "panes"), SESSIONS, ids=[f"{name_of(t)} {s}" for t, s, _ in SESSIONS])
-def test_sessions_that_merge_join_the_states_of_their_triggers(trigger: Composite, script: str, panes: str) -> None:
+def test_merged_sessions_join_the_states_of_their_triggers(trigger: Composite, script: str, panes: str) -> None:
     spec = spec_of(trigger, assigner=Session(gap_ms=11), allowed_lateness_ms=50, profile=BEAM)
     harness = played(spec, script)
     assert " ".join(map(shown, harness.panes())) == panes
     harness.check_resumable()
 
 
-def test_the_profile_says_when_a_window_is_complete_and_over() -> None:
-    """Strict: complete at 9, over at 14. Beam: complete at 10, takes a record at 15, over at 16."""
-    for profile, complete_ms, over_ms in ((STRICT, 9, 14), (BEAM, 10, 16)):
+def test_the_profile_decides_when_a_window_is_complete_and_when_records_are_late() -> None:
+    """Strict: complete at 9, late from 14 on. Beam: complete at 10, accepts a record at 15, late from 16 on."""
+    for profile, complete_ms, late_from_ms in ((STRICT, 9, 14), (BEAM, 10, 16)):
         spec = spec_of(Default(), profile=profile, allowed_lateness_ms=5)
         for step in range(8, 18):
             harness = played(spec, f"1 w{step} 2 w30")
             assert (" ".join(map(shown, harness.panes())) == "1,2") == (step < complete_ms), (profile.name, step)
-            assert bool(harness.late()) == (step >= over_ms), (profile.name, step)
+            assert bool(harness.late()) == (step >= late_from_ms), (profile.name, step)
 
 
 def test_touching_sessions_are_two_in_beam_and_one_in_strict() -> None:
@@ -140,13 +140,13 @@ def test_touching_sessions_are_two_in_beam_and_one_in_strict() -> None:
         assert " ".join(map(shown, harness.panes())) == panes
 
 
-def test_a_record_that_is_late_by_itself_cannot_join_an_open_session_in_beam() -> None:
+def test_a_record_whose_own_session_is_over_is_late_in_beam_and_joins_an_open_session_in_strict() -> None:
     for profile, is_late in ((STRICT, False), (BEAM, True)):
         harness = played(spec_of(Default(), assigner=Session(gap_ms=10), profile=profile), "20 12 w25 14 w60")
         assert bool(harness.late()) == is_late
 
 
-def test_an_empty_pane_comes_at_the_end_in_beam_only() -> None:
+def test_a_window_without_new_records_fires_an_empty_pane_at_its_end_in_beam_only() -> None:
     for profile, panes in ((STRICT, "-1,2"), (BEAM, "-1,2 !")):
         harness = played(spec_of(AfterWatermark(early=AfterCount(2)), profile=profile), "1 2 w10 w40")
         assert " ".join(map(shown, harness.panes())) == panes
@@ -162,8 +162,8 @@ def test_a_finished_window_is_a_tombstone_and_its_records_are_counted() -> None:
     assert harness.operator.snapshot().windows == []
 
 
-def test_a_finished_pane_stands_when_its_session_grows() -> None:
-    """What was said for the last time is neither superseded nor retracted: nothing would come in its place."""
+def test_a_finished_pane_is_kept_when_its_session_grows() -> None:
+    """The last pane of a finished trigger is neither superseded nor retracted, because no pane would replace it."""
     for accumulation in ("accumulating", "retracting"):
         spec = spec_of(AfterCount(2), assigner=Session(gap_ms=10), accumulation=accumulation)
         harness = played(spec, "1 2 5")
@@ -174,12 +174,12 @@ def test_a_finished_pane_stands_when_its_session_grows() -> None:
         ]
 
 
-def test_what_has_fired_waits_for_nothing() -> None:
+def test_a_part_that_has_fired_has_no_timer() -> None:
     harness = played(spec_of(Repeatedly(OrFinally(AP(50), AfterCount(1)))), "1 2")
     assert [row for row in harness.operator.snapshot().timers if row.domain == "processing"] == []
 
 
-def test_a_merged_session_takes_the_clock_timers_along() -> None:
+def test_a_merged_session_keeps_the_processing_timers() -> None:
     harness = played(spec_of(AP(9), assigner=Session(gap_ms=11)), "c1 1 c4 21 c6 11")
     timers = [row for row in harness.operator.snapshot().timers if row.domain == "processing"]
     assert [(row.at_ms, tuple(row.namespace)) for row in timers] == [(10, (1, 32))]
@@ -212,8 +212,8 @@ def test_a_pane_has_the_time_of_the_record_that_held_the_watermark(
     harness.check_resumable()
 
 
-def test_the_hold_stays_until_the_pane_at_the_end() -> None:
-    """With an ON_TIME pane to come, an EARLY one does not release the hold; without one it does."""
+def test_an_early_pane_keeps_the_hold_if_an_on_time_pane_will_follow() -> None:
+    """Without a later ON_TIME pane, an EARLY pane releases the hold."""
     for trigger, times in (
         (AfterWatermark(early=AfterCount(1)), [2, 2, 2]),
         (Repeatedly(AfterCount(1)), [2, 6]),
@@ -224,7 +224,7 @@ def test_the_hold_stays_until_the_pane_at_the_end() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trigger": AfterCount(2)}, r"can lose records of Tumbling: AfterCount\(2\) fires once"),
-    ({"trigger": AfterWatermark(), "allowed_lateness_ms": 7}, "without `late` .* 7 ms too early"),
+    ({"trigger": AfterWatermark(), "allowed_lateness_ms": 7}, "without `late` .* 7 ms before the cleanup"),
     ({"trigger": AfterAny(AfterWatermark(), AP(3))}, r"AfterProcessingTime\(3\) fires once"),
     ({"trigger": AfterAll(AP(3), AfterCount(1))}, r"AfterProcessingTime\(3\) fires once and AfterCount"),
     ({"trigger": AfterEach(AP(3), AfterCount(1))}, "fires once and"),
@@ -256,7 +256,7 @@ def test_a_spec_that_can_lose_records_is_refused(parts: dict[str, Any], message:
         WindowSpec(**{"assigner": Tumbling(size_ms=10), "function": LIST, **parts})
 
 
-TAKEN: list[dict[str, Any]] = [
+ACCEPTED: list[dict[str, Any]] = [
     {"trigger": AfterWatermark()},
     {"trigger": AfterWatermark(early=AfterCount(3), late=AfterCount(1)), "allowed_lateness_ms": 7},
     {"trigger": Repeatedly(AfterAny(AfterCount(3), AfterWatermark())), "allowed_lateness_ms": 7},
@@ -272,8 +272,8 @@ TAKEN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("parts", TAKEN, ids=map(str, range(len(TAKEN))))
-def test_a_spec_that_loses_nothing_is_taken(parts: dict[str, Any]) -> None:
+@pytest.mark.parametrize("parts", ACCEPTED, ids=map(str, range(len(ACCEPTED))))
+def test_a_spec_that_loses_no_record_is_accepted(parts: dict[str, Any]) -> None:
     WindowSpec(**{"assigner": Tumbling(size_ms=10), "function": LIST, **parts}).build()
 
 
@@ -283,9 +283,9 @@ def test_a_spec_that_loses_nothing_is_taken(parts: dict[str, Any]) -> None:
         (lambda: AfterCount(0), "must be positive, got 0"),
         (lambda: AP(-1), "must not be negative, got -1 ms"),
         (AfterAny, "AfterAny needs at least one trigger"),
-        (lambda: Repeatedly(CountReached(2)), "Repeatedly is made of composite triggers"),  # type: ignore[arg-type]
-        (lambda: AfterAll(AfterCount(1), EventTime()), "AfterAll is made of composite"),  # type: ignore[arg-type]
-        (lambda: AfterWatermark(early=EventTime()), "made of composite"),  # type: ignore[arg-type]
+        (lambda: Repeatedly(CountReached(2)), r"Repeatedly .*got CountReached\(count=2\)"),  # type: ignore[arg-type]
+        (lambda: AfterAll(AfterCount(1), EventTime()), r"AfterAll .*got EventTime\(\)"),  # type: ignore[arg-type]
+        (lambda: AfterWatermark(early=EventTime()), "accepts only composite"),  # type: ignore[arg-type]
     ],
     ids=["count", "delay", "none", "repeatedly", "all", "early"],
 )
@@ -294,8 +294,8 @@ def test_a_trigger_checks_its_parts(make: Any, message: str) -> None:  # noqa: A
         make()
 
 
-def test_triggers_are_values() -> None:
-    alike: list[Composite] = [AfterAny(AfterCount(1)), AfterAny(AfterCount(1)), AfterAll(AfterCount(1))]
-    assert [alike[0] == one for one in alike] == [True, True, False]
+def test_triggers_with_equal_parts_are_equal() -> None:
+    triggers: list[Composite] = [AfterAny(AfterCount(1)), AfterAny(AfterCount(1)), AfterAll(AfterCount(1))]
+    assert [triggers[0] == other for other in triggers] == [True, True, False]
     assert AfterWatermark(early=AfterCount(2)) == AfterWatermark(early=Repeatedly(AfterCount(2)))
     assert len({AfterEach(Default()), AfterEach(Default()), OrFinally(Default(), Never())}) == 2

@@ -1,4 +1,4 @@
-"""Sums, means and variances of doubles are exact, whatever the order and the grouping."""
+"""Tests that sums, means and variances of doubles are exact for any order and grouping."""
 
 from fractions import Fraction
 from math import inf, isnan, nan
@@ -19,7 +19,7 @@ lists = st.lists(finite, max_size=130)
 
 
 parts = st.sampled_from([1, 2, 5, PARTS_MAX])
-"""Values of `parts_max`: how long a sum may grow before it is compressed."""
+"""Values of `parts_max`, the length beyond which a sum is compressed."""
 
 
 def summed(numbers: list[float], parts_max: int = PARTS_MAX) -> ExactSum:
@@ -43,7 +43,7 @@ def test_the_mean_is_the_nearest_double_of_the_exact_mean(numbers: list[float]) 
 
 
 @given(st.lists(doubles, max_size=130), st.randoms(use_true_random=False), st.integers(0, 130), parts)
-def test_order_and_grouping_leave_no_trace_in_the_state(
+def test_the_state_does_not_depend_on_order_or_grouping(
     numbers: list[float], random: Random, cut: int, parts_max: int
 ) -> None:
     whole = summed(numbers)
@@ -75,11 +75,11 @@ def test_order_and_grouping_leave_no_trace_in_the_state(
         ([], 0.0),
     ],
 )
-def test_values_at_the_ends(numbers: list[float], expected: float) -> None:
+def test_sums_near_the_limits_of_doubles(numbers: list[float], expected: float) -> None:
     assert summed(numbers).value() == expected
 
 
-def test_sums_beyond_the_largest_double_merge_and_come_back() -> None:
+def test_sums_beyond_the_largest_double_can_merge_to_a_finite_sum() -> None:
     left, right = summed([1e308] * 100), summed([-1e308] * 98)
     left.extend_by(ExactSum.from_state(right.to_state()))
     assert left.value() == inf
@@ -90,12 +90,12 @@ def test_sums_beyond_the_largest_double_merge_and_come_back() -> None:
 
 
 @pytest.mark.parametrize("numbers", [[nan, 1.0], [inf, -inf], [inf, *[1.0] * 60, -inf]], ids=["nan", "both", "late"])
-def test_what_is_not_a_number(numbers: list[float]) -> None:
+def test_a_sum_with_nan_or_both_infinities_is_nan(numbers: list[float]) -> None:
     assert isnan(summed(numbers).value())
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30), st.integers(0, 30))
-def test_variance_is_that_of_the_exact_numbers(numbers: list[float], cut: int) -> None:
+def test_the_variance_is_the_nearest_double_of_the_exact_variance(numbers: list[float], cut: int) -> None:
     variance = aggregate("variance", "double")
     left, right = variance.create(), variance.create()
     for number in numbers[:cut]:

@@ -1,4 +1,4 @@
-"""Hashes and the order of keys."""
+"""Tests of key hashes, key groups, and the order of keys."""
 
 from collections.abc import Hashable
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -36,14 +36,14 @@ def test_strings_of_keys_sort_as_the_keys(values: st.SearchStrategy[Any], data: 
 
 
 @given(st.lists(st.one_of(*plain.values()), min_size=2, max_size=6))
-def test_mixed_keys_have_one_order(keys: list[Any]) -> None:
+def test_keys_of_different_types_have_a_total_order(keys: list[Any]) -> None:
     ordered = sorted(keys, key=sortable)
     backwards = list(reversed(ordered))
     assert sorted(backwards, key=sortable) == ordered
 
 
 @given(st.one_of(*plain.values()), st.integers(1, 200), st.integers(1, 200))
-def test_every_key_has_a_group_a_subtask_and_a_range(key: Hashable, left: int, right: int) -> None:
+def test_the_subtask_of_a_keys_group_owns_the_group(key: Hashable, left: int, right: int) -> None:
     parallelism, limit = sorted((left, right))
     group = key_group((key, 1), limit)
     assert 0 <= group < limit
@@ -62,8 +62,8 @@ def test_equal_keys_of_one_column_have_one_hash() -> None:
     assert sortable(0.0) == sortable(-0.0)
 
 
-def test_goldens() -> None:
-    """The hash is part of the checkpoint format: these never change."""
+def test_hashes_never_change() -> None:
+    """The hash is part of the checkpoint format."""
     keys: list[Any] = [
         True, None, (), ("a", 1), ("JFK",), 2.5, b"ab", date(2013, 2, 8), datetime(2013, 2, 8, tzinfo=UTC),
         Decimal("12.30"), "😀", -1, 2**40,
@@ -74,7 +74,7 @@ def test_goldens() -> None:
     assert group_of_order(key_orderer()(("a",))) == key_group("a") == 81
 
 
-def test_what_is_refused() -> None:
+def test_invalid_keys_and_parallelisms_are_refused() -> None:
     with pytest.raises(SpecError, match="of type list"):
         stable_hash([1])  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="1 <= parallelism"):
@@ -85,8 +85,8 @@ def test_what_is_refused() -> None:
 
 
 @given(st.lists(st.text(), max_size=12), st.integers(1, 5), st.sampled_from([1, 7, 128, 32_768]))
-def test_an_orderer_that_forgets_gives_the_same_order(keys: list[str], remembered_max: int, groups: int) -> None:
-    forgets, remembers = key_orderer(groups, remembered_max=remembered_max), key_orderer(groups)
+def test_the_size_of_the_cache_does_not_change_the_order(keys: list[str], remembered_max: int, groups: int) -> None:
+    small, large = key_orderer(groups, remembered_max=remembered_max), key_orderer(groups)
     for key in [*keys, *keys]:
-        assert forgets((key,)) == remembers((key,))
-        assert group_of_order(forgets((key,))) == key_group((key,), groups)
+        assert small((key,)) == large((key,))
+        assert group_of_order(small((key,))) == key_group((key,), groups)

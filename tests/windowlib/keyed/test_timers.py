@@ -1,4 +1,4 @@
-"""The timer service against a sorted list, and its snapshots against any split of the key groups."""
+"""Compares the timer service with a sorted set, and restores its snapshots with other splits of the key groups."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ keys = st.sampled_from(["a", "b", "c", ("a", 1), ("a", 2), 7, -7])
 namespaces = st.sampled_from([(0, 10), (5, 15)])
 instants = st.integers(-20, 20)
 SMALL_AND_REAL = (0, 1, 2, 5, STALE_MAX)
-"""Values of `stale_max`: the small ones make a queue rebuild its heap all the time."""
+"""Values of `stale_max`. With the small ones a queue rebuilds its heap often."""
 ModelTimer = tuple[int, int, Any, Any]
 
 
@@ -74,7 +74,7 @@ class TimersAreASortedSet(RuleBasedStateMachine):
 
     @rule(parallelism=st.integers(1, 5))
     def rescale(self, parallelism: int) -> None:
-        """Hand the timers out to any number of services, and collect them again."""
+        """Distribute the timers to any number of services, then restore all of them in one."""
         groups = rows_by_group(self.service.snapshot())
         parts = []
         for subtask in range(parallelism):
@@ -138,7 +138,7 @@ Place = tuple[int, str, Any, Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What has a share in a timer."""
+    """An owner of a shared timer."""
 
     key: Hashable
     namespace: tuple[int, int]
@@ -149,7 +149,7 @@ class Shares:
 
 
 class ChangedWhileWalked:
-    """A queue, and the set of the timers that it should have; everything is changed in both."""
+    """A queue and a model, the set of its timers. Every change is made in both."""
 
     def __init__(self, random: Random, stale_max: int) -> None:
         self.random = random
@@ -175,7 +175,7 @@ class ChangedWhileWalked:
                     self.queue.delete(at_ms, key, namespace)
                     self.model.discard((at_ms, ORDER(key), namespace, key))
             case 4:
-                if at_ms != self.walked_ms:  # timers that are shared at the instant of the walk come behind the others
+                if at_ms != self.walked_ms:  # timers shared at the instant of the walk come after the others
                     self.share(at_ms, namespace)
             case _:
                 assert self.queue.next_ms() == min((one[0] for one in self.model), default=None)
@@ -183,7 +183,7 @@ class ChangedWhileWalked:
                 assert [row.at_ms for row in self.queue.rows("event")] == [one[0] for one in sorted(self.model)]
 
     def is_shared(self, at_ms: int, key: Hashable, namespace: tuple[int, int]) -> bool:
-        """A shared timer is not deleted; in a walk that has begun nobody can tell which ones were."""
+        """Return whether a timer is shared, and so must not be deleted, or whether it is unknown during a walk."""
         return self.queue.is_shared(at_ms, key, namespace) or at_ms in self.queue._rest
 
     def share(self, at_ms: int, namespace: tuple[int, int]) -> None:
@@ -205,8 +205,8 @@ class ChangedWhileWalked:
         assert not any(one[0] <= until_ms for one in self.model)
 
 
-def test_a_walk_yields_the_first_timer_there_is_whatever_its_caller_does() -> None:
-    """Law: each time, the first of the timers that exist then; none is lost, none comes twice."""
+def test_a_walk_always_yields_the_first_existing_timer_whatever_its_caller_changes() -> None:
+    """No timer is lost, and none is yielded twice."""
     for seed in seeds(400):
         random = Random(seed)
         one = ChangedWhileWalked(random, random.choice(SMALL_AND_REAL))
@@ -217,8 +217,8 @@ def test_a_walk_yields_the_first_timer_there_is_whatever_its_caller_does() -> No
             one.change()
 
 
-def test_a_heap_that_is_rebuilt_inside_a_walk_keeps_the_instant_of_the_walk() -> None:
-    """1,024 keys with a window each that ends now; each callback takes back a timer of its own."""
+def test_a_heap_that_is_rebuilt_during_a_walk_keeps_the_instant_of_the_walk() -> None:
+    """1,025 keys have a window each that ends at the same instant. Each callback deletes a later timer of its key."""
     queue = TimerQueue(ORDER)
     owners: dict[Hashable, Owner] = {key: Shares(key, (0, 10)) for key in range(STALE_MAX + 1)}
     queue.share(9, (0, 10), owners)
@@ -232,7 +232,7 @@ def test_a_heap_that_is_rebuilt_inside_a_walk_keeps_the_instant_of_the_walk() ->
     assert len(queue) == 0
 
 
-def test_instants_whose_timers_were_deleted_do_not_pile_up() -> None:
+def test_the_heap_does_not_grow_with_instants_whose_timers_were_deleted() -> None:
     for stale_max in SMALL_AND_REAL:
         queue = TimerQueue(ORDER, stale_max=stale_max)
         for at_ms in range(3_000):

@@ -1,7 +1,7 @@
-"""The five engines behind one handle: the same records, watermarks and questions for every profile.
+"""One interface to the five engines, so that each test runs the same records and watermarks with every profile.
 
-A record's value is its own event time, so that a window can say whom it holds. `column` is a column of the tables in
-docs/PROFILES.md: a profile, or `storm-strict`, which is Storm's windows with `semantics: strict`.
+The value of a record is its event time, so a pane shows which records it holds. `column` is a column of the tables in
+docs/PROFILES.md: a profile, or `storm-strict` for Storm's windows with `semantics: strict`.
 """
 
 import json
@@ -49,7 +49,7 @@ def of_stage(name: str, *, source: dict[str, Any] | None = None, **options: Any)
 
 
 def hopping(column: str, *, size_ms: int = 10, hop_ms: int = 10, lateness_ms: int = 0) -> OperatorSpec:
-    """Aligned windows in event time. Storm has no lateness: it is not asked for one."""
+    """Return a spec of aligned windows in event time. `lateness_ms` is ignored for Storm, which has no lateness."""
     if column in STORMS:
         return of_storm(column, size_ms=size_ms, hop_ms=hop_ms, late=True)
     if column == ATLAS:
@@ -59,21 +59,21 @@ def hopping(column: str, *, size_ms: int = 10, hop_ms: int = 10, lateness_ms: in
 
 
 def default_lateness(column: str) -> OperatorSpec:
-    """Windows of 10 ms that say nothing of lateness."""
+    """Return a spec of windows of 10 ms without a lateness option."""
     if column == ATLAS:
         return of_stage("$tumblingWindow", interval=ms(10))
     return of_assigner(column, Tumbling(size_ms=10))
 
 
 def sessions(column: str) -> OperatorSpec:
-    """Sessions with a gap of 10 ms; Storm has none."""
+    """Return a spec of sessions with a gap of 10 ms. Storm has no sessions."""
     if column == ATLAS:
         return of_stage("$sessionWindow", gap=ms(10), partitionBy=None, allowedLateness=ms(0))
     return of_assigner(column, Session(gap_ms=10))
 
 
 def on_the_clock(column: str) -> OperatorSpec:
-    """Windows of 10 ms by arrival."""
+    """Return a spec of windows of 10 ms in processing time."""
     if column in STORMS:
         return of_storm(column, is_event_time=False)
     if column == ATLAS:
@@ -82,7 +82,7 @@ def on_the_clock(column: str) -> OperatorSpec:
 
 
 def driver(column: str, *, delay_ms: int = 0) -> TimeDriver:
-    """Who makes the watermark, behind by the delay or lag; Atlas has none but the windows' lateness."""
+    """Return a time driver whose watermark is behind by the delay or lag. Atlas ignores the delay."""
     if column in STORMS:
         return of_storm(column, lag_ms=delay_ms).driver()
     if column == ATLAS:
@@ -91,7 +91,7 @@ def driver(column: str, *, delay_ms: int = 0) -> TimeDriver:
 
 
 def watermark_of(maker: TimeDriver, *times_ms: int, sources: str = "") -> int:
-    """The watermark when records with these times have come and a second has passed; a source is a letter."""
+    """Return the watermark after records with these times and one second. Each letter of `sources` is a source."""
     for place, at_ms in enumerate(times_ms):
         maker.on_record(Arrival(place, at_ms, 1, sources[place : place + 1]))
     timeline = Timeline(maker)
@@ -100,7 +100,7 @@ def watermark_of(maker: TimeDriver, *times_ms: int, sources: str = "") -> int:
 
 
 def first_clock_at(maker: TimeDriver, watermark_ms: int, arrival: Arrival) -> int:
-    """What the clock says when the watermark of one record is out."""
+    """Return the time of the clock at which the watermark of one record is emitted."""
     timeline = Timeline(maker)
     timeline.arrive(arrival)
     timeline.end_slice(5_000)
@@ -108,14 +108,14 @@ def first_clock_at(maker: TimeDriver, watermark_ms: int, arrival: Arrival) -> in
 
 
 def through_checkpoint(column: str, maker: TimeDriver) -> TimeDriver:
-    """A fresh driver that goes on from the state of another, through JSON."""
+    """Return a fresh driver that is restored from the state of another one, passed through JSON."""
     fresh = driver(column)
     fresh.restore([SourceRow(*row) for row in json.loads(json.dumps(maker.snapshot()))])
     return fresh
 
 
 class Played:
-    """One operator, driven by hand. Watermarks are in our reading: nothing at or before them is expected."""
+    """One operator that a test drives by hand. No record at or before a watermark is expected (Flink's definition)."""
 
     def __init__(self, spec: OperatorSpec) -> None:
         self._spec = spec
@@ -125,7 +125,7 @@ class Played:
         self.edges: dict[str, int] = {}
 
     def record(self, at_ms: int) -> str:
-        """A record comes; its fate."""
+        """Process a record and return its fate."""
         self._rank += 1
         columns = {"at": at_ms}
         value = columns if isinstance(self._spec, AtlasSpec) else at_ms
@@ -142,12 +142,12 @@ class Played:
         self._take()
 
     def clock(self, clock_ms: int) -> None:
-        """The clock is at this instant, and its records have come."""
+        """Advance the clock to this instant, after the records of this instant."""
         self.operator.advance_processing_time(clock_ms, (0, self._rank))
         self._take()
 
     def resume(self, *, after_failure: bool = False) -> None:
-        """Go on in a fresh operator with the state of this one; only the window operator asks about failures."""
+        """Replace the operator by a fresh one with the same state. Only the window operator has `after_failure`."""
         snapshot = self.operator.snapshot()
         self.operator = self._spec.build()
         if isinstance(self.operator, WindowOperator):
@@ -156,7 +156,7 @@ class Played:
             self.operator.restore(snapshot)
 
     def replay(self, maker: TimeDriver, *times_ms: int) -> None:
-        """Let records come with the watermark that they themselves make, all before the clock's first second."""
+        """Process records with the watermark that they cause. All arrive within the first second of the clock."""
         timeline = Timeline(maker)
         for place, at_ms in enumerate(times_ms):
             timeline.arrive(Arrival(place, at_ms, 0))
@@ -178,11 +178,11 @@ class Played:
         return [output for output in self.outputs if isinstance(output, Pane)]
 
     def windows(self) -> list[tuple[int, int, list[int]]]:
-        """Bounds and records of each pane so far."""
+        """Return the bounds and records of each pane so far."""
         return [(pane.window.start_ms or 0, pane.window.end_ms or 0, times_in(pane)) for pane in self.panes()]
 
     def timings(self) -> list[tuple[str, list[int]]]:
-        """Timing and records of each pane so far."""
+        """Return the timing and records of each pane so far."""
         return [(pane.timing, times_in(pane)) for pane in self.panes()]
 
     def late(self) -> list[Late]:
@@ -206,7 +206,7 @@ def ask_for(column: str, windows: dict[str, Any]) -> None:
     """Read a pipeline file with these windows under an engine's own semantics.
 
     Raises:
-        SpecError: the engine has no such thing.
+        SpecError: the engine does not have a requested feature.
     """
     changes: dict[str, Any] = {"watermark": None} if {"storm", "atlas"} & set(windows) else {}
     if "atlas" in windows:

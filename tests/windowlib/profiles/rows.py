@@ -1,4 +1,4 @@
-"""How a row of docs/PROFILES.md becomes a test with one id per cell, and how the page is read back."""
+"""Turns a row of docs/PROFILES.md into a test with one id per cell, and reads the cells of the page."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from windowlib.errors import SpecError
 
 Test = Callable[..., None]
 Cell = tuple[str, Any]
-"""What the page says, and what the test expects."""
+"""The words on the page, and the result that the test expects."""
 Place = tuple[str, str]
 """A test and a column."""
 
@@ -20,9 +20,9 @@ WORDS: Final[dict[Place, str]] = {}
 
 
 def row(*, storm_strict: Cell | None = None, **engines: Cell) -> Callable[[Test], Test]:
-    """Make a test a row of the tables: one cell, and one test id, per engine.
+    """Return a decorator that makes a test a row of the tables, with one cell and one test id per engine.
 
-    `storm_strict` is Storm's windows in strict, where they differ from the profile storm.
+    `storm_strict` is the cell for Storm's windows with `semantics: strict`, if they differ from the profile storm.
     """
     assert tuple(engines) == ENGINES, "every engine has a cell, in the order of the columns"
     cells = engines if storm_strict is None else {**engines, "storm-strict": storm_strict}
@@ -37,7 +37,10 @@ def row(*, storm_strict: Cell | None = None, **engines: Cell) -> Callable[[Test]
 
 
 class Refused(NamedTuple):
-    """There is no such thing: `windows` of a pipeline file that may stand alone, and what may not, or not beside it."""
+    """A feature that is not available. A pipeline file with `windows` is accepted.
+
+    It is refused with `message` if it has `instead` in place of `windows`, or `beside` in addition.
+    """
 
     message: str
     windows: dict[str, Any]
@@ -46,7 +49,7 @@ class Refused(NamedTuple):
 
 
 def is_refused(column: str, expected: object) -> bool:
-    """Tell whether there is no such thing; then show that a pipeline file which asks for it is refused for that."""
+    """Return whether the feature is not available. If so, check that a pipeline file which requests it is refused."""
     if not isinstance(expected, Refused):
         return False
     ask_for(column, expected.windows)
@@ -57,7 +60,7 @@ def is_refused(column: str, expected: object) -> bool:
 
 
 def cells_of(page: str) -> dict[Place, str]:
-    """The cells of all tables that have a last column `test`."""
+    """Return the cells of all tables whose last column is `test`."""
     found: dict[Place, str] = {}
     columns: list[str] | None = None
     for line in page.splitlines():
@@ -76,7 +79,7 @@ def cells_of(page: str) -> dict[Place, str]:
 
 
 def places_of(tests: dict[str, Test]) -> set[Place]:
-    """The ids of tests, as pytest will collect them: those with the parameter `column`."""
+    """Return the ids of the tests that have the parameter `column`, as pytest collects them."""
     marks = [(name, mark) for name, test in tests.items() for mark in getattr(test, "pytestmark", [])]
     return {
         (name, str(param.id))
@@ -87,9 +90,9 @@ def places_of(tests: dict[str, Test]) -> set[Place]:
 
 
 def storms_cells(tests: dict[str, Test]) -> dict[str, Any]:
-    """What the column storm expects, by test, where `storm-strict` has no cell of its own.
+    """Return the expected results of the column storm, by test, for the rows without a cell `storm-strict`.
 
-    Without what there is no such thing of: whether windows of Storm have it is no question of semantics.
+    Features that are not available are left out, because they depend on the windows and not on `semantics`.
     """
     marks = {name: mark for name, test in tests.items() for mark in getattr(test, "pytestmark", [])}
     expected = {
@@ -103,5 +106,5 @@ def storms_cells(tests: dict[str, Test]) -> dict[str, Any]:
 
 
 def without_row(page: str, name: str) -> str:
-    """The page without the row of a test."""
+    """Return the page without the row of a test."""
     return re.sub(rf"^.*`{name}`.*\n", "", page, count=1, flags=re.MULTILINE)

@@ -1,7 +1,7 @@
-"""docs/PROFILES.md, cell by cell: each row of its tables is a test here, each column a parameter of it.
+"""Tests of docs/PROFILES.md, cell by cell: each row of its tables is a test, and each column a parameter of the test.
 
-A cell's words and what they mean in numbers stand side by side; the last tests hold the words to the page.
-W is the watermark in our reading, e a window's end, L the allowed lateness, t a record's time.
+A parameter holds the words of the cell and the expected result. The last tests compare the words with the page.
+W is the watermark in Flink's sense, e a window's end, L the allowed lateness, t a record's time.
 """
 
 import sys
@@ -74,12 +74,12 @@ def test_interval(column: str, expected: Windows) -> None:
 @row(
     strict=("merge", [(0, 20, [0, 10])]),
     flink=("merge", [(0, 20, [0, 10])]),
-    storm=("no such thing: Storm has no sessions, they are refused", NO_SESSIONS),
+    storm=("not available: Storm has no sessions; they are refused", NO_SESSIONS),
     mongodb=("stay apart", [(0, 10, [0]), (10, 20, [10])]),
     beam=("stay apart", [(0, 10, [0]), (10, 20, [10])]),
 )
 def test_touching_sessions(column: str, expected: Any) -> None:  # noqa: ANN401
-    """The gap is 10 ms; 1 ms less is one session for all, 1 ms more two."""
+    """The gap is 10 ms. At a distance of 9 ms all engines make one session, at 11 ms two."""
     if is_refused(column, expected):
         return
     for second_ms, windows in ((9, [(0, 19, [0, 9])]), (10, expected), (11, [(0, 10, [0]), (11, 21, [11])])):
@@ -92,12 +92,12 @@ def test_touching_sessions(column: str, expected: Any) -> None:  # noqa: ANN401
 @row(
     strict=("joins it", ["assigned", "assigned"]),
     flink=("joins it", ["assigned", "assigned"]),
-    storm=("no such thing: Storm has no sessions, they are refused", NO_SESSIONS),
+    storm=("not available: Storm has no sessions; they are refused", NO_SESSIONS),
     mongodb=("joins it", ["assigned", "assigned"]),
     beam=("late, by its own session `[t, t + gap)`", ["assigned", "late"]),
 )
 def test_late_for_an_open_session(column: str, expected: Any) -> None:  # noqa: ANN401
-    """The open session is [20, 30); [14, 24), that of a record at 14, is over from 23 on, for Beam from 25 on."""
+    """The open session is [20, 30). The session [14, 24) of a record at 14 is over from 23 on, in Beam from 25 on."""
     if is_refused(column, expected):
         return
     for watermark_ms, fate in zip((24, 25), expected, strict=True):
@@ -112,8 +112,8 @@ def test_late_for_an_open_session(column: str, expected: Any) -> None:  # noqa: 
 
 @row(
     strict=("log order", [14, 0, 7]),
-    flink=("one session's after the other's, as a Java hash set has them", [0, 14, 7]),
-    storm=("no such thing: Storm has no sessions, they are refused", NO_SESSIONS),
+    flink=("sessions concatenated in the order of a Java hash set", [0, 14, 7]),
+    storm=("not available: Storm has no sessions; they are refused", NO_SESSIONS),
     mongodb=("log order", [14, 0, 7]),
     beam=("log order", [14, 0, 7]),
 )
@@ -129,14 +129,14 @@ def test_order_in_merged_sessions(column: str, expected: Any) -> None:  # noqa: 
 
 @row(
     strict=("unassigned", ("unassigned", "unassigned", {})),
-    flink=("unassigned; from `W >= t + L` on late, `late_in_gap` (F5)", ("unassigned", "late", {})),
-    storm=("assigned, expires unseen: `closed:between_windows`", ("assigned", "late", {"closed:between_windows": 1})),
+    flink=("unassigned; late from `W >= t + L` on, `late_in_gap` (F5)", ("unassigned", "late", {})),
+    storm=("assigned, but in no window: `closed:between_windows`", ("assigned", "late", {"closed:between_windows": 1})),
     mongodb=("unassigned", ("unassigned", "unassigned", {})),
     beam=("unassigned", ("unassigned", "unassigned", {})),
     storm_strict=("unassigned", ("unassigned", "unassigned", {})),
 )
 def test_hop_with_gaps(column: str, expected: tuple[str, str, dict[str, int]]) -> None:
-    """Windows of 10 ms every 25: 62 is in none, whether they start or end at the multiples of 25."""
+    """Windows of 10 ms every 25 ms. 62 is in none of them, whether they start or end at the multiples of 25."""
     on_time, behind, closed = expected
     spec = hopping(column, hop_ms=25)
     one = Played(spec)
@@ -160,7 +160,7 @@ def test_hop_with_gaps(column: str, expected: tuple[str, str, dict[str, int]]) -
     flink=("max - d - 1", 94),
     storm=("max - lag - 1 (Storm: max - lag)", 94),
     mongodb=("max - 1 (Atlas: max)", 99),
-    beam=("the runner's; ours: max - d - 1", 94),
+    beam=("the runner's choice; here: max - d - 1", 94),
 )
 def test_watermark(column: str, expected: int) -> None:
     """The delay or lag is 5 ms."""
@@ -172,8 +172,8 @@ def test_watermark(column: str, expected: int) -> None:
     strict=("the least", [89]),
     flink=("the least", [89]),
     storm=("the least", [89]),
-    mongodb=("the greatest; with `partitionIdleTimeout` the least", [104, 89]),
-    beam=("the runner's; ours: the least", [89]),
+    mongodb=("the greatest; the least with `partitionIdleTimeout`", [104, 89]),
+    beam=("the runner's choice; here: the least", [89]),
 )
 def test_watermark_of_several_sources(column: str, expected: list[int]) -> None:
     makers = [driver(column)]
@@ -188,10 +188,10 @@ def test_watermark_of_several_sources(column: str, expected: list[int]) -> None:
     flink=("with each record; Flink's ticks are `emit: {every: 200ms}`", 300),
     storm=("with the ticks of `watermark_interval`, 1 s", 1_000),
     mongodb=("with each record", 300),
-    beam=("the runner's; ours: with each record", 300),
+    beam=("the runner's choice; here: with each record", 300),
 )
 def test_watermark_rises(column: str, expected: int) -> None:
-    """What the clock says when the watermark of a record that arrived at 300 ms is out."""
+    """Checks at which time of the clock the watermark of a record that arrived at 300 ms is emitted."""
     arrival = Arrival(0, 100, 300)
     assert first_clock_at(driver(column), 99, arrival) == expected
     if column == "flink":
@@ -205,10 +205,10 @@ def test_watermark_rises(column: str, expected: int) -> None:
     storm=("`W >= e - 1` (Storm: `>= e`)", 9),
     mongodb=("`W >= e - 1 + L` (Atlas: `>= e + L`)", 12),
     beam=("`W >= e`", 10),
-    storm_strict=("`W >= e`, when all of it is there (S1)", 10),
+    storm_strict=("`W >= e`, when the window is complete (S1)", 10),
 )
 def test_fires(column: str, expected: int) -> None:
-    """The window ends at 10; the lateness is 3 ms where there is one."""
+    """The window ends at 10. The lateness is 3 ms if the engine has one."""
     one = Played(hopping(column, lateness_ms=3))
     one.record(5)
     one.watermark(expected - 1)
@@ -222,11 +222,11 @@ def test_fires(column: str, expected: int) -> None:
     flink=("`t >= e`", 10),
     storm=("`t >= e`", 10),
     mongodb=("`t >= e + L`", 13),
-    beam=("the runner's; ours: `t >= e + 1`", 11),
+    beam=("the runner's choice; here: `t >= e + 1`", 11),
     storm_strict=("`t >= e + 1`", 11),
 )
 def test_record_that_fires_it(column: str, expected: int) -> None:
-    """Which record brings the watermark that fires a window, without delay or lag; L is 3 ms where there is one."""
+    """Checks which record raises the watermark that fires a window, without delay or lag. L is 3 ms."""
     for at_ms, windows in ((expected - 1, []), (expected, [(0, 10)])):
         one = Played(hopping(column, lateness_ms=3))
         one.replay(driver(column), 5, at_ms)
@@ -234,7 +234,7 @@ def test_record_that_fires_it(column: str, expected: int) -> None:
 
 
 def check_late_from(column: str, play: Callable[[], Played], watermark_ms: int) -> None:
-    """A record at 5 is late from this watermark on, and not 1 ms before."""
+    """Check that a record at 5 is late from this watermark on, and is not late at the watermark 1 ms before."""
     one = play()
     one.watermark(watermark_ms - 1)
     assert one.record(5) == "assigned"
@@ -244,25 +244,25 @@ def check_late_from(column: str, play: Callable[[], Played], watermark_ms: int) 
     assert two.record(5) == "late"
     (late,) = two.late()
     assert (late.record.timestamp_ms, late.missed, late.missed_all) == (5, ((0, 10),), True)
-    assert late.late_by_ms == 0, f"{column}: missed by a hair"
+    assert late.late_by_ms == 0, column
 
 
 @row(
     strict=("`W >= e - 1 + L`", 12),
     flink=("`W >= e - 1 + L`", 12),
-    storm=("`W >= t` (Storm: `> t`), whatever its windows", 5),
+    storm=("`W >= t` (Storm: `> t`), regardless of its windows", 5),
     mongodb=("`W >= e - 1 + L` (Atlas: `>= e + L`)", 12),
     beam=("`W > e + L`", 14),
 )
 def test_late_when(column: str, expected: int) -> None:
-    """A record at 5, whose window ends at 10; the lateness is 3 ms where there is one."""
+    """The window of a record at 5 ends at 10. The lateness is 3 ms if the engine has one."""
     check_late_from(column, lambda: Played(hopping(column, lateness_ms=3)), expected)
 
 
 @row(
     strict=("L = 0", 9),
     flink=("L = 0", 9),
-    storm=("no such thing: `allowed_lateness` is refused", NO_LATENESS),
+    storm=("not available: `allowed_lateness` is refused", NO_LATENESS),
     mongodb=("L = 3 s", 3_009),
     beam=("L = 0", 11),
 )
@@ -272,14 +272,17 @@ def test_default_lateness(column: str, expected: Any) -> None:  # noqa: ANN401
 
 
 @row(
-    strict=("in the open ones; a late row names the others", ("assigned", False, [(10, 30, [15])])),
-    flink=("in the open ones; a late row names the others", ("assigned", False, [(10, 30, [15])])),
-    storm=("late for all", ("late", True, [])),
-    mongodb=("in the open ones; late row and dead letter name the others", ("assigned", False, [(10, 30, [15])])),
-    beam=("in the open ones; a late row names the others", ("assigned", False, [(10, 30, [15])])),
+    strict=("in the open windows; a late row lists the others", ("assigned", False, [(10, 30, [15])])),
+    flink=("in the open windows; a late row lists the others", ("assigned", False, [(10, 30, [15])])),
+    storm=("late for all windows", ("late", True, [])),
+    mongodb=(
+        "in the open windows; a late row and a dead letter list the others",
+        ("assigned", False, [(10, 30, [15])]),
+    ),
+    beam=("in the open windows; a late row lists the others", ("assigned", False, [(10, 30, [15])])),
 )
 def test_partly_late(column: str, expected: tuple[str, bool, Windows]) -> None:
-    """Windows of 20 ms every 10; at 21 the first of 15's two windows is over for all engines."""
+    """Windows of 20 ms every 10 ms. At 21 the first of the two windows of a record at 15 is over in all engines."""
     fate, missed_all, windows = expected
     one = Played(hopping(column, size_ms=20))
     one.watermark(21)
@@ -303,23 +306,23 @@ def test_late_goes_to(column: str, expected: tuple[str, list[str]]) -> None:
     cases = [(hopping(column), reason)]
     if column in STORMS:
         cases.append((of_storm(column, late=False), "late_logged"))
-    for spec, said in cases:
+    for spec, expected_reason in cases:
         one = Played(spec)
         one.watermark(100)
         one.record(5)
-        assert [late.reason for late in one.late()] == [said]
+        assert [late.reason for late in one.late()] == [expected_reason]
         assert one.side_outputs() == side_outputs
 
 
 @row(
     strict=("a LATE pane per record", [("ON_TIME", [5]), ("LATE", [5, 6]), ("LATE", [5, 6, 7])]),
     flink=("a LATE pane per record", [("ON_TIME", [5]), ("LATE", [5, 6]), ("LATE", [5, 6, 7])]),
-    storm=("no such thing: `allowed_lateness` is refused", NO_LATENESS),
-    mongodb=("no: the only pane waits for it", [("ON_TIME", [5, 6, 7])]),
+    storm=("not available: `allowed_lateness` is refused", NO_LATENESS),
+    mongodb=("none: the only pane is fired after the lateness", [("ON_TIME", [5, 6, 7])]),
     beam=("a LATE pane per record", [("ON_TIME", [5]), ("LATE", [5, 6]), ("LATE", [5, 6, 7])]),
 )
 def test_refire_inside_lateness(column: str, expected: Any) -> None:  # noqa: ANN401
-    """By the default trigger."""
+    """The trigger is the default one."""
     if is_refused(column, expected):
         return
     one = Played(hopping(column, lateness_ms=3))
@@ -333,12 +336,12 @@ def test_refire_inside_lateness(column: str, expected: Any) -> None:  # noqa: AN
 @row(
     strict=("ON_TIME", "ON_TIME"),
     flink=("ON_TIME", "ON_TIME"),
-    storm=("no such thing: `allowed_lateness` is refused", NO_LATENESS),
+    storm=("not available: `allowed_lateness` is refused", NO_LATENESS),
     mongodb=("ON_TIME", "ON_TIME"),
     beam=("LATE", "LATE"),
 )
 def test_first_pane_is_after_the_end(column: str, expected: Any) -> None:  # noqa: ANN401
-    """The timing of a window's first pane, when its first record came after its end, inside the lateness."""
+    """Checks the timing of a window's first pane if the first record came after the end, within the lateness."""
     if is_refused(column, expected):
         return
     one = Played(hopping(column, lateness_ms=3))
@@ -353,10 +356,13 @@ def test_first_pane_is_after_the_end(column: str, expected: Any) -> None:  # noq
     flink=("no pane", [("EARLY", [5])]),
     storm=("no pane", [("ON_TIME", [5])]),
     mongodb=("no pane", [("ON_TIME", [5])]),
-    beam=("no pane; an ON_TIME one after EARLY ones", [("EARLY", [5]), ("ON_TIME", [])]),
+    beam=("no pane; an ON_TIME pane after EARLY panes", [("EARLY", [5]), ("ON_TIME", [])]),
 )
 def test_empty_window(column: str, expected: list[tuple[str, list[int]]]) -> None:
-    """Windows that nobody entered never fire. One with nothing new since an EARLY pane may; two engines have none."""
+    """A window without records never fires. A window without new records since an EARLY pane fires in Beam only.
+
+    Storm and Atlas have no EARLY panes.
+    """
     spec = hopping(column)
     gap = Played(spec)
     gap.records(5, 995)
@@ -375,8 +381,8 @@ def test_empty_window(column: str, expected: list[tuple[str, list[int]]]) -> Non
 @row(
     strict=("no pane", []),
     flink=("an empty pane (F7)", [(0, 10, [])]),
-    storm=("no such thing: `evictor` is refused", Refused("takes no evictor", STORM, beside=EVICTOR)),
-    mongodb=("no such thing: `evictor` is refused", Refused("takes no evictor", STAGE, beside=EVICTOR)),
+    storm=("not available: `evictor` is refused", Refused("takes no evictor", STORM, beside=EVICTOR)),
+    mongodb=("not available: `evictor` is refused", Refused("takes no evictor", STAGE, beside=EVICTOR)),
     beam=("no pane (Beam has no evictors)", []),
 )
 def test_evictor_left_nothing(column: str, expected: Any) -> None:  # noqa: ANN401
@@ -392,12 +398,12 @@ def test_evictor_left_nothing(column: str, expected: Any) -> None:  # noqa: ANN4
 @row(
     strict=("refused without `leftovers: report` or `fire`", SpecError),
     flink=("`closed:never_fired`, `closed:left_over` (F9)", None),
-    storm=("no such thing: `trigger` is refused", Refused("takes no trigger", STORM, beside=TRIGGER)),
-    mongodb=("no such thing: `trigger` is refused", Refused("takes no trigger", STAGE, beside=TRIGGER)),
+    storm=("not available: `trigger` is refused", Refused("takes no trigger", STORM, beside=TRIGGER)),
+    mongodb=("not available: `trigger` is refused", Refused("takes no trigger", STAGE, beside=TRIGGER)),
     beam=("refused without `leftovers: report` or `fire`", SpecError),
 )
 def test_trigger_left_some(column: str, expected: Any) -> None:  # noqa: ANN401
-    """Windows of one and of three records, under a trigger that fires for each two."""
+    """Windows of one and of three records, with a trigger that fires for every two."""
     if is_refused(column, expected):
         return
     parts: dict[str, Any] = {"assigner": Tumbling(size_ms=10), "trigger": CountReached(2)}
@@ -417,10 +423,10 @@ def test_trigger_left_some(column: str, expected: Any) -> None:  # noqa: ANN401
     flink=("not after a failure (F2); yes at a slice's end", ("late", "assigned")),
     storm=("yes (Storm's own checkpoints: n/a)", ("late", "late")),
     mongodb=("yes", ("late", "late")),
-    beam=("yes (Beam: the runner's)", ("late", "late")),
+    beam=("yes (Beam: the runner's choice)", ("late", "late")),
 )
 def test_watermark_in_checkpoint(column: str, expected: tuple[str, str]) -> None:
-    """A record for a window that has fired, after the operator went on from its state; then the driver's own state."""
+    """A restored operator receives a record for a window that has fired. Then the driver's own state is restored."""
     for after_failure, fate in zip((False, True), expected, strict=True):
         one = Played(hopping(column))
         one.record(5)
@@ -436,13 +442,13 @@ def test_watermark_in_checkpoint(column: str, expected: tuple[str, str]) -> None
 
 @row(
     strict=("refused", InvariantBroken),
-    flink=("taken: windows open again", None),
+    flink=("accepted: windows open again", None),
     storm=("refused", InvariantBroken),
     mongodb=("refused", InvariantBroken),
     beam=("refused", InvariantBroken),
 )
 def test_watermark_goes_back(column: str, expected: type[Exception] | None) -> None:
-    """What an operator does with it; no driver lets it happen."""
+    """Calls the operator directly, because no time driver lowers the watermark."""
     one = Played(hopping(column))
     one.record(5)
     one.watermark(20)
@@ -457,12 +463,12 @@ def test_watermark_goes_back(column: str, expected: type[Exception] | None) -> N
 
 
 @row(
-    strict=("a time like any other", ("assigned", [(-10, 0, [-5])])),
-    flink=("a time like any other", ("assigned", [(-10, 0, [-5])])),
+    strict=("treated as any other time", ("assigned", [(-10, 0, [-5])])),
+    flink=("treated as any other time", ("assigned", [(-10, 0, [-5])])),
     storm=("late at once (S4)", ("late", [])),
-    mongodb=("a time like any other", ("assigned", [(-10, 0, [-5])])),
-    beam=("a time like any other", ("assigned", [(-10, 0, [-5])])),
-    storm_strict=("a time like any other", ("assigned", [(-10, 0, [-5])])),
+    mongodb=("treated as any other time", ("assigned", [(-10, 0, [-5])])),
+    beam=("treated as any other time", ("assigned", [(-10, 0, [-5])])),
+    storm_strict=("treated as any other time", ("assigned", [(-10, 0, [-5])])),
 )
 def test_before_1970(column: str, expected: tuple[str, Windows]) -> None:
     fate, windows = expected
@@ -477,7 +483,7 @@ def test_before_1970(column: str, expected: tuple[str, Windows]) -> None:
     strict=("`e - 1`", 9), flink=("`e - 1`", 9), storm=("`e`", 10), mongodb=("`e - 1`", 9), beam=("`e - 1`", 9)
 )  # fmt: skip
 def test_event_time_of_a_pane(column: str, expected: int) -> None:
-    """The last instant inside the window, whichever that is."""
+    """The event time is the last instant inside the window, which is `e` in Storm."""
     one = Played(hopping(column))
     one.record(5)
     one.watermark(1_000)
@@ -492,7 +498,7 @@ def test_event_time_of_a_pane(column: str, expected: int) -> None:
     beam=("`[s, e)`, fires at `e - 1` (Beam has no such windows)", (9, (0, 10))),
 )
 def test_windows_on_the_clock(column: str, expected: tuple[int, tuple[int, int]]) -> None:
-    """A record arrives at 5. What arrives in the very instant of the firing goes first."""
+    """A record arrives at 5. Records that arrive at the instant of the firing are processed before it."""
     fires_ms, bounds = expected
     one = Played(on_the_clock(column))
     one.operator.begin(5)
@@ -509,25 +515,25 @@ STORMS_CELLS: Final = storms_cells(TESTS)
 
 
 @pytest.mark.parametrize("name", STORMS_CELLS)
-def test_what_the_page_leaves_out_of_storm_strict_is_as_in_storm(name: str) -> None:
+def test_storm_strict_equals_storm_in_the_rows_that_the_page_leaves_out(name: str) -> None:
     TESTS[name]("storm-strict", STORMS_CELLS[name])
 
 
 PAGE: Final = (ROOT / "docs" / "PROFILES.md").read_text(encoding="utf-8")
 
 
-def test_the_page_says_cell_by_cell_what_is_tested() -> None:
+def test_the_cells_of_the_page_have_the_words_of_the_tests() -> None:
     assert cells_of(PAGE) == WORDS
 
 
-def test_the_page_is_all_that_is_tested_here() -> None:
+def test_every_test_of_this_module_is_a_row_of_the_page() -> None:
     here = {name: test for name, test in vars(sys.modules[__name__]).items() if name.startswith("test_")}
     assert places_of(here) == WORDS.keys()
-    assert here.keys() - {name for name, _ in WORDS} == {name for name in here if "_page_" in name}
+    assert here.keys() - {name for name, _ in WORDS} == {name for name in here if "_page" in name}
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "changed",
     [
         PAGE.replace("| merge |", "| stay apart |", 1),
         PAGE.replace("| merge |", "| |", 1),
@@ -537,5 +543,5 @@ def test_the_page_is_all_that_is_tested_here() -> None:
     ],
     ids=["another word", "an empty cell", "another test", "another column", "a row is missing"],
 )
-def test_a_page_that_says_anything_else_is_noticed(spoilt: str) -> None:
-    assert cells_of(spoilt) != WORDS
+def test_a_page_that_differs_in_a_cell_is_detected(changed: str) -> None:
+    assert cells_of(changed) != WORDS

@@ -1,4 +1,4 @@
-"""Ids of rows, sums of ids, and the types of columns: what every digest stands on."""
+"""Tests of row ids, sums of ids, and column types, from which every digest is computed."""
 
 import random
 
@@ -44,7 +44,7 @@ def test_a_row_lost_or_doubled_changes_the_sum(ids: list[int], data: st.DataObje
 
 
 @given(st.tuples(VALUES, VALUES, VALUES))
-def test_an_id_knows_its_table_and_names_but_not_nulls(values: tuple[object, ...]) -> None:
+def test_an_id_covers_the_table_and_the_names_but_no_nulls(values: tuple[object, ...]) -> None:
     identity = row_id("window_outputs", NAMES, values)
     assert identity == row_id("window_outputs", (*NAMES, "added_later"), (*values, None))
     assert identity != row_id("late_records", NAMES, values)
@@ -52,7 +52,7 @@ def test_an_id_knows_its_table_and_names_but_not_nulls(values: tuple[object, ...
         assert identity != row_id("window_outputs", NAMES, (values[1], values[0], values[2]))
 
 
-def test_a_text_is_not_the_number_that_it_spells() -> None:
+def test_a_text_and_the_number_that_it_spells_have_different_ids() -> None:
     kinds = (1, 1.0, "1", True, b"1", [1])
     assert len({row_id("t", ("x",), (value,)) for value in kinds}) == len(kinds)
 
@@ -67,13 +67,13 @@ def test_a_text_is_not_the_number_that_it_spells() -> None:
         "struct<a:int,`b ``c`:struct<d:timestamp>>",
     ],
 )
-def test_a_type_is_spelled_as_it_was_read(text: str) -> None:
+def test_a_type_that_is_parsed_and_spelled_is_unchanged(text: str) -> None:
     assert spell_type(parse_type(text)) == text
 
 
 @pytest.mark.parametrize(
     "text", ["bigin", "array<", "array<int", "a b", "int>", "struct<a>", "decimal(x)", "", "map<int>"]
 )
-def test_what_is_no_type_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_type_is_refused(text: str) -> None:
     with pytest.raises(SpecError):
         parse_type(text)

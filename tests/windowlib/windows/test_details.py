@@ -683,7 +683,7 @@ class TestState:
     @pytest.mark.parametrize(
         ("row", "message"),
         [
-            (UserStateRow(81, "a", (), "other", "value", 1), "none of that name"),
+            (UserStateRow(81, "a", (), "other", "value", 1), "no state of that name"),
             (UserStateRow(81, "a", (), "seen", "list", [1]), "kind value"),
         ],
         ids=["name", "kind"],
@@ -714,7 +714,7 @@ class TestTimers:
         assert [group in KeyGroupRange(3, 6) for group in (2, 3, 5, 6)] == [False, True, True, False]
 
     def test_a_timer_with_a_false_key_group_is_refused_even_where_all_are_owned(self) -> None:
-        with pytest.raises(CheckpointError, match="says 80 and its key is in 81"):
+        with pytest.raises(CheckpointError, match="has key group 80 and its key is in 81"):
             TimerService().restore([TimerRow(80, "a", GLOBAL_WINDOW, "event", 5)])
 
     def test_services_have_their_name_and_the_operators_groups(self) -> None:

@@ -83,7 +83,7 @@ def test_parts_that_do_not_go_together(parts: dict[str, Any], message: str) -> N
         ("avg", "timestamp", "avg does not take timestamp"),
         ("max", "array<int>", "max does not take array<int>"),
         ("variance", "date", "variance does not take date"),
-        ("median", "double", "no aggregate is called 'median'; there are count, sum"),
+        ("median", "double", "no aggregate is called 'median'; allowed are count, sum"),
         ("min", None, "min needs an input column"),
     ],
 )

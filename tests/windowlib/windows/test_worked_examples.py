@@ -218,7 +218,7 @@ def test_state_that_was_not_declared_is_refused() -> None:
 
     one = Harness(WindowSpec(assigner=Tumbling(size_ms=10), function=Wrong()))
     one.record("a", 1, at_ms=1)
-    with pytest.raises(SpecError, match="value state 'forgotten'; it declared none"):
+    with pytest.raises(SpecError, match="value state 'forgotten', but declares none"):
         one.finish()
 
 
