@@ -101,5 +101,5 @@ def test_a_snapshot_of_something_else_is_refused(rows: list[SourceRow], streams_
 
 
 def test_a_stream_called_like_the_combined_row_is_refused() -> None:
-    with pytest.raises(InvariantBroken, match="stands for all streams"):
+    with pytest.raises(InvariantBroken, match=r"stream '\*', which is the checkpoint's name for all"):
         StreamTime(streams(), 10).on_record(Arrival(0, 1, 1, ALL_SOURCES))

@@ -199,7 +199,7 @@ def test_a_snapshot_is_json_and_may_not_be_put_on_top() -> None:
     restored = Acker()
     restored.restore(json.loads(json.dumps(rows)))
     assert restored.snapshot() == rows
-    with pytest.raises(CheckpointError, match="3 entries cannot take over others"):
+    with pytest.raises(CheckpointError, match="3 entries cannot restore others"):
         restored.restore(rows)
     with pytest.raises(CheckpointError, match="has 3 fields instead of 7"):
         Acker().restore([(0, 1, 2)])  # type: ignore[list-item]

@@ -47,9 +47,9 @@ def test_it_is_restored_from_its_items() -> None:
     again = RotatingMap[str, int](3)
     again.restore(items)
     assert list(again.items()) == items
-    with pytest.raises(CheckpointError, match="use a fresh one"):
+    with pytest.raises(CheckpointError, match="use a fresh map"):
         again.restore(items)
-    with pytest.raises(CheckpointError, match="'a' comes twice"):
+    with pytest.raises(CheckpointError, match="'a' occurs twice"):
         RotatingMap[str, int](3).restore([(0, "a", 1), (1, "a", 2)])
     with pytest.raises(CheckpointError, match="ages 0 to 1"):
         RotatingMap[str, int](2).restore([(2, "a", 1)])
