@@ -1,4 +1,4 @@
-"""Storm's windows driven by hand: an operator, or one bare window manager."""
+"""Test drivers of Storm's windows: for an operator, and for a single window manager."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from windowlib.storm.spec import StormSpec
 
 
 class Fired(NamedTuple):
-    """A window as tests write it down."""
+    """A fired window, in a short form for assertions."""
 
     end: int | None
     events: list[Any]
@@ -22,12 +22,12 @@ class Fired(NamedTuple):
 
 
 def fired(pane: Pane) -> Fired:
-    """A pane of the function `Lists`."""
+    """Return the window of a pane of the function `Lists`."""
     return Fired(pane.values["ref"], pane.values["events"], pane.values["new"], pane.values["expired"])
 
 
 class Driven:
-    """One operator, driven by hand; watermarks are given in Storm's reading."""
+    """Drives one operator and collects its outputs. Watermarks are in Storm's reading."""
 
     def __init__(self, spec: StormSpec) -> None:
         self._spec = spec
@@ -38,7 +38,7 @@ class Driven:
         self._rank = 0
 
     def record(self, value: object, at_ms: int | None = None, *, key: Hashable = ()) -> Fate:
-        """A tuple comes; its identity is its rank."""
+        """Process a tuple whose record hash is its rank; return its fate."""
         self._rank += 1
         fate = self.operator.process(Record(key, at_ms, value, (0, self._rank), self._rank))
         self.fates.append(fate)
@@ -46,22 +46,22 @@ class Driven:
         return fate
 
     def records(self, *times_ms: int) -> None:
-        """Tuples come, each with its time as value."""
+        """Process tuples whose values are their times."""
         for at_ms in times_ms:
             self.record(at_ms, at_ms)
 
     def watermark(self, storms_ms: int) -> None:
-        """Storm's watermark; ours is one less."""
+        """Advance to Storm's watermark `storms_ms`, which is ours + 1."""
         self.operator.advance_watermark(storms_ms - 1, (0, self._rank))
         self._take()
 
     def clock(self, at_ms: int) -> None:
-        """The clock goes on; ticks at its instant wait for the records of that instant."""
+        """Advance the clock to `at_ms`, without the ticks at `at_ms` itself."""
         self.operator.advance_processing_time(at_ms, (0, self._rank), inclusive=False)
         self._take()
 
     def resume(self) -> None:
-        """Go on in a fresh operator with the state of this one."""
+        """Replace the operator by a fresh one with its state."""
         operator = self._spec.build()
         operator.restore(self.operator.snapshot())
         self.operator = operator
@@ -73,29 +73,29 @@ class Driven:
             self.tallies[term] = Tally(before.count + count, before.xor ^ xor, before.sum + total)
 
     def panes(self) -> list[Pane]:
-        """The panes so far."""
+        """Return the panes so far."""
         return [output for output in self.outputs if isinstance(output, Pane)]
 
     def windows(self) -> list[Fired]:
-        """The windows so far, with Storm's lists."""
+        """Return the windows so far, with Storm's lists."""
         return [fired(pane) for pane in self.panes()]
 
     def late(self) -> list[tuple[object, str]]:
-        """The late tuples so far, with the reason."""
+        """Return the late tuples so far, with their reasons."""
         return [(output.record.value, output.reason) for output in self.outputs if isinstance(output, Late)]
 
     def unassigned(self) -> list[object]:
-        """The tuples between windows so far."""
+        """Return the tuples between windows so far."""
         return [output.record.value for output in self.outputs if isinstance(output, Unassigned)]
 
     def counts(self) -> dict[str, int]:
-        """How many edges there are under each term."""
+        """Return the number of edges of each term."""
         return {term: tally.count for term, tally in self.tallies.items()}
 
 
 @dataclass
 class Heard:
-    """A listener that writes everything down."""
+    """A listener that records all calls."""
 
     windows: list[Fired] = field(default_factory=list)
     expired: list[Any] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Heard:
 
 
 class Managed:
-    """One window manager of Storm's with its listener; watermarks in Storm's reading."""
+    """Drives one window manager in the profile storm. Watermarks are in Storm's reading."""
 
     def __init__(self, eviction: EvictionPolicy, trigger: TriggerPolicy) -> None:
         policies = Policies(
@@ -124,7 +124,7 @@ class Managed:
         self.heard = Heard()
 
     def add(self, *tuples: tuple[object, int]) -> None:
-        """Tuples come, each with its time."""
+        """Add tuples, given as (value, time)."""
         for value, at_ms in tuples:
             self.manager.add(Queued((0, 0), at_ms, value, 0), self.heard)
 
@@ -135,7 +135,7 @@ class Managed:
         self.manager.on_tick(at_ms, self.heard)
 
     def take(self) -> list[Fired]:
-        """The windows since the last call."""
+        """Return the windows since the last call."""
         windows, self.heard.windows = self.heard.windows, []
         return windows
 
@@ -144,5 +144,5 @@ class Managed:
 
 
 def lists_spec(**parts: Any) -> StormSpec:  # noqa: ANN401
-    """A StormSpec whose panes are Storm's lists."""
+    """Return a StormSpec whose panes hold Storm's lists."""
     return StormSpec(function=Lists(), **parts)

@@ -1,4 +1,4 @@
-"""A small replay of a log through Storm's windows: streams, clock, buckets and slices, as a chunk does it."""
+"""A small replay of a log through Storm's windows with streams, clock, buckets and slices, like that of a chunk."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ NO_EDGES: Edges = (0, 0, 0)
 
 
 class LogRow(NamedTuple):
-    """One record of a log: when it came, of which stream and key, its event time."""
+    """One record of a log: its arrival, its event time, its stream and its key."""
 
     arrival_ms: int
     timestamp_ms: int
@@ -27,13 +27,13 @@ class LogRow(NamedTuple):
 
 
 def together(left: Edges, right: Edges) -> Edges:
-    """Count, XOR and wrapping sum of both."""
+    """Return the count, XOR and wrapping sum of both sets of edges."""
     return left[0] + right[0], left[1] ^ right[1], wrap_int64(left[2] + right[2])
 
 
 @dataclass
 class Replayed:
-    """What a replay gave: outputs by key, without an order between keys; fates, tallies, the last state."""
+    """The results of a replay: outputs by key (keys have no order among each other), fates, tallies, the last state."""
 
     outputs: dict[object, list[Output]] = field(default_factory=dict)
     fates: dict[int, Fate] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Replayed:
     open_edges: Edges = NO_EDGES
 
     def take(self, operator: Operator) -> None:
-        """Collect what an operator has emitted; the place of the step that caused a pane is a coordinate."""
+        """Collect an operator's outputs and tallies. A pane's position is removed: it is a coordinate, not content."""
         for output in operator.drain():
             key = output.record.key if isinstance(output, Late | Unassigned) else output.key
             content = output._replace(position=(0, 0)) if isinstance(output, Pane) else output
@@ -53,7 +53,7 @@ class Replayed:
 
 
 def replay(spec: StormSpec, log: Sequence[LogRow], *, cuts_ms: Iterable[int] = (), buckets: int = 1) -> Replayed:
-    """Replay a log in slices that end at `cuts_ms` and a while after its end; state goes through JSON between them."""
+    """Replay a log in slices that end at `cuts_ms` and 100 ms after its end, with JSON for the state between them."""
     result = Replayed()
     end_ms = max((row.arrival_ms for row in log), default=0) + 100
     before: dict[int, Snapshot] = {}
@@ -101,7 +101,7 @@ def _operator(spec: StormSpec, before: Snapshot | None, first_arrival_ms: int | 
 
 
 def _walk(operator: Operator, rows: Iterable[tuple[int, LogRow]], *, steps: Sequence[Step], result: Replayed) -> None:
-    """Take one bucket's records and the steps between them; of those, only the ones that it waits for are visited."""
+    """Process one bucket's records and the steps between them; skip the steps that the operator does not wait for."""
     taken = 0
     for sequence, row in rows:
         before = sum(step.sequence < sequence for step in steps)

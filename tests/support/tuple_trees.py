@@ -1,4 +1,4 @@
-"""Random tuple trees: what spouts and bolts would tell the acker, without a cluster."""
+"""Random tuple trees: the messages of spouts and bolts to the acker, without a cluster."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -12,7 +12,7 @@ TASK = 3
 
 @dataclass
 class Traffic:
-    """Everything that was said about some roots, in the order in which it was said, all of it acked in the end."""
+    """All messages of some roots, in the order in which they were sent. Every tuple is acked."""
 
     roots: list[RootId] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Traffic:
 def random_traffic(rng: Random, *, roots: int, derived: int = 20) -> Traffic:
     """Send `roots` messages, derive about `derived` tuples from them, and ack every tuple.
 
-    Tuples hang on one anchor or two, of the same root or others, or twice on the same.
+    A derived tuple has one or two anchors. Two anchors may have the same root, different roots, or be the same tuple.
     """
     ids = EdgeIds(seed=rng.getrandbits(63))
     spout = Spout(task=TASK, ids=ids)
@@ -36,11 +36,11 @@ def random_traffic(rng: Random, *, roots: int, derived: int = 20) -> Traffic:
         traffic.messages.append(sent.init)
         waiting += sent.tuples
     while waiting:
-        one = waiting.pop(rng.randrange(len(waiting)))
+        parent = waiting.pop(rng.randrange(len(waiting)))
         for _ in range(rng.choice([0, 1, 1, 2, 3])):
             if derived:
                 derived -= 1
-                others = rng.sample([*waiting, one], 1) if rng.random() < 0.4 else []
-                waiting.append(anchor([one, *others], ids))
-        traffic.messages += acks(one)
+                others = rng.sample([*waiting, parent], 1) if rng.random() < 0.4 else []
+                waiting.append(anchor([parent, *others], ids))
+        traffic.messages += acks(parent)
     return traffic

@@ -1,7 +1,7 @@
-"""The operator of Atlas's windows: documents go into windows, and out through the inner pipeline when these close.
+"""`AtlasOperator`: collects documents in windows, and runs the inner pipeline over each window when it closes.
 
-Tumbling and hopping windows hold the documents of a key together (with `over: all`, all of them), sessions those of
-one partition. Nothing is emitted before a window closes, and nothing afterwards: what comes then is a dead letter.
+A tumbling or hopping window holds the documents of one key (with `over: all`, all documents). A session holds the
+documents of one partition. A window emits only when it closes. A document that arrives later is a dead letter.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -44,10 +44,10 @@ from windowlib.records.tallies import FIRED, NEW, Tallies, edge_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
-    """A spec, compiled: what the operator works with.
+    """The compiled form of an AtlasSpec, for the operator.
 
-    `document_of` makes a document of a record's value, without its event time, which goes into the field
-    `ts_field_name`. `partition_by` is None but for sessions.
+    `document_of` converts a record's value to a document without the event time. The event time goes into the field
+    `ts_field_name`. `partition_by` is None for all windows except sessions.
     """
 
     windows: Windows
@@ -60,22 +60,21 @@ class Windowing:
     stale_max: int
 
     def document(self, value: Mapping[str, Any], timestamp_ms: int | None) -> Document:
-        """Return the document of a record."""
+        """Return the document of a record, with the event time in its field."""
         document = self.document_of(value)
         document[self.ts_field_name] = None if timestamp_ms is None else Date(timestamp_ms)
         return document
 
     def closes_at(self, window: TimeWindow) -> int:
-        """Return when a window closes: the watermark, in Flink's inclusive reading, or the clock at its very end."""
+        """Return the time that closes a window: a watermark in Flink's inclusive reading, or its end on the clock."""
         windows = self.windows
         return window.end_ms - 1 + windows.allowed_lateness_ms if windows.is_event_time else window.end_ms
 
 
 class AtlasOperator:
-    """Driven from outside like the window operator; it reads no clock and does no I/O."""
+    """Atlas's windows of many keys, made by `AtlasSpec.build`. A driver calls it; it reads no clock and does no I/O."""
 
     def __init__(self, windowing: Windowing, groups: KeyGroupRange | None = None) -> None:
-        """Start without state. `AtlasSpec.build` is the way to get one that is checked."""
         self._windowing = windowing
         self._is_event_time = windowing.windows.is_event_time
         self._open = OpenDocuments(windowing.closes_at, groups, stale_max=windowing.stale_max)
@@ -85,14 +84,19 @@ class AtlasOperator:
         self.processing_time_ms = 0
 
     def begin(self, first_arrival_ms: int) -> None:
-        """Nothing here counts from the log's first arrival: windows are aligned to 1970."""
+        """Do nothing: windows are aligned to 1970, not to the log's first arrival."""
 
     def process(self, record: Record) -> Fate:
-        """Take in one record, judged against the watermark before it, and return its fate."""
+        """Process one record under the watermark before it, and return its fate.
+
+        Raises:
+            InvariantBroken: the windows are on event time, and the record has none.
+        """
         at_ms = record.timestamp_ms if self._is_event_time else self.processing_time_ms
         if at_ms is None:
             raise InvariantBroken(
-                f"the record at {record.position} has no event time; it is invalid, and must not get here"
+                f"the record at {record.position} has no event time; such a record is invalid, and the caller must not "
+                "pass it to the operator"
             )
         windows = self._windowing.windows
         if isinstance(windows, Hopping):
@@ -113,7 +117,7 @@ class AtlasOperator:
         return LATE if len(missed) == len(windows) else ASSIGNED
 
     def _into_session(self, record: Record, own: TimeWindow) -> Fate:
-        """Sessions that only touch stay apart: the same session needs less than the gap."""
+        # Two sessions that only touch stay separate: Atlas joins documents that are less than the gap apart.
         windowing = self._windowing
         try:
             partition = self._partition(record)
@@ -136,7 +140,7 @@ class AtlasOperator:
     def _partition(self, record: Record) -> Any:  # noqa: ANN401 - any value of a document
         expression = self._windowing.partition_by
         if expression is None:
-            raise InvariantBroken("sessions without partitionBy; the spec should have refused them")
+            raise InvariantBroken("sessions have no partitionBy; AtlasSpec must refuse such a stage")
         document = self._windowing.document(record.value, record.timestamp_ms)
         value = expression(Scope(document, SOURCE_META, self.processing_time_ms))
         return None if value is MISSING else value
@@ -178,7 +182,7 @@ class AtlasOperator:
         self._side_output(letter, record.key, timestamp_ms=record.timestamp_ms, position=record.position)
 
     def _letter_ms(self, position: Position) -> int:
-        """Return the clock; without one, the start of the slice, which a clock is never before."""
+        """Return the time of a dead letter: the clock or, in a log without a clock, the start of the slice."""
         return max(self.processing_time_ms, position[0])
 
     def _side_output(
@@ -187,10 +191,10 @@ class AtlasOperator:
         self._outputs.append(SideOutput(DEAD_LETTERS, letter, key, timestamp_ms, self.watermark_ms, position))
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        """Let event time reach `watermark_ms`, because of the record at `position`; close what is due.
+        """Advance event time to `watermark_ms`, caused by the record at `position`, and close the windows that are due.
 
         Raises:
-            InvariantBroken: the watermark goes back.
+            InvariantBroken: `watermark_ms` is less than the current watermark.
         """
         if watermark_ms < self.watermark_ms:
             raise InvariantBroken(
@@ -203,18 +207,19 @@ class AtlasOperator:
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
     ) -> None:
-        """Let the clock reach `processing_time_ms`; each window closes at its own end.
+        """Advance the clock to `processing_time_ms`; each window on the clock closes at its own end.
 
-        Without `inclusive`, windows that end at the instant itself wait: a record that arrives then goes first.
+        Without `inclusive`, windows that end at that time stay open: a record that arrives at that time goes first.
         """
         if not self._is_event_time:
             self._close_due(processing_time_ms if inclusive else processing_time_ms - 1, position)
         self.processing_time_ms = processing_time_ms
 
     def _close_due(self, until_ms: int, position: Position) -> None:
-        """Close windows; those with the same bounds, of several partitions, count their documents together."""
+        """Close the windows that are due. Windows of one key with equal bounds number their panes together."""
         due = self._open.take_due(until_ms)
-        for (at_ms, _, window), closings in groupby(due, key=lambda one: (one.at_ms, one.lane.name[0], one.window)):
+        by_window = groupby(due, key=lambda closing: (closing.at_ms, closing.lane.name[0], closing.window))
+        for (at_ms, _, window), closings in by_window:
             if not self._is_event_time:
                 self.processing_time_ms = max(self.processing_time_ms, at_ms)
             panes = [pane for closing in closings for pane in self._close(closing, position)]
@@ -238,7 +243,7 @@ class AtlasOperator:
                 self._outputs.append(pane)
 
     def _close(self, closing: Closing, position: Position) -> list[tuple[Hashable, int, str]]:
-        """Run the pipeline over a window's documents; return (key, records in the window, JSON text) of each result."""
+        """Run the pipeline over a window's documents; return (key, record count, JSON text) for each result."""
         windowing, lane, contents = self._windowing, closing.lane, closing.contents
         meta = self._meta(lane, closing.window)
         run = Run(meta=meta, now_ms=self.processing_time_ms)
@@ -263,18 +268,18 @@ class AtlasOperator:
         return {**SOURCE_META, "window": bounds}
 
     def _count(self, contents: Sequence[Stored], failures: Sequence[Failure]) -> None:
-        """Close the edges: of a record whose document failed with the dead letter, of all others as fired."""
+        """Close the edges of a window: as a dead letter for a record whose document failed, as fired for the others."""
         failed = {failure.item.origin for failure in failures}
         for term, is_failed in ((FIRED, False), (DEAD_LETTER_EDGE, True)):
             part = [stored for place, stored in enumerate(contents) if (place in failed) is is_failed]
             self._tallies.add(term, edges_of(part))
 
     def next_event_timer_ms(self) -> int | None:
-        """Return the lowest watermark that would do anything, None if none would."""
+        """Return the lowest watermark that closes a window, or None."""
         return self._open.next_ms() if self._is_event_time else None
 
     def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest instant at which the clock would do anything, None if at none."""
+        """Return the earliest time of the clock that closes a window, or None."""
         return None if self._is_event_time else self._open.next_ms()
 
     def drain(self) -> list[Output]:
@@ -287,11 +292,11 @@ class AtlasOperator:
         return self._tallies.take()
 
     def open_edges(self) -> Tally:
-        """Return the edges of all open windows together."""
+        """Return the edges of all open windows."""
         return self._open.edges()
 
     def snapshot(self) -> Snapshot:
-        """Return all state as plain rows, in a fixed order; when windows close follows from their bounds."""
+        """Return all state as plain rows in a fixed order. Closing times follow from the bounds and are not stored."""
         return Snapshot(
             watermark_ms=self.watermark_ms,
             processing_time_ms=self.processing_time_ms,
@@ -300,10 +305,10 @@ class AtlasOperator:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the state of a snapshot; into a fresh operator only.
+        """Set the state from a snapshot. The operator must be fresh.
 
         Raises:
-            CheckpointError: another version, other key groups, or a damaged row.
+            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
         """
         snapshot.check_version()
         self._open.restore(snapshot.windows)

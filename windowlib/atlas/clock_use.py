@@ -1,4 +1,4 @@
-"""Whether a window stage reads the replay's clock."""
+"""Detects whether a window stage reads the replay's clock (`$$NOW`)."""
 
 import json
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ _WITHOUT_CLOCK: Final = Place("", SYSTEM_VARIABLES - {"NOW"})
 
 
 def reads_clock(stage: Mapping[str, Json]) -> bool:
-    """Tell whether a stage, which is a valid one, reads `$$NOW` in its pipeline or its partition.
+    """Tell whether a valid window stage reads `$$NOW` in its pipeline or its partition.
 
     Raises:
-        SpecError: it is no window stage.
+        SpecError: `stage` is not a window stage.
     """
     windows, pipeline, _ = read_windows(stage)
     return uses_now(windows, pipeline)
 
 
 def uses_now(windows: Windows, pipeline: Json) -> bool:
-    """Tell the same of what was read from a stage: it compiles with `$$NOW`, and does it without?"""
+    """Tell whether windows or a pipeline that compile with `$$NOW` read it: without `$$NOW` they do not compile."""
     try:
         compile_pipeline(pipeline, _WITHOUT_CLOCK)
         if isinstance(windows, Sessions):

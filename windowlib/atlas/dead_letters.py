@@ -1,4 +1,4 @@
-"""Dead letters: documents that could not be processed, each with the reason, as a document of its own."""
+"""Dead letters: for each document that could not be processed, a document with the reason and the original."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,22 +13,24 @@ DEAD_LETTERS: Final = "dead_letters"
 """The tag of the side output."""
 LATE_REASON: Final = "Input document arrived late."
 DEAD_LETTER_EDGE: Final = "closed:dead_letter"
-"""The audit's term for a record in a window whose document failed before it could be grouped or emitted."""
+"""The audit's term for a record in a window whose document failed before the pipeline grouped or emitted it."""
 SOURCE_META: Final[Document] = {"source": {"type": "delta"}}
-"""What the stream's metadata say of the source."""
+"""The source's part of the stream metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterWriter:
-    """Writes dead letters in the name of a processor."""
+    """Writes dead letters with the names of a stream processor and its instance."""
 
     processor_name: str = "hindcast"
     instance_name: str = "hindcast"
 
     def __post_init__(self) -> None:
-        """Check the names."""
         if not self.processor_name or not self.instance_name:
-            raise SpecError("a dead letter names its processor and instance; neither name may be empty")
+            raise SpecError(
+                f"processor_name and instance_name of dead letters must not be empty, got {self.processor_name!r} and "
+                f"{self.instance_name!r}"
+            )
 
     def write(
         self,
@@ -43,12 +45,12 @@ class DeadLetterWriter:
         """Return the row of a dead letter: one column with its JSON text.
 
         Args:
-            document: as it was when it failed.
+            document: the document as it was when it failed.
             stage: the stage that could not process it.
-            reason: why.
-            meta: the stream's metadata; with the window if it was in one.
-            clock_ms: the replay's clock, or what stands for it.
-            missed: the windows that a late document came too late for.
+            reason: the reason of the failure.
+            meta: the stream's metadata, with the window if the document was in a window.
+            clock_ms: the replay's clock or, in a log without a clock, the start of the slice.
+            missed: the closed windows of a late document.
         """
         letter: Document = {
             "_stream_meta": meta,

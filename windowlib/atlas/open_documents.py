@@ -1,4 +1,4 @@
-"""The open windows of an Atlas operator: the documents in each, and when each closes."""
+"""The open windows of an Atlas operator, with their documents and closing times."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush, merge
@@ -18,18 +18,17 @@ from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 
 _PARTITION: Final = "partition"
 STALE_MAX: Final = 1024
-"""The default number of entries of windows that were merged away that may wait beyond as many as there are windows."""
+"""The heap of closing times is rebuilt when it has more entries than twice the open windows plus this number."""
 
 _Due = tuple[int, str, TimeWindow, SortKey]
 
 
 class Lane:
-    """The open windows of one key and partition: all windows that a document may share with another."""
+    """The open windows of one key and one partition. Only documents of one lane can share a window."""
 
     __slots__ = ("key", "name", "partition", "windows")
 
     def __init__(self, name: "LaneName", key: Hashable, partition: Value) -> None:
-        """Start without windows."""
         self.name = name
         self.key = key
         self.partition = partition
@@ -37,11 +36,11 @@ class Lane:
 
 
 LaneName = tuple[str, SortKey]
-"""(order of the key, order of the partition): partitions that are equal in the order of BSON are one."""
+"""(order of the key, order of the partition). Partitions that are equal in the order of BSON are the same partition."""
 
 
 class Closing(NamedTuple):
-    """A window that is due."""
+    """A window that closes, with its records."""
 
     at_ms: int
     lane: Lane
@@ -50,7 +49,7 @@ class Closing(NamedTuple):
 
 
 def edges_of(contents: Iterable[Stored]) -> Edges:
-    """Return the edges of the records that a window holds."""
+    """Return the count, XOR and sum of the edge ids of a window's records."""
     count = xor = total = 0
     for stored in contents:
         count += 1
@@ -60,12 +59,14 @@ def edges_of(contents: Iterable[Stored]) -> Edges:
 
 
 class OpenDocuments:
-    """All open windows. They close in the order (instant, key group and key, window, partition)."""
+    """All open windows. They close in the order (time, key group and key, window, partition).
+
+    `closes_at` returns the time at which a window closes: a watermark, or a time of the clock.
+    """
 
     def __init__(
         self, closes_at: Callable[[TimeWindow], int], groups: KeyGroupRange | None, *, stale_max: int = STALE_MAX
     ) -> None:
-        """Start empty; `closes_at` says when a window closes, on the clock that completes it."""
         self._stale_max = stale_max
         self._closes_at = closes_at
         self._groups = groups or KeyGroupRange()
@@ -73,26 +74,26 @@ class OpenDocuments:
         self._lanes: dict[LaneName, Lane] = {}
         self._window_count = 0
         self._due: list[_Due] = []
-        """A heap; an entry whose window was merged away is dropped when it comes up, or when there are many."""
+        """A heap. The entry of a window that was merged away is stale; it is dropped at the top or in a rebuild."""
 
     def lane(self, key: Hashable, partition: Value = None) -> Lane:
-        """Return the open windows of a key and partition; they are kept from the first `put` on."""
+        """Return the lane of a key and partition. A new lane is kept only from its first `put` on."""
         name = (self._order(key), sort_key(partition))
         return self._lanes.get(name) or Lane(name, key, partition)
 
     def put(self, lane: Lane, window: TimeWindow, stored: Stored) -> None:
-        """Add a record, the newest of the log so far, to a window; open it if need be."""
+        """Add a record to a window, and open the window if it is new. Records must come in log order."""
         if window not in lane.windows:
             self._open(lane, window, [])
         lane.windows[window].append(stored)
 
     def merge(self, lane: Lane, met: list[TimeWindow], cover: TimeWindow) -> None:
-        """Replace windows by the one that covers them; its records are in log order."""
+        """Replace the windows `met` by `cover`, and keep their records in log order."""
         if met == [cover]:
             return
         parts = [lane.windows.pop(window) for window in met]
         self._window_count -= len(met)
-        # Mostly one session grows; it keeps its list, or every record would copy all those before it.
+        # In most cases one session grows. It keeps its list: copying it would cost O(n) per record.
         self._open(lane, cover, parts[0] if len(parts) == 1 else list(merge(*parts, key=itemgetter(0))))
 
     def _open(self, lane: Lane, window: TimeWindow, contents: list[Stored]) -> None:
@@ -100,7 +101,7 @@ class OpenDocuments:
         lane.windows[window] = contents
         self._window_count += 1
         if len(self._due) > 2 * self._window_count + self._stale_max:
-            self._due = [self._entry(one, window) for one in self._lanes.values() for window in one.windows]
+            self._due = [self._entry(lane, window) for lane in self._lanes.values() for window in lane.windows]
             heapify(self._due)
         else:
             heappush(self._due, self._entry(lane, window))
@@ -110,7 +111,7 @@ class OpenDocuments:
         return (self._closes_at(window), order, window, partition)
 
     def next_ms(self) -> int | None:
-        """Return when the first window closes."""
+        """Return the time at which the first window closes, or None if no window is open."""
         while self._due:
             at_ms, order, window, partition = self._due[0]
             lane = self._lanes.get((order, partition))
@@ -120,7 +121,7 @@ class OpenDocuments:
         return None
 
     def take_due(self, until_ms: int) -> Iterator[Closing]:
-        """Take out and yield the windows that close up to and including an instant."""
+        """Remove and yield the windows that close at `until_ms` or earlier."""
         while (at_ms := self.next_ms()) is not None and at_ms <= until_ms:
             _, order, window, partition = heappop(self._due)
             lane = self._lanes[order, partition]
@@ -131,7 +132,7 @@ class OpenDocuments:
             yield Closing(at_ms, lane, window, contents)
 
     def edges(self) -> Tally:
-        """Return the edges of all open windows together."""
+        """Return the edges of all open windows."""
         edges = NO_EDGES
         for lane in self._lanes.values():
             for contents in lane.windows.values():
@@ -139,7 +140,7 @@ class OpenDocuments:
         return Tally(*signed(edges))
 
     def rows(self) -> list[WindowStateRow]:
-        """Return all windows by (key group, key, window, partition)."""
+        """Return all windows as rows, sorted by (key group, key, window, partition)."""
         opened = [(name[0], window, name[1]) for name, lane in self._lanes.items() for window in lane.windows]
         return [self._row(self._lanes[order, partition], window) for order, window, partition in sorted(opened)]
 
@@ -166,7 +167,7 @@ class OpenDocuments:
         """Open the windows of one or more snapshots.
 
         Raises:
-            CheckpointError: a row of a key group that is not owned here, without bounds, or there twice.
+            CheckpointError: a row has a key group that this operator does not own, has no bounds, or occurs twice.
         """
         for row in rows:
             partition = read_literal(row.trigger_state.get(_PARTITION), Place("the checkpoint's partition"))
@@ -175,19 +176,19 @@ class OpenDocuments:
             if group != row.key_group or group not in self._groups:
                 raise CheckpointError(
                     f"the window {row.window_start_ms} to {row.window_end_ms} of key {row.key!r} is stored in key "
-                    f"group {row.key_group}; its key is in {group}, and this operator owns [{self._groups.start}, "
-                    f"{self._groups.stop}) of {self._groups.max_parallelism}. Restore it with the max_parallelism that "
-                    "wrote it"
+                    f"group {row.key_group}; its key has key group {group}, and this operator owns the groups "
+                    f"[{self._groups.start}, {self._groups.stop}) of {self._groups.max_parallelism}. Restore it with "
+                    "the max_parallelism of the checkpoint"
                 )
             if row.window_start_ms is None or row.window_end_ms is None:
                 raise CheckpointError(
-                    f"the checkpoint has a window of key {row.key!r} without bounds, and Atlas's windows have some; "
-                    "it belongs to another pipeline: replay from the start"
+                    f"the checkpoint has a window of key {row.key!r} without bounds, but Atlas's windows have bounds; "
+                    "another pipeline wrote the checkpoint: replay from the start of the log"
                 )
             window = TimeWindow(row.window_start_ms, row.window_end_ms)
             if window in lane.windows:
                 raise CheckpointError(
-                    f"the checkpoint has the window {window} of key {row.key!r} twice; it is damaged: "
-                    "make the slice before again (repair-run)"
+                    f"the checkpoint has the window {window} of key {row.key!r} twice, so it is damaged; replay the "
+                    "previous slice again (repair-run)"
                 )
             self._open(lane, window, [Stored(*stored) for stored in row.contents])

@@ -1,4 +1,4 @@
-"""What the documentation of Atlas Stream Processing leaves open, as values: a profile answers each question."""
+"""The profiles of Atlas's windows: a value for each point that the documentation of Atlas leaves open."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -11,14 +11,15 @@ IDLE_READINGS: Final = ("after_end", "after_both")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtlasProfile:
-    """The answers; the defaults are the strict ones.
+    """The semantics of the open points. The defaults are the profile strict.
 
     Args:
-        name: how the profile is called.
-        idle_reading: when an idle source closes a window. 'after_end': the time-out begins when both the window's end
-            has passed and the source is idle (the page on windows). 'after_both': the source has been idle for as long
-            as the time-out, and the window's end has passed (the pages on the stages).
-        dead_letters_partly_late: a document that missed some of its windows, and is in others, is a dead letter too.
+        name: the name of the profile.
+        idle_reading: the time at which an idle source closes a window. 'after_end': the time-out begins when the
+            window's end has passed and the source is idle (Atlas's page on windows). 'after_both': the source was idle
+            for the whole time-out, and the window's end has passed (Atlas's pages on the stages).
+        dead_letters_partly_late: if true, a document that missed some of its windows and is in others is also a dead
+            letter.
     """
 
     name: str
@@ -26,12 +27,11 @@ class AtlasProfile:
     dead_letters_partly_late: bool = True
 
     def __post_init__(self) -> None:
-        """Check the reading."""
         if self.idle_reading not in IDLE_READINGS:
             raise SpecError(f"idle_reading must be one of {', '.join(IDLE_READINGS)}, got {self.idle_reading!r}")
 
     def idle_deadline(self, end_ms: int, *, idle_from_ms: int, timeout_ms: int) -> int:
-        """Return when a window that ends at `end_ms` closes, if the source stays idle."""
+        """Return the time at which a window that ends at `end_ms` closes if the source stays idle."""
         if self.idle_reading == "after_end":
             return max(end_ms, idle_from_ms) + timeout_ms
         return max(end_ms, idle_from_ms + timeout_ms)
@@ -39,6 +39,6 @@ class AtlasProfile:
 
 STRICT: Final = AtlasProfile(name="strict")
 MONGODB: Final = AtlasProfile(name="mongodb")
-"""Equal to strict: no defect of the engine is known to us that would have to be reproduced."""
+"""Equal to strict, because we know of no defect of the engine that this profile must reproduce."""
 
 ATLAS_PROFILES: Final = {profile.name: profile for profile in (STRICT, MONGODB)}

@@ -1,4 +1,4 @@
-"""What users write: a window stage as in MongoDB Atlas. It checks itself, and builds the operator and the driver."""
+"""`AtlasSpec`, a window stage of MongoDB Atlas: checks itself and builds the operator and the driver."""
 
 import json
 from collections.abc import Mapping
@@ -23,31 +23,31 @@ from windowlib.errors import SpecError
 from windowlib.keyed.timers import KeyGroupRange
 
 OUTPUT_COLUMNS: Final[Mapping[str, str]] = {"document": "string"}
-"""The columns of a pane's values: a document, as JSON text."""
+"""The columns of a pane's values: one document as JSON text."""
 SIDE_OUTPUT_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {DEAD_LETTERS: {"document": "string"}}
 """The columns of each side output."""
 _META: Final = "_stream_meta"
 _ONE_BY_ONE: Final = frozenset(STAGES) - {"$group", "$sort", "$limit", "$count"}
-"""Stages that look at one document at a time."""
+"""The stages that process one document at a time."""
 _KEY_TYPES: Final = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "date")
-"""Types whose values are equal as keys exactly where they are equal as values of documents."""
+"""The types whose values are equal as keys if and only if they are equal as values of documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtlasSpec:
-    """Which windows, and what happens inside. Comparable, hashable, and plain enough to be sent to a worker.
+    """The windows and their inner pipeline. A spec is comparable and hashable, and can be pickled for a worker.
 
     Args:
         windows: the window stage.
         pipeline: the inner pipeline as JSON text.
         columns: the columns of the log that a record's value has.
         source: the source's options.
-        letters: who writes dead letters.
-        profile: the answers to what the documentation leaves open.
-        stale_max: how many entries of merged windows may stay in memory; no answer depends on it.
+        letters: the writer of dead letters.
+        profile: the semantics of the points that the documentation of Atlas leaves open.
+        stale_max: the number of entries of merged windows that may stay in memory. No result depends on it.
 
     Raises:
-        SpecError: the parts do not go together, or the pipeline is none.
+        SpecError: the parts contradict each other, or the pipeline is not valid.
     """
 
     windows: Windows
@@ -59,17 +59,16 @@ class AtlasSpec:
     stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
-        """Compile everything once, so that what is wrong is refused here."""
         names = [name for name, _ in self.columns.columns]
         for name, use in ((self.source.ts_field_name, "the event time (source: tsFieldName)"), (_META, "the metadata")):
             if name in names:
                 raise SpecError(
-                    f"the log has a column {name}, and documents have a field of this name with {use}; "
-                    "choose another tsFieldName, or rename the column"
+                    f"the log has a column {name}, but documents have a field {name} for {use}; choose another "
+                    "tsFieldName, or rename the column"
                 )
         if not 0 <= self.windows.allowed_lateness_ms < SAFE_TIME_MS:
             raise SpecError(f"allowedLateness must be from 0 to 2**62 ms, got {self.windows.allowed_lateness_ms}")
-        self._windowing()
+        self._windowing()  # compiles the pipeline and the partition, so that their errors are raised here
 
     @classmethod
     def parse(
@@ -81,17 +80,17 @@ class AtlasSpec:
         profile: AtlasProfile = STRICT,
         letters: DeadLetterWriter | None = None,
     ) -> "AtlasSpec":
-        """Read a window stage as it is written in Atlas.
+        """Return the spec of a window stage in Atlas's notation.
 
         Args:
             stage: `{"$tumblingWindow": {...}}`, `$hoppingWindow` or `$sessionWindow`.
             columns: the log's columns and their Spark types, in the order of the document's fields.
-            source: the options of `$source` that matter here: tsFieldName, partitionIdleTimeout.
-            profile: the answers to what the documentation leaves open.
-            letters: who writes dead letters.
+            source: the supported options of `$source`: tsFieldName, partitionIdleTimeout.
+            profile: the semantics of the points that the documentation of Atlas leaves open.
+            letters: the writer of dead letters.
 
         Raises:
-            SpecError: names the path inside the stage, what was found and what is allowed.
+            SpecError: a part is not valid. The message has its path in the stage, what was found and what is allowed.
         """
         windows, pipeline, place = read_windows(stage)
         compile_pipeline(pipeline, place)
@@ -106,22 +105,22 @@ class AtlasSpec:
 
     @property
     def bound_ms(self) -> int | None:
-        """How far the watermark stays behind the greatest event time; None where time-outs need a sequential pass."""
+        """The distance of the watermark behind the greatest event time; None if a time-out needs a sequential pass."""
         waits = self.windows.idle_timeout_ms is not None or self.source.partition_idle_timeout_ms is not None
         return None if waits else 1
 
     @property
     def needs_clock(self) -> bool:
-        """Whether something waits for the replay's clock or reads it, so that the log needs an arrival time."""
+        """Whether the windows wait for the replay's clock or read it, so that the log needs an arrival time."""
         is_waited_for = self.bound_ms is None or not self.windows.is_event_time
         return is_waited_for or uses_now(self.windows, json.loads(self.pipeline))
 
     @property
     def group_column(self) -> str | None:
-        """The column that may serve as the log's key: windows per key then give the same documents, in parallel.
+        """The column that can be the log's key, or None. Windows per key then give the same documents, in parallel.
 
-        That is the `_id` of a $group that comes first, in a window without partitions of its own, where no later stage
-        looks at more than one document. The panes of a window are then numbered per key.
+        It is the `_id` of the first stage if that is a $group, the windows are not sessions, and each later stage
+        processes one document at a time. The panes of a window are then numbered per key.
         """
         stages = [next(iter(stage.items())) for stage in json.loads(self.pipeline)]
         if isinstance(self.windows, Sessions) or not stages or stages[0][0] != "$group":
@@ -134,7 +133,7 @@ class AtlasSpec:
         return identity[1:]
 
     def build(self, groups: KeyGroupRange | None = None) -> AtlasOperator:
-        """Return a fresh operator that owns `groups`, by default all of them."""
+        """Return a fresh operator that owns `groups`, by default all key groups."""
         return AtlasOperator(self._windowing(), groups)
 
     def driver(self) -> AtlasDriver:

@@ -1,7 +1,8 @@
-"""Event time as Atlas makes it: the watermark of a pipeline, from one sequential pass over the log.
+"""`AtlasDriver`: Atlas's watermark of a pipeline, from one sequential pass over the log.
 
-Atlas's watermark is the greatest event time; the least over the partitions, where idle partitions are told apart. It
-completes a window when it reaches the window's end, ours when it reaches the last instant inside, so ours is 1 less.
+Atlas's watermark is the greatest event time. If idle partitions are detected, it is the minimum of the greatest event
+times of the active partitions. Atlas's watermark completes a window at the window's end. Ours completes it at the last
+ms inside, so ours is Atlas's minus 1.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ _OPEN_ENDS = "open_window_ends_ms"
 
 @dataclass(slots=True)
 class _Partition:
-    """What is remembered of one partition of the source."""
+    """The state of one partition of the source."""
 
     max_event_time_ms: int
     last_activity_ms: int
@@ -27,9 +28,9 @@ class _Partition:
 
 @dataclass(slots=True, kw_only=True)
 class AtlasDriver:
-    """A TimeDriver. With an idle time-out it keeps the ends of all windows that are open anywhere in the log.
+    """A TimeDriver. If the windows have an idle time-out, it keeps the ends of all open windows of the log.
 
-    `partition_idle_timeout_ms` None: partitions do not matter, the greatest event time of all counts.
+    If `partition_idle_timeout_ms` is None, the watermark follows the greatest event time of all partitions.
     """
 
     windows: Windows
@@ -45,10 +46,10 @@ class AtlasDriver:
     _is_open: set[int] = field(default_factory=set)
 
     def before_record(self, arrival: Arrival) -> None:
-        """Nothing happens before a record is judged."""
+        """Do nothing: only records and deadlines move the watermark."""
 
     def on_record(self, arrival: Arrival) -> None:
-        """Open the windows of the record, then let the watermark rise, which forgets those that are closed."""
+        """Add the ends of the record's windows, then raise the watermark, which removes the ends of closed windows."""
         windows = self.windows
         if isinstance(windows, Hopping) and windows.idle_timeout_ms is not None:
             for window in windows.windows_of(arrival.timestamp_ms):
@@ -64,14 +65,14 @@ class AtlasDriver:
             self._on_partition(arrival)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the first open window, or the first partition, has been idle for long enough."""
+        """Return the earliest idle time-out of an open window or a partition, or None."""
         deadlines = [*self._partition_deadlines().values()]
         if self._ends:
             deadlines.append(self._deadline(self._ends[0]))
         return min(deadlines, default=None)
 
     def on_deadline(self, at_ms: int) -> None:
-        """Leave out the partitions that are idle; close the windows that waited for an idle source."""
+        """Mark partitions as idle, and raise the watermark to close the windows whose idle time-out is due."""
         idle = [name for name, deadline_ms in self._partition_deadlines().items() if deadline_ms <= at_ms]
         for name in idle:
             self._combined.set_idle(name)
@@ -82,7 +83,7 @@ class AtlasDriver:
             self._rise(self._closed_at(self._ends[0]))
 
     def snapshot(self) -> list[SourceRow]:
-        """Return the row of all, then one per partition."""
+        """Return the row of all partitions together, then one row per partition."""
         combined = self._combined.state.sources
         details = {_OPEN_ENDS: sorted(self._is_open)} if self._is_open else {}
         rows = [self._row(details)]
@@ -100,7 +101,7 @@ class AtlasDriver:
         return rows
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
-        """Take over a snapshot; into a fresh driver only."""
+        """Set the state from a snapshot. The driver must be fresh."""
         for row in rows:
             if row.source == ALL_SOURCES:
                 self.watermark_ms = MIN_TIME_MS if row.watermark_ms is None else row.watermark_ms
@@ -125,7 +126,7 @@ class AtlasDriver:
         )
 
     def _closed_at(self, end_ms: int) -> int:
-        """Return the watermark at which a window closes."""
+        """Return the watermark at which a window with this end closes."""
         return end_ms - 1 + self.windows.allowed_lateness_ms
 
     def _deadline(self, end_ms: int) -> int:
@@ -133,7 +134,7 @@ class AtlasDriver:
         return self.profile.idle_deadline(end_ms, idle_from_ms=idle_from_ms, timeout_ms=timeout_ms)
 
     def _rise(self, watermark_ms: int) -> None:
-        """Let the watermark rise, and forget the windows that it closes."""
+        """Raise the watermark, and remove the ends of the windows that it closes."""
         self.watermark_ms = max(self.watermark_ms, watermark_ms)
         while self._ends and self._closed_at(self._ends[0]) <= self.watermark_ms:
             self._is_open.discard(heappop(self._ends))
@@ -151,7 +152,7 @@ class AtlasDriver:
         self._rise(self._combined.state.watermark_ms)
 
     def _partition_deadlines(self) -> dict[str, int]:
-        """Return when each active partition becomes idle, if none of its documents comes before."""
+        """Return the time at which each active partition becomes idle, unless one of its documents arrives before."""
         timeout_ms = self.partition_idle_timeout_ms
         if timeout_ms is None:
             return {}

@@ -1,4 +1,4 @@
-"""The three window stages and the source's options: from JSON to checked values."""
+"""Reads the three window stages and the source's options from JSON into checked values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ DEFAULT_LATENESS_MS: Final = 3_000
 class Hopping:
     """$tumblingWindow and $hoppingWindow: windows of one size, one every `hop_ms`, aligned to 1970 plus an offset.
 
-    A hop longer than the size leaves gaps.
+    If the hop is longer than the size, there are gaps between the windows.
     """
 
     stage: str
@@ -32,7 +32,7 @@ class Hopping:
     idle_timeout_ms: int | None = None
 
     def windows_of(self, at_ms: int) -> Sequence[TimeWindow]:
-        """Return the windows that hold an instant, the oldest first; none in a gap."""
+        """Return the windows that hold a time, the oldest first; an empty list in a gap."""
         newest_ms = at_ms - (at_ms - self.offset_ms) % self.hop_ms
         starts = range(newest_ms, at_ms - self.size_ms, -self.hop_ms)
         return [TimeWindow(start_ms, start_ms + self.size_ms) for start_ms in reversed(starts)]
@@ -40,7 +40,10 @@ class Hopping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """$sessionWindow: documents of one partition that are less than `gap_ms` apart. `partition_by` is JSON text."""
+    """$sessionWindow: a session holds documents of one partition that are less than `gap_ms` apart.
+
+    `partition_by` is JSON text.
+    """
 
     gap_ms: int
     partition_by: str
@@ -59,29 +62,30 @@ _OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "$hoppingWindow": (("interval", "hopSize", "pipeline"), _ALIGNED),
     "$sessionWindow": (("partitionBy", "gap", "pipeline"), _COMMON),
 }
-"""Required and optional options by stage."""
+"""The required and the optional options of each stage."""
 WINDOW_STAGES: Final = tuple(_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What matters here of $source: the name of the field with the event time, and when a partition is idle."""
+    """The supported options of $source: the name of the event time's field, and the idle time-out of partitions."""
 
     ts_field_name: str = "_ts"
     partition_idle_timeout_ms: int | None = None
 
     @classmethod
     def read(cls, found: Json) -> "Source":
-        """Read the options of $source.
+        """Return the options of $source.
 
         Raises:
-            SpecError: an option that there is none of, or that the log's own settings decide.
+            SpecError: an option does not exist, is not valid, or belongs into the log's own settings.
         """
         place = Place("$source")
         fields = place.mapping(found)
         if "timeField" in fields:
             raise SpecError(
-                "$source.timeField: the event time of a log is said once, in log: event_time; name the column there"
+                "$source.timeField: the pipeline file defines the event time in log: event_time; name the column there "
+                "and remove timeField"
             )
         fields = place.fields(found, optional=("tsFieldName", "partitionIdleTimeout"))
         name = place.at("tsFieldName").text(fields.get("tsFieldName", "_ts"))
@@ -93,10 +97,10 @@ class Source:
 
 
 def duration_ms(found: Json, place: Place, *, at_least: int = 1) -> int:
-    """Read `{size, unit}` as ms.
+    """Return the duration `{size, unit}` in ms.
 
     Raises:
-        SpecError: another shape or unit, a size that is too small, or 2**62 ms and more.
+        SpecError: the form or the unit is wrong, the size is less than `at_least`, or the duration is 2**62 ms or more.
     """
     fields = place.fields(found, required=("size", "unit"))
     size = place.at("size").integer(fields["size"], at_least=at_least)
@@ -110,14 +114,14 @@ def read_windows(stage: Json) -> tuple[Windows, Json, Place]:
     """Read a window stage.
 
     Returns:
-        The windows, the inner pipeline as it was written, and its place.
+        The windows, the inner pipeline as the user wrote it, and the place of the inner pipeline.
 
     Raises:
-        SpecError: no window stage, an option that it has not, or a wrong value of one.
+        SpecError: `stage` is not a window stage, has an unknown option, or an option has a wrong value.
     """
     name, found = Place("windows.atlas").single(stage, "one of " + ", ".join(WINDOW_STAGES))
     if name not in _OPTIONS:
-        raise SpecError(f"{name} is no window stage; allowed are {', '.join(WINDOW_STAGES)}")
+        raise SpecError(f"{name} is not a window stage; allowed are {', '.join(WINDOW_STAGES)}")
     place, (required, optional) = Place(name), _OPTIONS[name]
     fields = place.fields(found, required=required, optional=optional)
     boundary = place.at("boundary").one_of(fields.get("boundary", "eventTime"), BOUNDARIES)
@@ -125,8 +129,8 @@ def read_windows(stage: Json) -> tuple[Windows, Json, Place]:
         for option in ("idleTimeout", "allowedLateness"):
             if option in fields:
                 raise SpecError(
-                    f"{place.at(option).path}: a window with boundary processingTime has no {option}, for no document "
-                    "is late and the clock never idle; remove it"
+                    f"{place.at(option).path}: a window with boundary processingTime has no {option}, because no "
+                    "document is late on the clock and the clock is never idle; remove it"
                 )
     lateness = fields.get("allowedLateness")
     is_event_time = boundary == "eventTime"

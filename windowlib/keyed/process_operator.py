@@ -4,15 +4,16 @@ Source: Flink, KeyedProcessFunction.
 """
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW
 from windowlib.errors import InvariantBroken
+from windowlib.keyed.call_context import CallContext
 from windowlib.keyed.snapshots import Snapshot
-from windowlib.keyed.state import KeyedState, StateSpec, StateView
+from windowlib.keyed.state import KeyedState, StateSpec
 from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService
-from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, SideOutput, Tally, Value
+from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, Tally
 from windowlib.records.tallies import NEW, Tallies
 
 PROCESSED: Final = "closed:processed"
@@ -21,33 +22,14 @@ _NO_NAMESPACE: Final = GLOBAL_WINDOW
 
 
 @dataclass(slots=True, kw_only=True)
-class KeyContext:
-    """What a function may read and do for one key during one call."""
+class KeyContext(CallContext):
+    """The context of one call of a keyed process function: adds the timers of the key.
 
-    key: Hashable
-    timestamp_ms: int | None
-    """The event time of the record or of the event timer. None for a processing timer."""
+    `timestamp_ms` is the time of the record or of the event timer; None for a processing timer.
+    """
+
     domain: Domain | None
-    """The time domain of the timer. None for a record."""
-    timers: TimerService = field(repr=False)
-    keyed_state: KeyedState = field(repr=False)
-    outputs: list[Output] = field(repr=False)
-    position: Position
-
-    @property
-    def watermark_ms(self) -> int:
-        """The current watermark."""
-        return self.timers.watermark_ms
-
-    @property
-    def processing_time_ms(self) -> int:
-        """The time of the clock. In a replay the clock follows the arrival times of the log."""
-        return self.timers.processing_time_ms
-
-    @property
-    def state(self) -> StateView:
-        """The declared state of the key."""
-        return self.keyed_state.view(self.key)
+    """The clock to which the timer belongs; None for a record."""
 
     def register_event_timer(self, at_ms: int) -> None:
         """Request a call of `on_timer` when the watermark reaches `at_ms`, or at the next one if it has."""
@@ -64,10 +46,6 @@ class KeyContext:
     def delete_processing_timer(self, at_ms: int) -> None:
         """Delete the processing timer at `at_ms`, if there is one."""
         self.timers.processing_timers.delete(at_ms, self.key, _NO_NAMESPACE)
-
-    def output(self, tag: str, value: Value) -> None:
-        """Send a value to the side output `tag`."""
-        self.outputs.append(SideOutput(tag, value, self.key, self.timestamp_ms, self.watermark_ms, self.position))
 
 
 class KeyedProcessFunction:

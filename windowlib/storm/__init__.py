@@ -1,1 +1,1 @@
-"""Apache Storm: its windows (policies and window manager), and its acker, which the audit of every run uses."""
+"""Apache Storm's windows (policies and window manager) and Storm's acker, which the audit of every run uses."""

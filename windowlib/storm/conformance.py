@@ -1,8 +1,8 @@
-"""Recorded scripts of Storm's windows, played through a StormSpec in the profile storm.
+"""Plays recorded scripts of Storm's windows through a StormSpec in the profile storm.
 
-A script is `{"window": {length, slide, event_time, lag_ms, streams, late, events}}`; its events are
-`["e", value, time, stream]` and `["tick"]`, on which the watermark generator runs, and without event time
-`["e", value]`. The answer: every window with Storm's three lists, the late tuples, the watermarks in Storm's reading.
+A script is `{"window": {length, slide, event_time, lag_ms, streams, late, events}}`. With event time, its events are
+`["e", value, time, stream]` and `["tick"]`, at which the watermark generator runs; without, they are `["e", value]`.
+The answer has every window with Storm's three lists, the late tuples, and the watermarks in Storm's reading.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,9 @@ from windowlib.storm.spec import CountLength, Length, StormSpec, TimeLength
 
 
 class Lists(ProcessFunction):
-    """A window's tuples, and which of them are new, and which expired."""
+    """Returns Storm's three lists of a window (its tuples, the new ones, the expired ones), and the window's end."""
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
-        """Return Storm's three lists, and where the window ends."""
         if not isinstance(ctx, StormContext):
             raise InvariantBroken(f"a Storm window fired with a {type(ctx).__name__}")
         lists = {"events": list(contents), "new": list(ctx.new), "expired": list(ctx.expired)}
@@ -29,10 +28,10 @@ class Lists(ProcessFunction):
 
 
 def length_of(script: Mapping[str, int]) -> Length:
-    """Return the length or slide that a script's `{"count": n}` or `{"ms": n}` stands for.
+    """Return the length or slide that a script writes as `{"count": n}` or `{"ms": n}`.
 
     Raises:
-        SpecError: it is neither, or not positive.
+        SpecError: the script has another form, or the number is not positive.
     """
     match dict(script):
         case {"count": int(count), **rest} if not rest:
@@ -44,7 +43,7 @@ def length_of(script: Mapping[str, int]) -> Length:
 
 
 def spec_of(window: Mapping[str, Any]) -> StormSpec:
-    """Return the spec of a script's `window`, in the profile storm."""
+    """Return a StormSpec in the profile storm for a script's `window`."""
     is_event_time = bool(window["event_time"])
     return StormSpec(
         length=length_of(window["length"]),
@@ -59,10 +58,9 @@ def spec_of(window: Mapping[str, Any]) -> StormSpec:
 
 
 class Player:
-    """Plays one script."""
+    """Plays the events of one script and collects the answer in `answer`."""
 
     def __init__(self, window: Mapping[str, Any]) -> None:
-        """Build operator and watermark generator."""
         spec = spec_of(window)
         self._operator = spec.build()
         self._streams = StreamWatermarks(spec.expected, spec.lag_ms, spec.profile.starts_at_ms)
@@ -71,7 +69,11 @@ class Player:
         self.answer: dict[str, list[Any]] = {"windows": [], "late": [], "watermarks": []}
 
     def play(self, event: Sequence[Any]) -> None:
-        """Play one event and collect what comes out."""
+        """Play one event and add its outputs to the answer.
+
+        Raises:
+            SpecError: the event does not exist.
+        """
         self._rank += 1
         match event:
             case ["e", value, int(at_ms), str(stream)]:
@@ -90,10 +92,10 @@ class Player:
                 case Late() if self._has_late_stream:
                     self.answer["late"].append(output.record.value)
                 case _:
-                    pass  # a late tuple that Storm only logs
+                    pass  # without a late stream, Storm only logs a late tuple
 
     def _tick(self) -> None:
-        """Emit the watermark; ours is one less than Storm's."""
+        # Our watermark is Storm's minus 1: a record equal to ours is late, a record equal to Storm's is not.
         watermark_ms = self._streams.tick()
         if watermark_ms is not None:
             self.answer["watermarks"].append(watermark_ms)
@@ -104,7 +106,7 @@ def play(script: Mapping[str, Any]) -> dict[str, Any]:
     """Play one script and return the answer.
 
     Raises:
-        SpecError: an event that does not exist, or windows that Storm refuses too.
+        SpecError: an event does not exist, or Storm refuses the windows, too.
     """
     player = Player(script["window"])
     for event in script["window"]["events"]:

@@ -1,15 +1,16 @@
-"""What a window of Storm's computes when it fires: all of its tuples are there, so are the new and the expired ones."""
+"""The firing of a Storm window: its pane, the context of its function, and the edges that close."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, assert_never
 
 from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
 from windowlib.functions.aggregates import Aggregate
 from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
+from windowlib.keyed.call_context import CallContext
 from windowlib.keyed.state import KeyedState, StateView
 from windowlib.keyed.timers import TimerService
-from windowlib.records.records import ON_TIME, Output, Pane, Position, SideOutput, Value
+from windowlib.records.records import ON_TIME, Output, Pane, Position, Value
 from windowlib.records.tallies import FIRED, Tallies
 from windowlib.storm.manager import Policies, Queued
 from windowlib.storm.manager_rows import edges_of
@@ -18,9 +19,10 @@ from windowlib.storm.profiles import StormProfile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """The parts of a StormOperator; `spec.StormSpec` is how users get one. Lengths in ms are None in tuples.
+    """The parts of a StormOperator. Users write a `spec.StormSpec`, which builds them.
 
-    `unseen_reason`: why a tuple expires unseen where its manager knows no reason.
+    `length_ms` and `slide_ms` are None if the length or the slide is a number of tuples. `unseen_reason` is the reason
+    of a tuple that no window held, if its manager recorded no reason.
     """
 
     policies: Policies
@@ -36,7 +38,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What the keys of one operator share."""
+    """The objects that all keys of one operator share."""
 
     windows: Windows
     timers: TimerService
@@ -47,14 +49,14 @@ class Runtime:
 
 @dataclass(slots=True)
 class LastPane:
-    """Where the last window of a key ended, and how many panes with that end there were."""
+    """The end of the last window of a key, and the number of panes with that end."""
 
     end_ms: int | None = None
     count: int = 0
 
 
 class Cause(NamedTuple):
-    """Whose windows fire, and because of what stands where."""
+    """The key whose windows fire, its last pane, and the log position of the record that caused the firing."""
 
     key: Hashable
     last_pane: LastPane
@@ -62,22 +64,23 @@ class Cause(NamedTuple):
 
 
 class Firing:
-    """Listens to the manager of one key: emits panes, and counts the edges that close."""
+    """The listener of one key's window manager, made for each call: emits panes and counts the edges that close."""
 
     __slots__ = ("_cause", "_runtime")
 
     def __init__(self, runtime: Runtime, cause: Cause) -> None:
-        """Made for each call of a manager."""
         self._runtime = runtime
         self._cause = cause
 
     def on_activation(
         self, events: Sequence[Queued], new: Sequence[Queued], expired: Sequence[Queued], *, reference_ms: int
     ) -> None:
-        """Emit a pane for each value that the function makes of the window."""
+        """Emit a pane for each value that the function returns for the window."""
         runtime, cause = self._runtime, self._cause
         window = self._window(events, reference_ms)
         ctx = StormContext(
+            key=cause.key,
+            timestamp_ms=window.end_ms,
             place=Place(cause.key, window),
             new=tuple([event.value for event in new]),
             expired=tuple([event.value for event in expired]),
@@ -93,10 +96,10 @@ class Firing:
             cause.last_pane.count += 1
 
     def _window(self, events: Sequence[Queued], reference_ms: int) -> Window:
-        """Return the bounds of a window: closed on the right.
+        """Return the bounds of a window, which Storm closes on the right.
 
-        A window of so many tuples begins just before its earliest; on the clock it ends with its latest, if that came
-        in the very instant of the tick. With a slide in tuples too, a window on the clock has no bounds.
+        A window with a count length begins 1 ms before its earliest tuple. On the clock it ends at its latest tuple, if
+        that tuple arrived at the instant of the tick. A window on the clock whose slide is also a count has no bounds.
         """
         windows = self._runtime.windows
         if windows.length_ms is not None:
@@ -115,8 +118,8 @@ class Firing:
             pane_index=index,
             timing=ON_TIME,
             is_first=index == 0,
-            is_last=self._runtime.windows.slide_ms is not None,  # slides in tuples may end at one instant
-            mode="discarding",  # each firing is a window of its own, valid whatever fires later
+            is_last=self._runtime.windows.slide_ms is not None,  # with count slides, several windows may have one end
+            mode="discarding",  # each firing is its own window, so a later pane never replaces an earlier one
             kind="result",
             record_count=count,
             watermark_ms=self._runtime.timers.watermark_ms,
@@ -126,7 +129,7 @@ class Firing:
         )
 
     def on_expiry(self, events: Sequence[Queued]) -> None:
-        """Count the edges of tuples that go: as fired what a window has shown, the rest with the reason."""
+        """Count the edges of expired tuples: as fired if a window held the tuple, else under the reason."""
         runtime = self._runtime
         runtime.tallies.add(FIRED, edges_of(event for event in events if event.is_shown))
         for event in events:
@@ -135,54 +138,33 @@ class Firing:
                 runtime.tallies.add(event.reason or runtime.windows.unseen_reason, edge)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StormContext:
-    """What a process function sees besides the window: a `ProcessContext` and Storm's lists.
+@dataclass(slots=True, kw_only=True)
+class StormContext(CallContext):
+    """The context of a process function over a Storm window: a `ProcessContext` and Storm's lists.
 
-    `new` are the values that the window before did not hold, `expired` those that left since then; a window that held
-    nothing took its expired values with it, as in Storm.
+    `new` has the values that the previous window did not hold. `expired` has the values that expired since the previous
+    window. If a window held no tuple, it did not fire, and the values that expired with it are in no list, as in Storm.
+    `timestamp_ms` is the window's end.
     """
 
     place: Place
     new: tuple[Any, ...]
     expired: tuple[Any, ...]
-    timers: TimerService = field(repr=False)
-    keyed_state: KeyedState = field(repr=False)
-    outputs: list[Output] = field(repr=False)
-    position: Position
-
-    @property
-    def watermark_ms(self) -> int:
-        """The current watermark."""
-        return self.timers.watermark_ms
-
-    @property
-    def processing_time_ms(self) -> int:
-        """What the clock says; in a replay, the log's arrival time."""
-        return self.timers.processing_time_ms
-
-    @property
-    def state(self) -> StateView:
-        """The declared state of the key, shared by all its windows."""
-        return self.keyed_state.view(self.place.key)
 
     @property
     def window_state(self) -> StateView:
-        """Empty: a window of Storm's is over when it has fired, so a spec with window state is refused."""
-        return self.keyed_state.view(self.place.key, self.place.window)
-
-    def output(self, tag: str, value: Value) -> None:
-        """Send a value to the side output `tag`; its time is the window's end."""
-        key, window = self.place
-        self.outputs.append(SideOutput(tag, value, key, window.end_ms, self.watermark_ms, self.position))
+        """Always empty: a Storm window ends when it fires, so `StormSpec` refuses a function with window state."""
+        return self.keyed_state.view(self.key, self.place.window)
 
 
 def results_of(function: WindowFunction, events: Sequence[Queued], ctx: StormContext) -> Iterable[Any]:
-    """Return what a pane, or several, of this window hold."""
+    """Return the values of this window's panes, one for each pane."""
     match function:
         case Aggregates():
             columns = enumerate(function.aggregates)
-            result: Any = tuple([_fold(one, [(e.value[i], e.position) for e in events]) for i, one in columns])
+            result: Any = tuple(
+                [_fold(aggregate, [(event.value[i], event.position) for event in events]) for i, aggregate in columns]
+            )
             then = function.then
         case Whole():
             result = _fold(function.aggregate, [(event.value, event.position) for event in events])

@@ -1,7 +1,7 @@
-"""Storm's window manager: a queue of tuples in arrival order, scanned whenever a trigger says so.
+"""Storm's window manager: a queue of tuples in arrival order, which the manager scans when its trigger fires.
 
-Driven from outside, one tuple, watermark or tick at a time. What it remembers is the queue and a `PolicyState`. Who
-wants to know what fires and what expires passes a listener with each call.
+The operator drives the manager with one tuple, watermark or tick at a time. The manager's state is the queue and a
+`PolicyState`. The caller passes a listener with each call; the manager tells it what fires and what expires.
 """
 
 from bisect import insort
@@ -25,14 +25,15 @@ from windowlib.storm.policies import (
 )
 
 COMPACT_EVERY: Final = 100
-"""The default is Storm's: after so many tuples and watermarks without a scan, expired tuples leave the queue."""
+"""After this many tuples and watermarks without a scan, expired tuples leave the queue. The default is Storm's."""
 
 
 @dataclass(slots=True)
 class Queued:
-    """A tuple in the queue. `at_ms` is its event time, or the clock when it arrived; `edge_id` counts it in the audit.
+    """A tuple in the queue. `at_ms` is its event time, or on the clock its arrival time; `edge_id` is its audit id.
 
-    `is_shown`: some window held it; `is_previous`: the last one did. `reason` says why, if it expires unseen.
+    `is_shown`: a window held the tuple. `is_previous`: the last window held it. `reason`: why no window held it, if it
+    expires and was never in a window.
     """
 
     position: Position
@@ -45,23 +46,23 @@ class Queued:
 
 
 class Listener(Protocol):
-    """Who hears of windows and of what goes."""
+    """The receiver of a manager's firings and expirations."""
 
     def on_activation(
         self, events: Sequence[Queued], new: Sequence[Queued], expired: Sequence[Queued], *, reference_ms: int
     ) -> None:
-        """A window fires: its tuples, those that the one before did not hold, and what expired since then."""
+        """Called when a window fires, with its tuples, those not in the previous window, and those expired since."""
 
     def on_expiry(self, events: Sequence[Queued]) -> None:
-        """Tuples leave the queue for ever."""
+        """Called when tuples leave the queue; they never return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """What a window manager is made of. `keeps_due_order` and `starts_at_ms` are StormProfile's.
+    """The parts of a window manager. `StormProfile` documents `keeps_due_order` and `starts_at_ms`.
 
-    `late_reason`: why a tuple that came when its window had fired is never seen; `behind_reason`: one behind the
-    tuple at which a scan stopped.
+    `late_reason`: the reason of a tuple that arrives after its window fired, so that no window holds it.
+    `behind_reason`: the reason of a tuple behind the one at which a scan stopped.
     """
 
     eviction: EvictionPolicy
@@ -79,19 +80,18 @@ class WindowManager:
     __slots__ = ("_adds", "_policies", "_previous", "_waiting", "expired", "queue", "state")
 
     def __init__(self, policies: Policies) -> None:
-        """Start without tuples."""
         self._policies = policies
         self.queue: list[Queued] = []
         self.expired: list[Queued] = []
-        """What expired since the last window that was looked at."""
+        """The tuples that expired since the last scan for a window."""
         self.state = PolicyState(next_end_ms=policies.starts_at_ms, last_reference_ms=policies.starts_at_ms)
         self._adds = 0
         self._previous: list[Queued] = []
         self._waiting: list[int] = []
-        """The times of the tuples that the trigger waits for, sorted."""
+        """The times of the tuples that the trigger has not counted yet, sorted."""
 
     def add(self, event: Queued, listener: Listener) -> None:
-        """Take in a tuple; a trigger that counts on the clock may fire at once."""
+        """Append a tuple to the queue. On the clock, a count trigger may fire at once."""
         policies, state = self._policies, self.state
         if policies.late_reason and state.reference_ms is not None and event.at_ms <= state.reference_ms:
             event.reason = policies.late_reason
@@ -110,7 +110,7 @@ class WindowManager:
         self._compact(event.at_ms, listener)
 
     def on_watermark(self, due_ms: int, listener: Listener) -> None:
-        """Take in a watermark: windows that end by `due_ms` may fire."""
+        """Advance to a watermark: windows that end at `due_ms` or earlier may fire."""
         trigger = self._policies.trigger
         match trigger:
             case WatermarkCountTrigger() | WatermarkTimeTrigger():
@@ -123,17 +123,17 @@ class WindowManager:
         self._compact(due_ms, listener)
 
     def on_tick(self, at_ms: int, listener: Listener) -> None:
-        """Let the clock's trigger fire; `at_ms` is a tick of its grid."""
+        """Fire the clock's trigger at `at_ms`, which must be one of its ticks. Other triggers ignore the call."""
         if isinstance(self._policies.trigger, TimeTrigger):
             self._policies.trigger.on_tick(at_ms, _Handler(self, at_ms, listener))
 
     def skip_tick(self, at_ms: int) -> None:
-        """Let a tick pass at which there was nothing to look at."""
+        """Record that the tick `at_ms` passed while the manager had nothing to fire or expire."""
         reference_ms = self.state.reference_ms
         self.state.reference_ms = at_ms - 1 if reference_ms is None else max(reference_ms, at_ms - 1)
 
     def next_due_ms(self, due_ms: int) -> int | None:
-        """Return the lowest watermark after `due_ms`, the last one, that could fire or expire anything."""
+        """Return the lowest watermark that could fire or expire anything, or None. `due_ms` is the last watermark."""
         trigger, state, waiting = self._policies.trigger, self.state, self._waiting
         match trigger:
             case WatermarkTimeTrigger():
@@ -150,7 +150,7 @@ class WindowManager:
 
     @property
     def has_tick(self) -> bool:
-        """Whether the clock's next tick has anything to look at."""
+        """Whether the clock's next tick could fire or expire anything."""
         trigger = self._policies.trigger
         if not isinstance(trigger, TimeTrigger):
             return False
@@ -159,12 +159,12 @@ class WindowManager:
         return trigger.repeats or not self.queue[-1].is_shown
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what is remembered besides the tuples."""
+        """Return all state except the tuples, as plain data."""
         state = {name: getattr(self.state, name) for name in PolicyState.__slots__}
         return {**state, "adds": self._adds}
 
     def restore(self, plain: dict[str, Any], *, queue: Iterable[Queued], expired: Iterable[Queued]) -> None:
-        """Take over what `to_plain` returned, and the tuples; into a fresh manager only."""
+        """Set the state from the result of `to_plain` and from the tuples. The manager must be fresh."""
         self._adds = plain["adds"]
         self.state = PolicyState(**{name: plain[name] for name in PolicyState.__slots__})
         self.queue, self.expired = list(queue), list(expired)
@@ -172,7 +172,11 @@ class WindowManager:
         self._find_waiting()
 
     def fire(self, context: Context, handler: "_Handler") -> bool:
-        """Look at the window that `context` describes, and report it unless it is empty."""
+        """Scan for the window that `context` describes, and report it to the listener unless it is empty.
+
+        Returns:
+            Whether the window held a tuple.
+        """
         policies = self._policies
         policies.eviction.set_context(self.state, context)
         window = self._scan(handler, is_full=True)
@@ -191,7 +195,7 @@ class WindowManager:
         return bool(window)
 
     def admit(self, count: int, until_ms: int) -> None:
-        """Bring the first `count` tuples up to `until_ms` that were not admitted yet behind those that were."""
+        """Move tuples that are not admitted to the end of the admitted ones: the first `count` up to `until_ms`."""
         front, rest = self.queue[: self.state.admitted], []
         for event in self.queue[self.state.admitted :]:
             if count and event.at_ms <= until_ms:
@@ -203,7 +207,10 @@ class WindowManager:
         self.queue = front + rest
 
     def take_due(self, until_ms: int) -> int:
-        """Return how many tuples are due at `until_ms`; admit them where a count length keeps that order."""
+        """Return how many tuples of the queue are due at `until_ms`.
+
+        A count length with `keeps_due_order` also admits these tuples.
+        """
         if self._policies.keeps_due_order and isinstance(self._policies.eviction, WatermarkCountEviction):
             self.admit(len(self.queue), until_ms)
             return self.state.admitted
@@ -215,10 +222,10 @@ class WindowManager:
             self._find_waiting()
 
     def _scan(self, handler: "_Handler", *, is_full: bool) -> list[Queued]:
-        """Ask the eviction policy about each tuple.
+        """Apply the eviction policy to each tuple. A scan that is not full ends at the first tuple that stays.
 
         Returns:
-            The tuples of the window; of a scan that is not full, which ends at the first that stays, what expired.
+            Of a full scan, the tuples of the window; of another, the tuples that expired.
         """
         policies, state = self._policies, self.state
         evict, now_ms = policies.eviction.evict, handler.now_ms
@@ -249,7 +256,7 @@ class WindowManager:
         return window if is_full else expired
 
     def _blame(self, behind: Sequence[Queued]) -> None:
-        """Remember of the tuples that a scan did not reach though they were due why they were not seen."""
+        """Set the reason of tuples that were due but that the scan did not reach."""
         reason, reference_ms = self._policies.behind_reason, self.state.reference_ms
         if reason is None or reference_ms is None:
             return
@@ -258,7 +265,7 @@ class WindowManager:
                 event.reason = reason
 
     def _waits_for(self, at_ms: int) -> bool:
-        """Tell whether a tuple that was not admitted matters to a trigger on event time."""
+        """Tell whether a trigger on event time waits for a tuple that is not admitted."""
         trigger, state = self._policies.trigger, self.state
         match trigger:
             case WatermarkTimeTrigger():
@@ -276,7 +283,7 @@ class WindowManager:
 
 
 class _Handler:
-    """A manager as its trigger sees it, during one call."""
+    """The `TriggerHandler` of a manager during one call."""
 
     __slots__ = ("_manager", "listener", "now_ms")
 

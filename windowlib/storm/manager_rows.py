@@ -1,7 +1,8 @@
-"""A window manager as a row of the checkpoint, and back.
+"""Converts a window manager to a row of the checkpoint, and back.
 
-`contents` holds first what expired since the last window, then the queue; `trigger_state` how many expired, what the
-policies remember, and one mark per tuple: bit 0 shown, bit 1 in the last window, then the reason it was not seen.
+`contents` holds the tuples that expired since the last window, then the queue. `trigger_state` holds the number of
+expired tuples, the state of the policies, and one mark per tuple: bit 0 means shown, bit 1 means in the last window,
+and the higher bits are the index of the reason why no window held the tuple.
 """
 
 from collections.abc import Hashable, Iterable
@@ -21,7 +22,10 @@ _REASON_SHIFT: Final = 2
 
 
 def manager_row(key: Hashable, manager: WindowManager, *, key_group: int) -> WindowStateRow:
-    """Return a manager as a row; its open edges are the tuples in the queue, fired those that a window has shown."""
+    """Return a manager as a row.
+
+    The tuples in the queue are its open edges. Of these, the tuples that a window held are its fired edges.
+    """
     tuples = [*manager.expired, *manager.queue]
     count, xor, total = signed(edges_of(manager.queue))
     fired = signed(edges_of(event for event in manager.queue if event.is_shown))
@@ -49,17 +53,18 @@ def manager_row(key: Hashable, manager: WindowManager, *, key_group: int) -> Win
 
 
 def restore_manager(manager: WindowManager, row: WindowStateRow) -> None:
-    """Bring a fresh manager to where `manager_row` found it.
+    """Restore the state that `manager_row` stored, into a fresh manager.
 
     Raises:
-        CheckpointError: the row does not say of each tuple how it stands.
+        CheckpointError: the row does not have a mark for each tuple, or has a tuple without a time.
     """
     state = row.trigger_state
     marks = state.get("marks", ())
     if len(marks) != len(row.contents) or "expired" not in state:
         raise CheckpointError(
-            f"the windows of key {row.key!r} hold {len(row.contents)} tuples and {len(marks)} marks; they were not "
-            "written by windows of kind storm, or are damaged. Replay from the start of the log"
+            f"the checkpoint of key {row.key!r} has {len(row.contents)} tuples and {len(marks)} marks, but needs one "
+            "mark per tuple; the row is damaged, or windows of another kind than storm wrote it. Replay from the start "
+            "of the log"
         )
     tuples = [_queued(stored, mark) for stored, mark in zip(row.contents, marks, strict=True)]
     expired = state["expired"]
@@ -67,7 +72,7 @@ def restore_manager(manager: WindowManager, row: WindowStateRow) -> None:
 
 
 def edges_of(events: Iterable[Queued]) -> Edges:
-    """Return count, XOR and sum of the edges of tuples."""
+    """Return the count, XOR and sum of the edge ids of tuples."""
     count = xor = total = 0
     for event in events:
         count += 1
@@ -82,7 +87,9 @@ def _mark(event: Queued) -> int:
 
 def _queued(stored: Stored, mark: int) -> Queued:
     if stored.timestamp_ms is None:
-        raise CheckpointError(f"the checkpoint has a tuple without time at {stored.position}; replay from the start")
+        raise CheckpointError(
+            f"the checkpoint has a tuple without a time at position {stored.position}; replay from the start of the log"
+        )
     return Queued(
         position=stored.position,
         at_ms=stored.timestamp_ms,

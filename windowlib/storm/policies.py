@@ -1,7 +1,7 @@
-"""Storm's policies: which tuples a window holds (eviction), and when it is looked at (triggers).
+"""Storm's policies: eviction policies decide which tuples a window holds, trigger policies when the manager scans.
 
-A policy is a frozen value. What it remembers is in `PolicyState`, plain numbers that a checkpoint stores. Windows are
-closed on the right: a window that ends at `reference_ms` holds tuples with reference - length < time <= reference.
+A policy is a frozen value. Its state is in `PolicyState`, plain numbers that a checkpoint stores. Windows are closed on
+the right: a window that ends at `reference_ms` holds the tuples with reference - length < time <= reference.
 """
 
 from dataclasses import dataclass
@@ -11,27 +11,28 @@ from typing import Final, NamedTuple, Protocol
 from windowlib.bounds import MIN_TIME_MS
 
 TAKES_ALL_MS: Final = (1 << 31) - 1
-"""How much longer Storm makes the first window on the clock: as long as it can."""
+"""The extension of Storm's first window on the clock: the greatest Java int, so that the window holds every tuple."""
 
 
 class Action(Enum):
-    """What a scan does with one tuple of the queue."""
+    """The decision of an eviction policy about one tuple of the queue."""
 
     EXPIRE = "expire"
-    """It goes, for ever."""
+    """Remove the tuple from the queue."""
     PROCESS = "process"
-    """It is in this window."""
+    """The tuple is in this window."""
     KEEP = "keep"
-    """It waits for a later window."""
+    """The tuple stays in the queue for a later window."""
     STOP = "stop"
-    """It waits, and so do all behind it: the scan ends here."""
+    """The tuple and all tuples behind it stay in the queue, and the scan ends."""
 
 
 class Context(NamedTuple):
-    """What a trigger tells the eviction policy about the window that is to fire.
+    """The trigger's description of the window that is to fire, for the eviction policy.
 
-    `due_count` is how many tuples of the queue are due, `sliding_count` how many more than in the last window; a
-    trigger on event time gives one of them. `interval_ms` is the time between two firings on the clock.
+    `due_count` is the number of tuples of the queue that are due. `sliding_count` is that number minus the number in
+    the last window. A trigger on event time gives one of the two. `interval_ms` is the time between two firings on the
+    clock.
     """
 
     reference_ms: int
@@ -42,29 +43,29 @@ class Context(NamedTuple):
 
 @dataclass(slots=True)
 class PolicyState:
-    """All that the policies of one manager remember."""
+    """The state of the policies of one manager."""
 
     reference_ms: int | None = None
-    """The end of the window that was last looked at; None before the first."""
+    """The end of the last scanned window; None before the first."""
     count: int = 0
-    """Count lengths: how many tuples of the queue are due and not yet expired."""
+    """Count lengths: the number of tuples of the queue that are due and not yet expired."""
     processed: int = 0
-    """Count lengths on event time: how many of them the window holds."""
+    """Count lengths on event time: the number of due tuples that the window holds."""
     delta_ms: int = 0
-    """Time lengths on the clock: how much longer the window is, to make up for a trigger that came late."""
+    """Time lengths on the clock: the extension of the window, which compensates for a trigger that fired late."""
     since_trigger: int = 0
-    """Count slides on the clock: tuples since the last firing."""
+    """Count slides on the clock: the number of tuples since the last firing."""
     next_end_ms: int | None = None
-    """Time slides on event time: where the next window ends; None where the next tuple decides."""
+    """Time slides on event time: the end of the next window; None if the next tuple determines it."""
     last_reference_ms: int | None = None
-    """Count slides on event time: where the last window ended."""
+    """Count slides on event time: the end of the last window."""
     admitted: int = 0
-    """So many tuples at the front of the queue have been counted by a trigger that counts each once."""
+    """The number of tuples at the front of the queue that a trigger with `counts_each_once` has counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountEviction:
-    """The last `count` tuples, on the clock."""
+    """Keeps the last `count` tuples, on the clock."""
 
     count: int
 
@@ -73,7 +74,7 @@ class CountEviction:
         state.count += 1
 
     def set_context(self, state: PolicyState, context: Context) -> None:
-        """Remember where the window ends."""
+        """Store the window's end."""
         state.reference_ms = context.reference_ms
 
     def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:  # noqa: ARG002
@@ -83,15 +84,18 @@ class CountEviction:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkCountEviction:
-    """The last `count` tuples that are due, on event time."""
+    """Keeps the last `count` tuples that are due, on event time."""
 
     count: int
 
     def track(self, state: PolicyState) -> None:
-        """Wait for the watermark: tuples count when they are due."""
+        """Do nothing: a tuple counts only when it is due."""
 
     def set_context(self, state: PolicyState, context: Context) -> None:
-        """Take the number of due tuples from the trigger, or add its slide to what the last window held."""
+        """Store the window's end and the number of due tuples.
+
+        The number is the context's `due_count`, or the size of the last window plus `sliding_count`.
+        """
         state.reference_ms = context.reference_ms
         if context.due_count is not None:
             state.count = context.due_count
@@ -100,7 +104,7 @@ class WatermarkCountEviction:
         state.processed = 0
 
     def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:  # noqa: ARG002
-        """Expire due tuples from the front of the queue until `count` are left; those are the window."""
+        """Expire due tuples from the front of the queue until `count` are left; these are the window."""
         if state.reference_ms is None:
             return Action.STOP
         if at_ms > state.reference_ms or state.processed >= state.count:
@@ -113,16 +117,16 @@ class WatermarkCountEviction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeEviction:
-    """The tuples of the last `length_ms`, on the clock."""
+    """Keeps the tuples of the last `length_ms`, on the clock."""
 
     length_ms: int
     first_takes_all: bool
 
     def track(self, state: PolicyState) -> None:
-        """Nothing to do: the tuple's time is enough."""
+        """Do nothing: `evict` needs only the tuple's time."""
 
     def set_context(self, state: PolicyState, context: Context) -> None:
-        """Remember where the window ends; make the window longer by as much as its trigger was late."""
+        """Store the window's end, and extend the window by the delay of its trigger."""
         before_ms, state.reference_ms = state.reference_ms, context.reference_ms
         if context.interval_ms is None:
             return
@@ -132,7 +136,7 @@ class TimeEviction:
             state.delta_ms = context.reference_ms - before_ms - context.interval_ms
 
     def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:
-        """Compare the tuple's age at the window's end, before the first window its age now, with the length."""
+        """Compare the tuple's age at the window's end with the length. Before the first window, use its age now."""
         age_ms = (now_ms if state.reference_ms is None else state.reference_ms) - at_ms
         if age_ms >= self.length_ms + state.delta_ms:
             return Action.EXPIRE
@@ -141,19 +145,20 @@ class TimeEviction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkTimeEviction:
-    """The tuples of the last `length_ms`, on event time.
+    """Keeps the tuples of the last `length_ms`, on event time.
 
-    `stop_beyond_ms`: a scan ends at a tuple that is later than the window's end by more; None: it never does.
+    A scan ends at a tuple that is later than the window's end by more than `stop_beyond_ms`. If that is None, a scan
+    looks at every tuple.
     """
 
     length_ms: int
     stop_beyond_ms: int | None = None
 
     def track(self, state: PolicyState) -> None:
-        """Nothing to do: the tuple's time is enough."""
+        """Do nothing: `evict` needs only the tuple's time."""
 
     def set_context(self, state: PolicyState, context: Context) -> None:
-        """Remember where the window ends."""
+        """Store the window's end."""
         state.reference_ms = context.reference_ms
 
     def evict(self, at_ms: int, state: PolicyState, now_ms: int) -> Action:  # noqa: ARG002
@@ -179,39 +184,39 @@ def _evict_beyond(length: int, state: PolicyState) -> Action:
 
 
 class TriggerHandler(Protocol):
-    """What a trigger needs of its window manager."""
+    """The window manager as its trigger uses it."""
 
     @property
     def state(self) -> PolicyState:
-        """What the policies remember."""
+        """The state of the manager's policies."""
 
     def fire(self, context: Context) -> bool:
-        """Look at the window that `context` describes; tell whether it held anything."""
+        """Scan for the window that `context` describes; return whether it held a tuple."""
 
     def take_due(self, until_ms: int) -> int:
-        """Let the tuples up to `until_ms` count as due; return how many of the queue are."""
+        """Return how many tuples of the queue are due at `until_ms`."""
 
     def earliest_ms(self, *, after_ms: int, until_ms: int) -> int | None:
-        """Return the time of the earliest tuple with after < time <= until, None without one."""
+        """Return the time of the earliest tuple with after < time <= until, or None if there is no such tuple."""
 
     def times_ms(self, *, after_ms: int, until_ms: int) -> list[int]:
-        """Return the times with after < time <= until of the tuples, in the queue's order."""
+        """Return the times of the tuples with after < time <= until, in the queue's order."""
 
     def waiting_ms(self, until_ms: int) -> list[int]:
-        """Return the times up to `until_ms` of the tuples that were never admitted, in the queue's order."""
+        """Return the times up to `until_ms` of the tuples that are not admitted, in the queue's order."""
 
     def admit(self, count: int, until_ms: int) -> None:
-        """Admit the first `count` of those tuples: bring them to the front, behind those admitted before."""
+        """Admit the first `count` tuples of `waiting_ms`: move them to the end of the admitted tuples."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountTrigger:
-    """Fire at every `count`-th tuple, on the clock."""
+    """Fires at every `count`-th tuple, on the clock."""
 
     count: int
 
     def on_tuple(self, at_ms: int, handler: TriggerHandler) -> None:
-        """Count a tuple, fire if it completes the slide."""
+        """Count a tuple, and fire if it completes the slide."""
         handler.state.since_trigger += 1
         if handler.state.since_trigger >= self.count:
             handler.fire(Context(at_ms))
@@ -219,21 +224,21 @@ class CountTrigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeTrigger:
-    """Fire every `interval_ms` of the clock; without `repeats`, only if a tuple came since the last time."""
+    """Fires every `interval_ms` of the clock; without `repeats`, only if a tuple arrived since the last firing."""
 
     interval_ms: int
     repeats: bool
 
     def on_tick(self, at_ms: int, handler: TriggerHandler) -> None:
-        """Fire for the tuples before this instant: more of this instant may come."""
+        """Fire for the tuples before `at_ms`; more tuples may still arrive at `at_ms` itself."""
         handler.fire(Context(at_ms - 1, interval_ms=self.interval_ms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkCountTrigger:
-    """Fire at every `count`-th tuple that the watermark has passed.
+    """Fires at every `count`-th tuple that the watermark has passed.
 
-    `counts_each_once` is StormProfile's; then tuples are admitted as they are counted.
+    `StormProfile` documents `counts_each_once`. If it is true, the trigger admits the tuples that it counts.
     """
 
     count: int
@@ -256,10 +261,10 @@ class WatermarkCountTrigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkTimeTrigger:
-    """Fire at every multiple of `slide_ms` that the watermark has passed, but jump over empty windows.
+    """Fires at every multiple of `slide_ms` that the watermark has passed, but skips empty windows.
 
-    `repeats`: after a window that held something comes the one a slide later, new tuples or not. `retries`: an end
-    whose window was empty is looked at again at the next watermark.
+    `repeats`: after a window that held a tuple, the next window ends one slide later, with or without new tuples.
+    `retries`: if a window was empty, the trigger scans for the same end again at the next watermark.
     """
 
     slide_ms: int
@@ -267,7 +272,7 @@ class WatermarkTimeTrigger:
     retries: bool
 
     def on_watermark(self, due_ms: int, handler: TriggerHandler) -> None:
-        """Fire for each end up to `due_ms`."""
+        """Fire for each window end up to `due_ms`."""
         state = handler.state
         end_ms = state.next_end_ms
         if end_ms is None:
@@ -284,9 +289,9 @@ class WatermarkTimeTrigger:
         state.next_end_ms = end_ms
 
     def _next_end(self, after_ms: int, due_ms: int, handler: TriggerHandler) -> int | None:
-        """Return the end of the window of the earliest tuple after an instant: rounded up to a multiple of the slide.
+        """Return the time of the earliest tuple after `after_ms`, rounded up to a multiple of the slide, or None.
 
-        Source: Storm, WatermarkTimeTriggerPolicy.getNextAlignedWindowTs; before 1970 it rounds wrongly.
+        Source: Storm, WatermarkTimeTriggerPolicy.getNextAlignedWindowTs, which rounds wrongly before 1970.
         """
         earliest_ms = handler.earliest_ms(after_ms=after_ms, until_ms=due_ms)
         return None if earliest_ms is None else -(-earliest_ms // self.slide_ms) * self.slide_ms
@@ -296,5 +301,5 @@ TriggerPolicy = CountTrigger | TimeTrigger | WatermarkCountTrigger | WatermarkTi
 
 
 def uncovered_after_ms(state: PolicyState) -> int:
-    """Return the instant after which no window has been looked at."""
+    """Return the end of the last scanned window, or the least time if there was no scan."""
     return MIN_TIME_MS if state.reference_ms is None else state.reference_ms

@@ -1,4 +1,4 @@
-"""What users write for windows of Storm's: a StormSpec. It checks itself, and builds the operator and the driver."""
+"""`StormSpec`, the spec of Storm's windows that users write: checks itself and builds the operator and the driver."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -31,24 +31,22 @@ from windowlib.watermarks.timeline import ALL_SOURCES
 
 @dataclass(frozen=True, slots=True)
 class CountLength:
-    """So many tuples."""
+    """A length or slide of `count` tuples."""
 
     count: int
 
     def __post_init__(self) -> None:
-        """Check the number."""
         if self.count <= 0:
             raise SpecError(f"a window's length or slide in tuples must be positive, got {self.count}")
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLength:
-    """So many milliseconds."""
+    """A length or slide of `ms` milliseconds."""
 
     ms: int
 
     def __post_init__(self) -> None:
-        """Check the number."""
         if self.ms <= 0:
             raise SpecError(f"a window's length or slide in ms must be positive, got {self.ms}")
 
@@ -60,27 +58,28 @@ EVERY_TUPLE: Final = CountLength(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StormSpec:
-    """Windows of a length, one every slide; each in tuples or in time.
+    """Windows of one length, with one window every slide. Length and slide are each a number of tuples or a duration.
 
     Args:
-        length: how much a window holds. A window that ends at t holds times in (t - length, t].
-        slide: how far it is from one window to the next; by default a window at every tuple. Equal to the length:
-            tumbling windows.
-        function: what a pane holds: `Aggregates`, `Whole` or a `ProcessFunction`; a tuple of aggregates for short.
-        is_event_time: by the records' time and the watermark, else by the clock when they arrive.
+        length: the size of a window. A window that ends at t holds the times in (t - length, t].
+        slide: the distance from one window to the next; by default one tuple. If it equals the length, the windows are
+            tumbling.
+        function: computes the values of a pane: `Aggregates`, `Whole` or a `ProcessFunction`. A tuple of aggregates is
+            short for `Aggregates`.
+        is_event_time: if true, windows follow the records' times and the watermark; else the clock at their arrival.
         expected: event time: the streams that must have had a record before there is a watermark.
         lag_ms: event time: how far the watermark stays behind the slowest stream.
         watermark_interval_ms: event time: how often, on the clock, a watermark may be emitted.
-        late: event time: late records have a stream of their own. Without it Storm only logs them; here both are rows
-            of late_records, with different reasons.
-        message_timeout_ms: topology.message.timeout.secs, which a window in time must not outlast; None: unlimited.
-        max_spout_pending: topology.max.spout.pending, which a window in tuples must not exceed; None: unlimited.
-        profile: whose answers to give.
-        compact_every: after how many tuples and watermarks without a scan the queue is cleared of what has expired.
-        stale_max: how many instants without timers may stay in memory; no answer depends on it.
+        late: event time: late records have their own stream. Without it, Storm only logs them. Here both are rows of
+            late_records, with different reasons.
+        message_timeout_ms: topology.message.timeout.secs. The duration of a window must not exceed it. None: unlimited.
+        max_spout_pending: topology.max.spout.pending. The tuples of a window must not exceed it. None: unlimited.
+        profile: the engine profile whose semantics apply.
+        compact_every: after this many tuples and watermarks without a scan, expired tuples leave the queue.
+        stale_max: the maximal number of instants without timers in memory. No result depends on it.
 
     Raises:
-        SpecError: the parts do not go together, or a limit is exceeded.
+        SpecError: the parts contradict each other, or a limit is exceeded.
     """
 
     length: Length
@@ -98,21 +97,22 @@ class StormSpec:
     stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
-        """Check that the parts go together."""
         if self.lag_ms < 0:
             raise SpecError(f"lag must be 0 ms or more, got {self.lag_ms}")
         if self.watermark_interval_ms <= 0:
             raise SpecError(f"the watermark interval must be positive, got {self.watermark_interval_ms} ms")
         self._check_event_time()
         if len(set(self.expected)) != len(self.expected) or ALL_SOURCES in self.expected:
-            raise SpecError(f"expected streams must differ, and none be called {ALL_SOURCES!r}, got {self.expected}")
+            raise SpecError(
+                f"expected streams must have different names, none of them {ALL_SOURCES!r}, got {self.expected}"
+            )
         self._check_limits()
         then = process_function(self.effective_function())
         if then is not None and then.window_state:
             names = ", ".join(state.name for state in then.window_state)
             raise SpecError(
-                f"{type(then).__name__} keeps per-window state ({names}), but a window of Storm's is over when it has "
-                "fired; keep it per key (`state`)"
+                f"{type(then).__name__} declares per-window state ({names}), but a Storm window ends when it fires; "
+                "declare state per key (`state`) instead"
             )
 
     def _check_event_time(self) -> None:
@@ -121,16 +121,16 @@ class StormSpec:
         if self.late:
             raise SpecError(
                 "Late tuple stream can be defined only when specifying a timestamp field; use event time, or leave "
-                "out `late`: on the clock nothing is late"
+                "out `late`, because no record is late on the clock"
             )
         if self.lag_ms or self.expected:
             raise SpecError(
-                f"a lag ({self.lag_ms} ms) and expected streams {self.expected} make a watermark, and windows on the "
-                "clock have none; use event time, or leave them out"
+                f"a lag ({self.lag_ms} ms) and expected streams {self.expected} define a watermark, but windows on the "
+                "clock have no watermark; use event time, or leave out both"
             )
 
     def _check_limits(self) -> None:
-        """Refuse what Storm refuses: tuples are acked when they expire, so a window must let go of them in time."""
+        """Raise a SpecError where Storm does: a tuple is acked when it expires, so it must expire before a time-out."""
         parts = (self.length, self.slide)
         limits = (
             ("duration", "topology.message.timeout", self.message_timeout_ms, "ms",
@@ -142,29 +142,29 @@ class StormSpec:
             if limit is not None and sum(sizes) > limit:
                 raise SpecError(
                     f"the window's {what} (length + slide), {sum(sizes)} {unit}, is more than {setting}, {limit} "
-                    f"{unit}: tuples would be replayed while they wait in the window; raise the limit, or make the "
+                    f"{unit}: the spout would replay tuples that are still in the window; raise the limit, or make the "
                     "window smaller"
                 )
 
     def check_terminates(self) -> None:
-        """Refuse a spec that fires through gaps of any size (S6); for pipelines.
+        """Check that the spec does not fire through gaps of any size (S6). Pipelines call this.
 
         Raises:
             SpecError: a count length with a time slide, in the profile storm.
         """
         if isinstance(self.length, CountLength) and isinstance(self.slide, TimeLength) and not self.profile.jumps_gaps:
             raise SpecError(
-                f"a length of {self.length.count} tuples with a slide of {self.slide.ms} ms fires at every slide "
-                f"through a gap without records, of whatever size (S6), and the profile {self.profile.name!r} "
-                "reproduces that; use semantics: strict"
+                f"a length of {self.length.count} tuples with a slide of {self.slide.ms} ms fires at every slide in a "
+                f"gap without records, however long the gap is (S6), and the profile {self.profile.name!r} reproduces "
+                "that; use semantics: strict"
             )
 
     def effective_function(self) -> WindowFunction:
-        """Return the function that runs."""
+        """Return `function`, with a tuple of aggregates as `Aggregates`."""
         return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
 
     def policies(self) -> Policies:
-        """Return what each window manager is made of."""
+        """Return the policies of the window manager of each key."""
         profile, is_time = self.profile, isinstance(self.length, TimeLength)
         is_lossy = self.is_event_time and not profile.fires_complete
         return Policies(
@@ -178,7 +178,7 @@ class StormSpec:
         )
 
     def build(self, groups: KeyGroupRange | None = None) -> StormOperator:
-        """Return a fresh operator that owns `groups`, by default all of them."""
+        """Return a fresh operator that owns `groups`, by default all key groups."""
         length, slide = self.length, self.slide
         is_covering = isinstance(length, CountLength) and isinstance(slide, CountLength) and length.count >= slide.count
         windows = Windows(

@@ -1,7 +1,7 @@
-"""Storm's windows of many keys: one window manager per key, all under the watermark of the log.
+"""`StormOperator`: Storm's windows of many keys, with one window manager per key and one watermark for all.
 
-The watermark comes in Flink's reading, in which it is itself late; Storm's is one more. In the profile storm a window
-fires at Storm's watermark, in strict at ours, when nothing of the window can come any more.
+The watermark is in Flink's reading: a record equal to it is late. Storm's watermark is ours + 1. In the profile storm a
+window fires at Storm's watermark. In strict it fires at ours, when no record of the window can arrive any more.
 """
 
 from collections.abc import Hashable
@@ -34,12 +34,12 @@ from windowlib.storm.manager_rows import edges_of, manager_row, restore_manager
 from windowlib.storm.reasons import BEFORE_START, LATE_LOGGED, LATE_STREAM
 
 MISSED_MAX: Final = 100
-"""A late record lists the windows that it missed if there are no more of them."""
+"""A late record lists the windows that it missed if a record is in at most this many windows."""
 _NO_NAMESPACE: Final = ()
 
 
 class _Windowed:
-    """One key: its manager, its last pane, and the timers that are set for it."""
+    """The state of one key: its manager, its last pane, and the times of its timers."""
 
     __slots__ = ("due_ms", "last_pane", "manager", "tick_ms")
 
@@ -51,14 +51,13 @@ class _Windowed:
 
 
 class StormOperator:
-    """Windows of Storm's for many keys, driven from outside; it reads no clock and does no I/O.
+    """Storm's windows of many keys. A driver calls it; it reads no clock and does no I/O. `StormSpec.build` makes one.
 
-    A watermark or tick reaches only managers for which it could change what fires, what expires, or their state;
-    whether it does follows from the key's own records, so other keys of the operator cannot be seen.
+    The operator passes a watermark or tick only to the managers whose firings, expirations or state it could change.
+    This depends only on the key's own records, so the results of a key do not depend on the other keys of the operator.
     """
 
     def __init__(self, windows: Windows, groups: KeyGroupRange | None = None) -> None:
-        """Start without state. `StormSpec.build` is the way to get one that is checked."""
         self._windows = windows
         self._profile = windows.profile
         self._timers = TimerService("storm-windows", groups, stale_max=windows.stale_max)
@@ -76,22 +75,22 @@ class StormOperator:
         )
         self._first_arrival_ms: int | None = None
         self._storms_ms = 0 if windows.profile.fires_complete else 1
-        """How much more than our watermark is due."""
+        """The difference between the time that is due and our watermark."""
 
     def begin(self, first_arrival_ms: int) -> None:
-        """Let ticks of the clock count from the log's first arrival, for all keys and in all operators alike.
+        """Count the ticks of the clock from the log's first arrival, for all keys and all operators.
 
-        Without this they count from the operator's own first record.
+        Without this call, ticks count from the operator's own first record.
         """
         self._first_arrival_ms = first_arrival_ms
         for key, windowed in list(self._keys.items()):
             self._wait(key, windowed)
 
     def process(self, record: Record) -> Fate:
-        """Take in one record, judged against the watermark before it, and return its fate.
+        """Process one record under the watermark before it, and return its fate.
 
         Raises:
-            SpecError: windows on event time, and the record has no timestamp.
+            SpecError: the windows are on event time, and the record has no timestamp.
         """
         at_ms = record.timestamp_ms
         if not self._windows.is_event_time:
@@ -99,7 +98,9 @@ class StormOperator:
             if self._first_arrival_ms is None:
                 self._first_arrival_ms = at_ms
         elif at_ms is None:
-            raise SpecError(f"record {record.value!r} of key {record.key!r} has no timestamp; the windows need one")
+            raise SpecError(
+                f"record {record.value!r} of key {record.key!r} has no timestamp, but windows on event time need one"
+            )
         elif self._profile.reports_gaps and self._is_between_windows(at_ms):
             self._outputs.append(Unassigned(record, self._timers.watermark_ms))
             return UNASSIGNED
@@ -118,10 +119,10 @@ class StormOperator:
         return ASSIGNED
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        """Let event time reach `watermark_ms`, because of what stands at `position`; fire what is due.
+        """Advance event time to `watermark_ms`, caused by the record at `position`, and fire the windows that are due.
 
         Raises:
-            InvariantBroken: the watermark goes back.
+            InvariantBroken: `watermark_ms` is less than the current watermark.
         """
         if watermark_ms < self._timers.watermark_ms:
             raise InvariantBroken(
@@ -137,7 +138,7 @@ class StormOperator:
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
     ) -> None:
-        """Let the clock reach `processing_time_ms`; without `inclusive`, ticks at that instant wait."""
+        """Advance the clock to `processing_time_ms` and fire its ticks; without `inclusive`, not those at that time."""
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             windowed = self._keys[timer.key]
             windowed.tick_ms = None
@@ -145,11 +146,11 @@ class StormOperator:
             self._wait(timer.key, windowed)
 
     def next_event_timer_ms(self) -> int | None:
-        """Return the lowest watermark that would do anything, None if none would."""
+        """Return the lowest watermark that has an effect, or None."""
         return self._timers.event_timers.next_ms()
 
     def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest tick that would do anything, None if none would."""
+        """Return the earliest tick that has an effect, or None."""
         return self._timers.processing_timers.next_ms()
 
     @property
@@ -166,17 +167,17 @@ class StormOperator:
     def take_tallies(self) -> dict[str, Tally]:
         """Return the edges since the last call: 'new', and 'closed:<reason>' for each reason (law L3).
 
-        A record is one edge, in the window manager of its key; it closes when it expires.
+        A record has one edge, in the window manager of its key. The edge closes when the record expires.
         """
         return self._tallies.take()
 
     def open_edges(self) -> Tally:
-        """Return the edges of all tuples that have not expired."""
+        """Return the edges of all tuples in the queues, that is, all that have not expired."""
         queues = [windowed.manager.queue for windowed in self._keys.values()]
         return Tally(*signed(edges_of([event for queue in queues for event in queue])))
 
     def snapshot(self) -> Snapshot:
-        """Return all state as plain rows, in a fixed order; the operator goes on undisturbed.
+        """Return all state as plain rows in a fixed order, without changing the operator.
 
         `stagger_ms` is the log's first arrival, from which ticks are counted.
         """
@@ -197,10 +198,10 @@ class StormOperator:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the state of a snapshot; into a fresh operator only.
+        """Set the state from a snapshot. The operator must be fresh.
 
         Raises:
-            CheckpointError: another version, other key groups, or a damaged row.
+            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
         """
         snapshot.check_version()
         self._timers.watermark_ms = snapshot.watermark_ms
@@ -215,9 +216,9 @@ class StormOperator:
         group, owned = group_of_order(self._timers.order(row.key)), self._timers.groups
         if group != row.key_group or group not in owned:
             raise CheckpointError(
-                f"the windows of key {row.key!r} belong to key group {group}, the checkpoint says {row.key_group}, and "
-                f"[{owned.start}, {owned.stop}) are owned here; restore them where their group is owned, with the "
-                "max_parallelism that wrote them"
+                f"key {row.key!r} has key group {group}, the checkpoint has it under key group {row.key_group}, and "
+                f"this operator owns the groups [{owned.start}, {owned.stop}); restore the row in the operator that "
+                "owns its group, with the max_parallelism of the checkpoint"
             )
         windowed = self._keys[row.key] = _Windowed(WindowManager(self._windows.policies))
         restore_manager(windowed.manager, row)
@@ -225,7 +226,7 @@ class StormOperator:
         self._wait(row.key, windowed)
 
     def _late_until_ms(self) -> int:
-        """Return the greatest time that is late: the watermark, or in the profile storm the start of all."""
+        """Return the greatest time that is late: the watermark; in the profile storm, at least the last ms of 1969."""
         starts_at_ms = self._profile.starts_at_ms
         return self._timers.watermark_ms if starts_at_ms is None else max(self._timers.watermark_ms, starts_at_ms - 1)
 
@@ -244,7 +245,7 @@ class StormOperator:
         )
 
     def _windows_at(self, at_ms: int) -> tuple[Window, ...]:
-        """Return the windows that hold an instant, where both length and slide are times, and they are not many."""
+        """Return the windows that hold a time; () if length or slide is a count, or if there are over MISSED_MAX."""
         length_ms, slide_ms = self._windows.length_ms, self._windows.slide_ms
         if length_ms is None or slide_ms is None or length_ms > slide_ms * MISSED_MAX:
             return ()
@@ -256,7 +257,7 @@ class StormOperator:
         return length_ms is not None and slide_ms is not None and -at_ms % slide_ms >= length_ms
 
     def _skip_ticks(self, manager: WindowManager) -> None:
-        """Let the ticks pass that nobody was woken for."""
+        """Pass the manager the last tick before the clock, if the manager had no timer for it."""
         first_ms, slide_ms = self._first_arrival_ms, self._windows.slide_ms
         if self._windows.is_event_time or slide_ms is None or first_ms is None:
             return
@@ -265,7 +266,7 @@ class StormOperator:
             manager.skip_tick(last_ms)
 
     def _wait(self, key: Hashable, windowed: _Windowed) -> None:
-        """Set the timers of a key for what its manager waits for; forget a key that waits for nothing."""
+        """Update the timers of a key for its manager's next firing; delete a key without state."""
         manager, timers = windowed.manager, self._timers
         if self._profile.forgets_idle_keys and not manager.queue and not manager.expired:
             due_ms = tick_ms = None
@@ -291,13 +292,13 @@ class StormOperator:
         return None if due_ms is None else due_ms - self._storms_ms
 
     def _next_tick_ms(self, manager: WindowManager) -> int | None:
-        """Return the first tick at or after the clock that has not been yet."""
+        """Return the first tick at or after the clock that has not fired yet, or None."""
         first_ms, slide_ms = self._first_arrival_ms, self._windows.slide_ms
         if first_ms is None or slide_ms is None or not manager.has_tick:
             return None
         from_ms, reference_ms = self._timers.processing_time_ms, manager.state.reference_ms
         if reference_ms is not None:
-            from_ms = max(from_ms, reference_ms + 2)  # the tick of that reference, one later, is over
+            from_ms = max(from_ms, reference_ms + 2)  # the tick at reference_ms + 1 has fired
         return first_ms + max(1, -(-(from_ms - first_ms) // slide_ms)) * slide_ms
 
     def _firing(self, key: Hashable, windowed: _Windowed, position: Position) -> Firing:

@@ -1,4 +1,4 @@
-"""The watermark of a Storm pipeline: its streams, asked at the ticks of an interval on the replay's clock."""
+"""`StreamTime`: the watermark of a Storm pipeline, emitted at the ticks of an interval on the replay's clock."""
 
 from collections.abc import Iterable
 
@@ -9,39 +9,45 @@ from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
 
 
 class StreamTime:
-    """A TimeDriver; without streams, for windows on the clock, it has no watermark.
+    """A TimeDriver of Storm's streams. For windows on the clock, `streams` is None and there is no watermark.
 
-    Ticks lie on multiples of the interval; only one that may emit a watermark is a deadline.
+    The ticks are the multiples of the interval. A tick is a deadline only if it may emit a watermark. `streams` must be
+    fresh and belongs to this driver.
     """
 
     def __init__(self, streams: StreamWatermarks | None, interval_ms: int) -> None:
-        """Start before the log; `streams` is fresh and belongs to this driver."""
         self.watermark_ms = MIN_TIME_MS
         self._streams = streams
         self._interval_ms = interval_ms
         self._tick_ms: int | None = None
 
     def before_record(self, arrival: Arrival) -> None:
-        """Nothing to do: watermarks come with ticks."""
+        """Do nothing: only ticks emit watermarks."""
 
     def on_record(self, arrival: Arrival) -> None:
-        """Let the record's stream reach its time; wait for the next tick if that raises the watermark."""
+        """Observe the record's time for its stream; if that raises the watermark, the next tick becomes the deadline.
+
+        Raises:
+            InvariantBroken: the record's stream has the name that the checkpoint uses for all streams.
+        """
         if self._streams is None:
             return
         if arrival.source == ALL_SOURCES:
-            raise InvariantBroken(f"a record of stream {ALL_SOURCES!r}, which stands for all streams in the checkpoint")
+            raise InvariantBroken(
+                f"a record has the stream {ALL_SOURCES!r}, which is the checkpoint's name for all streams together"
+            )
         self._streams.observe(arrival.source, arrival.timestamp_ms)
         if self._tick_ms is None and self._streams.pending_ms() is not None:
             self._tick_ms = -(-arrival.clock_ms // self._interval_ms) * self._interval_ms
 
     def next_deadline_ms(self) -> int | None:
-        """Return the tick that may raise the watermark, None if none can."""
+        """Return the tick that may raise the watermark, or None."""
         return self._tick_ms
 
     def on_deadline(self, at_ms: int) -> None:  # noqa: ARG002
-        """Emit the watermark: Storm's says that less is late, ours that it itself is late too, so it is one less.
+        """Emit the watermark, if it has still risen: a slower stream may have appeared since the deadline was set.
 
-        A stream that has appeared since, behind the others, may have held it back again.
+        Our watermark is Storm's minus 1, because a record equal to ours is late and a record equal to Storm's is not.
         """
         self._tick_ms = None
         watermark_ms = None if self._streams is None else self._streams.tick()
@@ -49,7 +55,7 @@ class StreamTime:
             self.watermark_ms = watermark_ms - 1
 
     def snapshot(self) -> list[SourceRow]:
-        """Return each stream's greatest time, by name, then `*` with the watermark and the tick that is waited for."""
+        """Return each stream's greatest time, sorted by name, then the row `*` with the watermark and the next tick."""
         details = {"tick_ms": self._tick_ms}
         watermark_ms = None if self.watermark_ms == MIN_TIME_MS else self.watermark_ms
         latest_ms = {} if self._streams is None else self._streams.latest_ms
@@ -57,7 +63,7 @@ class StreamTime:
         return [*rows, SourceRow(ALL_SOURCES, watermark_ms, max(latest_ms.values(), default=None), details=details)]
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
-        """Take over a snapshot; into a fresh driver only.
+        """Set the state from a snapshot. The driver must be fresh.
 
         Raises:
             CheckpointError: the row `*` or a stream's greatest time is missing.
@@ -67,8 +73,8 @@ class StreamTime:
         combined = by_source.pop(ALL_SOURCES, None)
         if combined is None or (by_source and self._streams is None):
             raise CheckpointError(
-                f"the checkpoint has watermarks of {sorted(row.source for row in rows)}; windows of kind storm write a "
-                f"row {ALL_SOURCES!r}, and on event time one per stream. Replay from the start of the log"
+                f"the checkpoint has watermarks of {sorted(row.source for row in rows)}; windows of kind storm need "
+                f"one row {ALL_SOURCES!r}, and on event time one row per stream. Replay from the start of the log"
             )
         self._tick_ms = combined.details.get("tick_ms")
         if self._streams is None:

@@ -83,7 +83,7 @@ SESSION = {"gap": SECOND, "partitionBy": "$who", "pipeline": []}
 REFUSALS: list[tuple[Any, str]] = [
     ({}, r"windows\.atlas: .* one of \$tumblingWindow, \$hoppingWindow, \$sessionWindow"),
     ([], r"windows\.atlas: found \[\]; allowed is an object"),
-    ({"$slidingWindow": {}}, r"\$slidingWindow is no window stage; allowed are \$tumblingWindow"),
+    ({"$slidingWindow": {}}, r"\$slidingWindow is not a window stage; allowed are \$tumblingWindow"),
     ({"$tumblingWindow": TUMBLING, "$hoppingWindow": {}}, "one field"),
     ({"$tumblingWindow": 5}, r"\$tumblingWindow: found 5; allowed is an object"),
     ({"$tumblingWindow": {"pipeline": []}}, r"\$tumblingWindow: interval is missing; needed are interval, pipeline"),
@@ -141,7 +141,7 @@ def test_refusal(found: Any, message: str) -> None:  # noqa: ANN401 - JSON
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"timeField": "$x"}, r"\$source\.timeField: the event time of a log is said once, in log: event_time"),
+        ({"timeField": "$x"}, r"\$source\.timeField: .* in log: event_time"),
         ({"connectionName": "kafka"}, r"\$source\.connectionName: there is no such option; allowed are tsFieldName"),
         ({"tsFieldName": "a.b"}, "without dots"),
         ({"tsFieldName": ""}, "not empty"),
@@ -163,7 +163,7 @@ def test_a_column_of_the_metadatas_name_is_refused() -> None:
 def test_other_values_that_are_refused() -> None:
     with pytest.raises(SpecError, match="idle_reading must be one of after_end, after_both"):
         AtlasProfile(name="x", idle_reading="later")  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="neither name may be empty"):
+    with pytest.raises(SpecError, match="must not be empty, got"):
         DeadLetterWriter(processor_name="")
     spec = parse(stage("$tumblingWindow", interval=SECOND))
     with pytest.raises(SpecError, match="allowedLateness must be"):

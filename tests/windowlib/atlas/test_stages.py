@@ -232,7 +232,7 @@ REFUSALS: list[tuple[Any, str]] = [
     ([{"$validate": {"validator": {"$jsonSchema": {}}}}], r"\$jsonSchema is not supported"),
     ([{"$validate": {"validator": {}, "validationAction": "error"}}], "one of discard, dlq"),
     ([{"$match": {"$where": "1"}}], r"\$match\.\$where: .* a field, or one of \$and"),
-    ([{"$match": {"a": {"$near": 1}}}], r"\$match\.a\.\$near: there is no query operator \$near; known are"),
+    ([{"$match": {"a": {"$near": 1}}}], r"\$match\.a\.\$near: there is no query operator \$near; allowed are"),
     ([{"$match": {"a": {"$regex": "("}}}], "no regular expression"),
     ([{"$match": {"a": {"$regex": "a", "$options": "q"}}}], "option 'q'"),
     ([{"$match": {"$or": []}}], "at least one query"),

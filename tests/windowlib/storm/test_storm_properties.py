@@ -1,4 +1,4 @@
-"""Laws of Storm's windows on random specs and logs; the strict windows against their definition, written out."""
+"""Laws of Storm's windows on random specs and logs. A second implementation of the definition checks strict windows."""
 
 import random
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def random_log(rng: random.Random, *, size: int = 60) -> list[LogRow]:
 
 
 def random_steps(rng: random.Random, *, size: int = 40, is_far: bool = False) -> list[Step]:
-    """Tuples out of order, many at one instant, watermarks that only rise."""
+    """Return steps with tuples out of order and at equal times, and with rising watermarks."""
     watermark_ms, latest_ms = rng.choice([-20, 0, 100]), rng.choice([-20, 0, 100])
     steps: list[Step] = []
     for _ in range(rng.randint(0, size)):
@@ -81,14 +81,14 @@ def play(spec: StormSpec, steps: Sequence[Step]) -> Driven:
 
 
 class Definition:
-    """Strict windows on event time as docs/STORM.md defines them; slow, and shares no code with windowlib."""
+    """Strict windows on event time as docs/STORM.md defines them: a slow implementation without code of windowlib."""
 
     def __init__(self, length: Length, slide: Length) -> None:
         self.length, self.slide = length, slide
         self.watermark_ms: int | None = None
-        self.accepted: list[tuple[int, int]] = []  # (time, number), in the order in which they came
+        self.accepted: list[tuple[int, int]] = []  # (time, number), in the order of arrival
         self.counted: list[tuple[int, int]] = []  # in the order in which they became due
-        self.gone_ms: int | None = None  # tuples up to here have expired
+        self.gone_ms: int | None = None  # tuples up to this time have expired
         self.end_ms: int | None = None
         self.windows: list[tuple[int, list[int]]] = []
         self.fates: list[Fate] = []
@@ -107,7 +107,7 @@ class Definition:
 
     def watermark(self, storms_ms: int) -> None:
         self.watermark_ms = storms_ms
-        due = [one for one in self.accepted if one[0] < storms_ms]
+        due = [event for event in self.accepted if event[0] < storms_ms]
         if isinstance(self.slide, TimeLength):
             self._slide_in_time(due, storms_ms, self.slide.ms)
         else:
@@ -119,14 +119,14 @@ class Definition:
         for end_ms in range(first_ms, storms_ms, slide_ms):
             self.end_ms = end_ms
             if isinstance(self.length, TimeLength):
-                self._window(end_ms, [one for one in due if end_ms - self.length.ms < one[0] <= end_ms])
-            elif new := [one for one in due if one[0] <= end_ms and one not in self.counted]:
+                self._window(end_ms, [event for event in due if end_ms - self.length.ms < event[0] <= end_ms])
+            elif new := [event for event in due if event[0] <= end_ms and event not in self.counted]:
                 self.counted += new
                 self._window(end_ms, self.counted[-self.length.count :])
 
     def _slide_in_count(self, due: list[tuple[int, int]], count: int) -> None:
         gone_ms = self.gone_ms
-        waiting = [one for one in due if one not in self.counted and (gone_ms is None or one[0] > gone_ms)]
+        waiting = [event for event in due if event not in self.counted and (gone_ms is None or event[0] > gone_ms)]
         for start in range(0, len(waiting) - count + 1, count):
             group = waiting[start : start + count]
             self.counted += group
@@ -136,7 +136,7 @@ class Definition:
                 self._window(self.end_ms, self.counted[-self.length.count :])
             else:
                 self.gone_ms = self.end_ms - self.length.ms
-                self._window(self.end_ms, [one for one in due if self.gone_ms < one[0] <= self.end_ms])
+                self._window(self.end_ms, [event for event in due if self.gone_ms < event[0] <= self.end_ms])
 
     def _window(self, end_ms: int, tuples: list[tuple[int, int]]) -> None:
         if tuples:
@@ -163,8 +163,8 @@ def test_strict_windows_are_those_of_the_definition() -> None:
         assert driven.fates == definition.fates
 
 
-def test_strict_is_storm_where_no_defect_strikes() -> None:
-    """Times that rise by at least 1, after 1970, one per watermark at most: nothing ties, nothing is out of order."""
+def test_strict_equals_storm_where_no_defect_applies() -> None:
+    """All times are after 1970 and strictly rising, with at most one tuple per watermark, so that no defect applies."""
     for seed in seeds(200):
         rng = random.Random(seed)
         spec = lists_spec(length=random_length(rng), slide=random_length(rng), profile=STRICT)
@@ -182,7 +182,7 @@ def test_strict_is_storm_where_no_defect_strikes() -> None:
             if rng.random() < 0.4:
                 steps.append(("w", at_ms - 1))
         strict, storm = play(spec, steps), play(replace(spec, profile=STORM), steps)
-        # A window that ends at the last watermark has fired in Storm, and waits for the next one in strict.
+        # A window that ends at the last watermark has fired in Storm, but waits for the next watermark in strict.
         assert strict.windows() == storm.windows()[: len(strict.windows())]
         last_ms = max((at for kind, at in steps if kind == "w"), default=0)
         assert {window.end for window in storm.windows()[len(strict.windows()) :]} <= {last_ms}
@@ -202,7 +202,7 @@ def test_a_tuple_is_new_once_and_expires_once(profile: Any) -> None:  # noqa: AN
             assert len(set(window.expired)) == len(window.expired)
             assert not gone & set(window.expired), "a tuple expired twice"
             assert not set(window.events) - set(before) - set(window.new), (
-                "a tuple that is not new was not there before"
+                "a tuple that is not new was not in the window before"
             )
             gone |= set(window.expired)
             before = window.events
@@ -212,7 +212,7 @@ def content(result: Replayed) -> list[Any]:
     return [result.outputs, result.fates, result.tallies, result.state, result.sources, result.open_edges]
 
 
-def test_cuts_and_buckets_cannot_be_seen() -> None:
+def test_results_do_not_depend_on_slices_or_buckets() -> None:
     for seed in seeds(150):
         rng = random.Random(seed)
         spec, log = random_spec(rng), random_log(rng)
@@ -240,11 +240,11 @@ def test_every_record_has_one_fate_and_every_edge_is_open_or_closed() -> None:
         for key in result.outputs:
             panes = [output for output in result.outputs[key] if isinstance(output, Pane)]
             names = [(pane.window.end_ms, pane.pane_index) for pane in panes]
-            assert len(set(names)) == len(names), "two firings cannot be told apart"
+            assert len(set(names)) == len(names), "two firings have the same name"
 
 
-def test_strict_loses_nothing_that_its_length_covers() -> None:
-    """Whatever strict closes unseen lies between windows; with a slide inside the length there is no such place."""
+def test_strict_fires_every_tuple_if_the_length_covers_the_slide() -> None:
+    """In strict, only tuples between windows are never fired. If the slide is within the length, there are none."""
     for seed in seeds(150):
         rng = random.Random(seed)
         size = rng.randint(1, 20)
@@ -255,8 +255,8 @@ def test_strict_loses_nothing_that_its_length_covers() -> None:
         assert driven.counts().get("closed:fired", 0) <= driven.counts().get("new", 0)
 
 
-def test_watermarks_that_are_not_delivered_would_not_have_mattered() -> None:
-    """The operator leaves out watermarks; a bare manager that gets them all fires the same windows."""
+def test_skipped_watermarks_have_no_effect() -> None:
+    """The operator skips watermarks. A manager that gets all watermarks fires the same windows."""
     for seed in seeds(150):
         rng = random.Random(seed)
         spec = lists_spec(
@@ -282,7 +282,7 @@ def test_watermarks_that_are_not_delivered_would_not_have_mattered() -> None:
 
 
 def test_the_clock_decides_what_a_window_holds() -> None:
-    """Time in time on the clock, strict: at each tick of the grid from the first arrival, the tuples of the length."""
+    """With time length and slide on the clock in strict, each tick since the first arrival fires the last `length`."""
     for seed in seeds(150):
         rng = random.Random(seed)
         length_ms, slide_ms = rng.randint(1, 30), rng.randint(1, 30)

@@ -1,4 +1,4 @@
-"""Storm's watermark generator, in the scenarios of its own WaterMarkEventGeneratorTest, and the driver above it."""
+"""Storm's watermark generator in the scenarios of Storm's WaterMarkEventGeneratorTest, and the driver that uses it."""
 
 import pytest
 
@@ -14,56 +14,56 @@ def streams(*expected: str, lag_ms: int = 0, emitted_ms: int | None = 0) -> Stre
     return StreamWatermarks(expected, lag_ms, emitted_ms)
 
 
-def test_one_stream() -> None:
-    one = streams("a", lag_ms=5)
-    one.observe("a", 100)
-    one.observe("a", 110)
-    assert one.tick() == 105
-    assert one.tick() is None, "emitted once"
+def test_the_watermark_is_the_greatest_time_minus_the_lag() -> None:
+    watermarks = streams("a", lag_ms=5)
+    watermarks.observe("a", 100)
+    watermarks.observe("a", 110)
+    assert watermarks.tick() == 105
+    assert watermarks.tick() is None, "a watermark is emitted once"
 
 
-def test_out_of_order() -> None:
-    one = streams("a")
+def test_a_watermark_does_not_fall() -> None:
+    watermarks = streams("a")
     for at_ms in (100, 110, 104):
-        one.observe("a", at_ms)
-    assert one.tick() == 110
-    one.observe("a", 109)
-    assert one.tick() is None, "a watermark does not fall"
+        watermarks.observe("a", at_ms)
+    assert watermarks.tick() == 110
+    watermarks.observe("a", 109)
+    assert watermarks.tick() is None, "a watermark does not fall"
 
 
 def test_the_slower_of_two_streams_decides_and_both_must_have_begun() -> None:
-    two = streams("a", "b")
-    two.observe("a", 100)
-    two.observe("a", 110)
-    assert two.tick() is None
-    two.observe("b", 95)
-    two.observe("b", 98)
-    assert two.tick() == 98
+    watermarks = streams("a", "b")
+    watermarks.observe("a", 100)
+    watermarks.observe("a", 110)
+    assert watermarks.tick() is None
+    watermarks.observe("b", 95)
+    watermarks.observe("b", 98)
+    assert watermarks.tick() == 98
 
 
-def test_no_tuples_no_watermark() -> None:
+def test_without_tuples_there_is_no_watermark() -> None:
     assert streams("a").tick() is None
     assert streams().tick() is None
 
 
-def test_late_is_what_is_less_than_the_watermark() -> None:
-    one = streams("a", lag_ms=5)
-    assert one.is_late(-1), "Storm starts at 0 (S4)"
+def test_a_tuple_is_late_if_its_time_is_less_than_the_watermark() -> None:
+    watermarks = streams("a", lag_ms=5)
+    assert watermarks.is_late(-1), "Storm starts at 0 (S4)"
     assert not streams("a", emitted_ms=None).is_late(-1)
-    one.observe("a", 100)
-    one.observe("a", 110)
-    assert one.tick() == 105
-    assert [one.is_late(at_ms) for at_ms in (104, 105, 106)] == [True, False, False]
+    watermarks.observe("a", 100)
+    watermarks.observe("a", 110)
+    assert watermarks.tick() == 105
+    assert [watermarks.is_late(at_ms) for at_ms in (104, 105, 106)] == [True, False, False]
 
 
-def test_storms_first_watermark_is_above_zero_and_strict_has_no_such_floor() -> None:
+def test_storms_first_watermark_is_above_zero_and_strict_has_no_minimum() -> None:
     for profile, first_ms in ((STORM, None), (STRICT, -3)):
-        one = streams("a", emitted_ms=profile.starts_at_ms)
-        one.observe("a", -3)
-        assert one.tick() == first_ms
+        watermarks = streams("a", emitted_ms=profile.starts_at_ms)
+        watermarks.observe("a", -3)
+        assert watermarks.tick() == first_ms
 
 
-def test_a_stream_that_nobody_expected_holds_back_what_has_not_been_emitted() -> None:
+def test_an_unlisted_stream_holds_back_the_next_watermark() -> None:
     driver = StreamTime(streams(), 10)
     driver.on_record(Arrival(0, 100, 1, "a"))
     assert driver.next_deadline_ms() == 10
@@ -76,7 +76,7 @@ def test_a_stream_that_nobody_expected_holds_back_what_has_not_been_emitted() ->
     assert driver.watermark_ms == 49
 
 
-def test_the_clocks_driver_has_no_watermark() -> None:
+def test_a_driver_without_streams_has_no_watermark() -> None:
     driver = StreamTime(None, 10)
     driver.on_record(Arrival(0, 100, 1, "a"))
     assert driver.next_deadline_ms() is None
@@ -94,12 +94,12 @@ def test_the_clocks_driver_has_no_watermark() -> None:
     ],
     ids=["no combined row", "a stream without time", "streams on the clock"],
 )
-def test_a_snapshot_of_something_else_is_refused(rows: list[SourceRow], streams_there: bool) -> None:  # noqa: FBT001
+def test_a_snapshot_that_does_not_fit_is_refused(rows: list[SourceRow], streams_there: bool) -> None:  # noqa: FBT001
     driver = StreamTime(streams() if streams_there else None, 10)
     with pytest.raises(CheckpointError, match=r"[Rr]eplay from the start"):
         driver.restore(rows)
 
 
-def test_a_stream_called_like_the_combined_row_is_refused() -> None:
-    with pytest.raises(InvariantBroken, match="stands for all streams"):
+def test_a_stream_named_like_the_combined_row_is_refused() -> None:
+    with pytest.raises(InvariantBroken, match=r"stream '\*', which is the checkpoint's name for all"):
         StreamTime(streams(), 10).on_record(Arrival(0, 1, 1, ALL_SOURCES))

@@ -1,4 +1,4 @@
-"""Storm's window manager and its policies, in the scenarios of Storm's own WindowManagerTest, told anew."""
+"""Storm's window manager and its policies, in the scenarios of Storm's WindowManagerTest."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def every_count(count: int) -> WatermarkCountTrigger:
 
 
 def numbered(*numbers: int) -> list[tuple[object, int]]:
-    """Tuples whose time is their number."""
+    """Return tuples whose values and times are the numbers."""
     return [(number, number) for number in numbers]
 
 
@@ -66,7 +66,7 @@ def test_a_hundred_tuples_without_a_window_are_compacted() -> None:
     assert managed.heard.expired == list(range(95))
     assert managed.queue() == [95, 96, 97, 98, 99]
     managed.add(*numbered(100, 101))
-    assert len(managed.queue()) == 7, "the next hundred has begun"
+    assert len(managed.queue()) == 7, "the count of 100 has started again"
     managed.tick(HOUR_MS)
     assert managed.take() == [Fired(HOUR_MS - 1, list(range(97, 102)), list(range(97, 102)), list(range(97)))]
     managed.add(*numbered(*range(200, 300)))
@@ -90,7 +90,7 @@ def test_nothing_is_compacted_before_the_first_watermark(
 
 
 def test_watermarks_count_towards_compaction() -> None:
-    """A tuple that is over when it comes waits for the hundredth tuple or watermark, whichever that is."""
+    """A tuple that is too old leaves the queue at the hundredth tuple or watermark since the last scan."""
     managed = Managed(WatermarkTimeEviction(length_ms=10, stop_beyond_ms=0), every(10))
     managed.add(*numbered(10))
     managed.watermark(10)
@@ -110,7 +110,7 @@ def test_time_on_the_clock() -> None:
     )
     managed.add((1, 0), (2, 500), (3, 1_000))
     managed.tick(1_000)
-    assert managed.take() == [Fired(999, [1, 2], [1, 2], [])], "what comes at the tick is not in it"
+    assert managed.take() == [Fired(999, [1, 2], [1, 2], [])], "a tuple at the tick is not in the window"
     managed.add((4, 1_500))
     managed.tick(2_000)
     assert managed.take() == [Fired(1_999, [3, 4], [3, 4], [1, 2])]
@@ -118,31 +118,33 @@ def test_time_on_the_clock() -> None:
     assert managed.take() == [], "an empty window never fires"
     managed.add((5, 3_100))
     managed.tick(4_000)
-    assert managed.take() == [Fired(3_999, [5], [5], [])], "and what expired with it is in nobody's list"
+    assert managed.take() == [Fired(3_999, [5], [5], [])], (
+        "the tuples that expired with the empty window are in no list"
+    )
 
 
-def test_the_first_window_on_the_clock_takes_all_and_a_late_tick_makes_up_for_itself() -> None:
+def test_the_first_window_on_the_clock_holds_all_and_a_late_tick_extends_its_window() -> None:
     managed = Managed(TimeEviction(length_ms=100, first_takes_all=True), TimeTrigger(interval_ms=1_000, repeats=True))
     managed.add((1, 0), (2, 950))
     managed.tick(1_000)
     assert managed.take()[0].events == [1, 2]
     assert managed.manager.state.delta_ms == TAKES_ALL_MS == 2_147_483_647, "Java's greatest int"
     managed.add((3, 1_910))
-    managed.tick(2_030)  # 30 ms late: the window reaches back by 30 ms more, its tuple would be 119 ms old
+    managed.tick(2_030)  # 30 ms late: the window is 30 ms longer, because its tuple is 119 ms old
     assert managed.manager.state.delta_ms == 30
     assert managed.take() == [Fired(2_029, [3], [3], [1, 2])]
     managed.tick(3_000)
     assert managed.manager.state.delta_ms == -30
 
 
-def test_before_the_first_window_the_clock_itself_decides_what_is_too_old() -> None:
+def test_before_the_first_window_a_tuple_expires_by_its_age_now() -> None:
     eviction = TimeEviction(length_ms=100, first_takes_all=False)
     assert eviction.evict(0, PolicyState(), 99) is Action.PROCESS
     assert eviction.evict(0, PolicyState(), 100) is Action.EXPIRE
     assert eviction.evict(101, PolicyState(), 100) is Action.KEEP
 
 
-def test_time_on_event_time_jumps_over_the_gap() -> None:
+def test_time_on_event_time_skips_the_gap() -> None:
     managed = Managed(WatermarkTimeEviction(length_ms=20), every(10))
     managed.add(*numbered(603, 605, 607))
     managed.watermark(609)
@@ -186,7 +188,9 @@ def test_a_time_length_with_a_slide_in_due_tuples() -> None:
     ]
     managed.add(*numbered(665, 666, 667, 679))
     managed.watermark(674)
-    assert managed.take() == [Fired(666, [665, 666], [665, 666], [618, 626, 629, 636])], "636 counted, and was too old"
+    assert managed.take() == [Fired(666, [665, 666], [665, 666], [618, 626, 629, 636])], (
+        "636 was counted, but was too old for the window"
+    )
 
 
 def test_tumbling_due_tuples_of_one_instant_fire_at_that_instant() -> None:
@@ -207,8 +211,8 @@ def test_sliding_due_tuples_of_one_instant() -> None:
     ]
 
 
-def test_a_tuple_that_a_window_left_out_is_new_when_it_comes_back() -> None:
-    """Three that arrived early become due together, and leave no room for `b` until the next window."""
+def test_a_tuple_that_the_previous_window_did_not_hold_is_new() -> None:
+    """Three tuples that arrived early become due together, so `b` is not among the due tuples of that window."""
     managed = Managed(WatermarkCountEviction(5), every_count(2))
     managed.add(("p", 20), ("q", 21), ("r", 21), ("a", 5), ("b", 6))
     managed.watermark(10)
@@ -226,7 +230,7 @@ def test_compaction_ends_at_the_first_tuple_that_stays() -> None:
     managed = Managed(WatermarkTimeEviction(length_ms=10, stop_beyond_ms=0), every(10))
     managed.manager.state.reference_ms = 20  # as after a window at 20
     managed.add((1, 5), (2, 15), (3, 6), *[(0, 15)] * (COMPACT_EVERY - 3))
-    assert managed.heard.expired == [1], "3 is over too, and stands behind 2"
+    assert managed.heard.expired == [1], "3 is too old as well, but it is behind 2 in the queue"
 
 
 def test_out_of_order_within_the_lag_every_tuple_is_in_its_window() -> None:
@@ -250,10 +254,10 @@ def test_a_scan_stops_beyond_the_lag() -> None:
     managed = Managed(eviction, every(10))
     managed.add(*numbered(603, 626, 604))
     managed.watermark(610)
-    assert managed.take() == [Fired(610, [603], [603], [])], "604 stands behind 626"
+    assert managed.take() == [Fired(610, [603], [603], [])], "604 is behind 626 in the queue"
 
 
-def test_due_tuples_are_kept_back_by_time_and_by_number() -> None:
+def test_a_count_length_keeps_tuples_that_are_not_due_or_beyond_the_due_count() -> None:
     eviction, state = WatermarkCountEviction(2), PolicyState()
     assert eviction.evict(1, state, 0) is Action.STOP
     eviction.set_context(state, Context(10, due_count=3))
@@ -265,7 +269,7 @@ def test_due_tuples_are_kept_back_by_time_and_by_number() -> None:
         Action.KEEP,
     ]
     eviction.set_context(state, Context(12, sliding_count=4))
-    assert state.count == 6, "two of the last window and four more"
+    assert state.count == 6, "two of the last window plus four"
 
 
 def test_a_trigger_for_the_other_clock_does_nothing() -> None:

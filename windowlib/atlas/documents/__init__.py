@@ -1,1 +1,1 @@
-"""Documents: values, their types and order, JSON, and checked access to a stage's options."""
+"""Documents: their values, types and order, their JSON form, and the checked reading of a stage's options."""

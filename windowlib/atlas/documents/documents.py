@@ -1,7 +1,7 @@
-"""Documents: the values that stages and expressions work on, their types, their total order, their paths.
+"""The values of documents: their types, their total order, and their paths.
 
 null is None, a boolean bool, an integer int, a double float, a decimal Decimal, a text str, binary data bytes, an array
-list, an object dict; an instant is `Date`. What is not there at all is MISSING, which is not null.
+list, an object dict, and an instant `Date`. The value of a field that a document does not have is MISSING, not null.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class Date(NamedTuple):
 
 
 class Missing(Enum):
-    """The type of MISSING: a field that is not there."""
+    """The type of MISSING, the value of a field that a document does not have."""
 
     MISSING = "missing"
 
@@ -47,14 +47,14 @@ _NAMES: Final[Mapping[type, str]] = {
 
 
 def type_name(value: Value) -> str:
-    """Return the name of a value's type; an integer is an int where 32 bits hold it, else a long."""
+    """Return the name of a value's type. An integer is an int if it fits into 32 bits, else a long."""
     if type(value) is int:
         return "int" if -INT32_MAX - 1 <= value <= INT32_MAX else "long"
     return _NAMES[type(value)]
 
 
 def is_number(value: Value) -> bool:
-    """Tell whether a value is an int, a double or a decimal; a boolean is none."""
+    """Tell whether a value is an int, a double or a decimal; a boolean is not a number."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
@@ -64,7 +64,7 @@ def is_nothing(value: Value) -> bool:
 
 
 def is_true(value: Value) -> bool:
-    """Tell whether a value counts as true: all but false, zero, null and missing."""
+    """Tell whether a value counts as true: every value except false, zero, null and missing."""
     if isinstance(value, bool):
         return value
     return bool(value) if is_number(value) else not is_nothing(value)
@@ -101,8 +101,9 @@ _KEYS: Final[Mapping[type, Callable[[Value], SortKey]]] = {
 def sort_key(value: Value) -> SortKey:
     """Return a hashable key that orders values as BSON does, and is equal for equal values.
 
-    By type first: missing, null, numbers, texts, objects, arrays, binary data, booleans, dates. Numbers compare by
-    value whatever their type, NaN is the least of them; objects compare field by field, each by type, name, value.
+    The order of types is: missing, null, numbers, texts, objects, arrays, binary data, booleans, dates. Numbers compare
+    by value, independent of their type, and NaN is the least number. Objects compare field by field, each field by
+    type, name and value.
 
     >>> sort_key(1) == sort_key(1.0) < sort_key("a") < sort_key(True)
     True
@@ -111,12 +112,12 @@ def sort_key(value: Value) -> SortKey:
 
 
 def bracket(value: Value) -> int:
-    """Return the group of types that a value is compared within."""
+    """Return the number of a value's group of types in the order of BSON. Queries compare values of one group."""
     return int(sort_key(value)[0])
 
 
 def compare(left: Value, right: Value) -> int:
-    """Return -1, 0 or 1."""
+    """Return -1, 0 or 1 if `left` is less than, equal to or greater than `right` in the order of BSON."""
     left_key, right_key = sort_key(left), sort_key(right)
     return (left_key > right_key) - (left_key < right_key)
 
@@ -127,11 +128,11 @@ def is_equal(left: Value, right: Value) -> bool:
 
 
 def field_path(value: Value, names: Sequence[str]) -> Value:
-    """Return what an expression's path leads to; through an array it leads to the array of what each element has."""
+    """Return the value at an expression's path. An array on the path gives the array of its elements' values."""
     for at, name in enumerate(names):
         if isinstance(value, list):
-            found = (field_path(element, names[at:]) for element in value)
-            return [one for one in found if one is not MISSING]
+            inner = (field_path(element, names[at:]) for element in value)
+            return [element for element in inner if element is not MISSING]
         if not isinstance(value, dict):
             return MISSING
         value = value.get(name, MISSING)
@@ -139,10 +140,10 @@ def field_path(value: Value, names: Sequence[str]) -> Value:
 
 
 def candidates(value: Value, names: Sequence[str]) -> list[Value]:
-    """Return every value that a query's path leads to: through arrays by element and by index.
+    """Return all values at a query's path. In an array, the path goes through each element and through an index.
 
-    MISSING where an object, or a value that is neither object nor array, has no such field; nothing at all where an
-    array has no element that the path could go through.
+    If an object has no such field, or a value is not an object or array, its value is MISSING. If no element of an
+    array continues the path, the array gives no value.
     """
     if not names:
         return [value]
@@ -160,7 +161,7 @@ def candidates(value: Value, names: Sequence[str]) -> list[Value]:
 
 
 def with_field(document: Document, names: Sequence[str], value: Value) -> Document:
-    """Return a copy in which the field at a path has a value, or is gone if that is MISSING; arrays by element."""
+    """Return a copy with `value` at a path; MISSING removes the field. In an array, this applies to each element."""
     name, rest = names[0], names[1:]
     copy = dict(document)
     if not rest:

@@ -1,4 +1,4 @@
-"""Documents as JSON texts and back: MongoDB's Extended JSON, relaxed, version 2."""
+"""Converts documents to JSON text and back: MongoDB's relaxed Extended JSON, version 2."""
 
 import json
 from base64 import b64decode, b64encode
@@ -18,12 +18,12 @@ _UNSUPPORTED: Final = ("$oid", "$timestamp", "$regularExpression", "$minKey", "$
 
 
 def to_text(document: Document) -> str:
-    """Return the JSON text of a document; fields keep their order."""
+    """Return the JSON text of a document. The fields keep their order."""
     return json.dumps(to_json(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def iso_text(ms: int) -> str:
-    """Return an instant of the years 1 to 9999 as ISO text, with ms where there are any.
+    """Return an instant of the years 1 to 9999 as ISO text, with milliseconds unless they are 0.
 
     >>> iso_text(1_356_998_400_000)
     '2013-01-01T00:00:00Z'
@@ -34,7 +34,7 @@ def iso_text(ms: int) -> str:
 
 
 def to_json(value: Value) -> Json:  # noqa: PLR0911 - one return per type
-    """Return what stands for a value in relaxed Extended JSON; an integer beyond 64 bits does not exist."""
+    """Return a value in relaxed Extended JSON. Integers must fit into 64 bits."""
     match value:
         case Date(ms):
             return {"$date": iso_text(ms) if 0 <= ms < _YEAR_10000_MS else {"$numberLong": str(ms)}}
@@ -59,10 +59,10 @@ def _decimal_text(value: Decimal) -> str:
 
 
 def date_of_text(text: str) -> Date:
-    """Read ISO text with an offset or Z; without one it is UTC. Fractions below ms are cut off.
+    """Return the instant of an ISO text, in UTC if it has no offset or Z. Fractions of a millisecond are cut off.
 
     Raises:
-        ValueError: the text is no instant.
+        ValueError: the text is not an instant.
     """
     at = datetime.fromisoformat(text)
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
@@ -124,15 +124,15 @@ _READERS: Final[Mapping[str, Callable[[Json, Place], Value]]] = {
 
 
 def is_typed(found: Json) -> bool:
-    """Tell whether an object stands for a value, as `{"$date": ...}` does."""
+    """Tell whether an object is the Extended JSON form of a value, such as `{"$date": ...}`."""
     return isinstance(found, Mapping) and len(found) == 1 and next(iter(found)) in (*_READERS, *_UNSUPPORTED)
 
 
 def read_literal(found: Json, place: Place) -> Value:
-    """Return the value that JSON stands for, without looking for operators in it.
+    """Return the value of Extended JSON. Operators such as `$add` are not evaluated.
 
     Raises:
-        SpecError: a type that there is none of here, or a value that its type does not have.
+        SpecError: the type is not supported, or the value is not valid for its type.
     """
     if is_typed(found):
         name, inner = next(iter(found.items()))
@@ -158,10 +158,10 @@ def read_text(text: str) -> Value:
 
 
 def json_text(found: Json, place: Place) -> str:
-    """Return JSON as a text that keeps the order of fields, so that a spec can be compared, hashed and sent.
+    """Return JSON as text with the fields in their order, so that a spec can be compared, hashed and pickled.
 
     Raises:
-        SpecError: something in it is no JSON.
+        SpecError: a part is not JSON.
     """
 
     def typed(part: object) -> Json:
@@ -175,6 +175,6 @@ def json_text(found: Json, place: Place) -> str:
 
 
 def described(value: Value) -> str:
-    """Return a value for an error message: its type, and the beginning of its JSON."""
+    """Return the text of a value for an error message: its type and the first 60 characters of its JSON."""
     text = "" if type_name(value) == "missing" else " " + json.dumps(to_json(value), ensure_ascii=False)[:60]
     return type_name(value) + text

@@ -1,4 +1,4 @@
-"""A record of the log as a document: each column's plain value becomes the value of its Spark type."""
+"""Converts a record of the log to a document: each column's value by its Spark type."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ _PRIMITIVES: Final[Mapping[str, Convert]] = {
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """Converts records; `columns` has the names and Spark types that a record's value has, in the document's order."""
+    """A converter of records. `columns` has the names and Spark types of the columns, in the order of the fields."""
 
     columns: tuple[tuple[str, str], ...]
 
     def document_of(self) -> Callable[[Mapping[str, Any]], Document]:
-        """Return the function from a record's value to its document; a column that the record lacks is no field."""
+        """Return the function from a record's value to its document. A column that the record lacks gives no field."""
         converters = {name: _nullable(parse_type(spark_type)) for name, spark_type in self.columns}
 
         def convert(value: Mapping[str, Any]) -> Document:
-            return {name: one(value[name]) for name, one in converters.items() if name in value}
+            return {name: to_value(value[name]) for name, to_value in converters.items() if name in value}
 
         return convert
 

@@ -1,4 +1,4 @@
-"""Sort orders over documents: fields, each ascending or descending, in the order of BSON."""
+"""Sort orders over documents: a list of fields, each ascending or descending in the order of BSON."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from windowlib.atlas.documents.places import Json, Place
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """Paths with their directions, the first one first. Equal documents keep their order."""
+    """Paths with their directions, the most significant first. The sort is stable."""
 
     fields: tuple[tuple[tuple[str, ...], bool], ...]
     """(path, whether descending)."""
 
     @classmethod
     def read(cls, found: Json, place: Place) -> "SortOrder":
-        """Read `{field: 1, other.field: -1}`.
+        """Return the order that a stage writes as `{field: 1, other.field: -1}`.
 
         Raises:
-            SpecError: no field, or a direction that is neither 1 nor -1.
+            SpecError: there is no field, or a direction is not 1 or -1.
         """
         fields = []
         for name, direction in place.mapping(found).items():
@@ -32,7 +32,7 @@ class SortOrder:
         return cls(tuple(fields))
 
     def sorted(self, items: Iterable[Any], *, document_of: Callable[[Any], Value]) -> list[Any]:
-        """Return items in the order of their documents."""
+        """Return the items, sorted by their documents."""
         ordered = list(items)
         for path, is_descending in reversed(self.fields):
             keys = [_key(document_of(item), path, is_descending=is_descending) for item in ordered]
@@ -42,9 +42,9 @@ class SortOrder:
 
 
 def _key(document: Value, path: tuple[str, ...], *, is_descending: bool) -> tuple[Any, ...]:
-    """Return what a document is sorted by: null where the field is missing; of an array its least or greatest element.
+    """Return the sort key of a document's field. A missing field sorts as null, an empty array before null.
 
-    An empty array comes before null.
+    An array sorts by its least element, or by its greatest in a descending order.
     """
     values: list[Value] = []
     for value in candidates(document, path) or [MISSING]:

@@ -1,4 +1,4 @@
-"""Where in a stage something stands, and the checked reading of its options; every refusal names its place."""
+"""`Place`, a path inside a stage: reads and checks the options there; each error has the path."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any, Final
 from windowlib.errors import SpecError
 
 Json = Any
-"""What a JSON text holds, or a YAML file."""
+"""A value from a JSON text or a YAML file."""
 
 _SHOWN_MAX: Final = 80
 SYSTEM_VARIABLES: Final = frozenset({"ROOT", "CURRENT", "NOW", "REMOVE"})
@@ -15,25 +15,28 @@ SYSTEM_VARIABLES: Final = frozenset({"ROOT", "CURRENT", "NOW", "REMOVE"})
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path inside a stage, `$tumblingWindow.pipeline[0].$group`, and the variables that are known there."""
+    """A path inside a stage, such as `$tumblingWindow.pipeline[0].$group`, and the variables that are defined there.
+
+    The methods that read an option raise a SpecError if the option has another type.
+    """
 
     path: str
     variables: frozenset[str] = SYSTEM_VARIABLES
 
     def at(self, name: str) -> "Place":
-        """Return the place of a field."""
+        """Return the place of the field `name`."""
         return replace(self, path=f"{self.path}.{name}" if self.path else name)
 
     def item(self, index: int) -> "Place":
-        """Return the place of an element."""
+        """Return the place of the element `index`."""
         return replace(self, path=f"{self.path}[{index}]")
 
-    def knowing(self, *names: str) -> "Place":
-        """Return the same place with more variables."""
+    def with_variables(self, *names: str) -> "Place":
+        """Return the same place with `names` as additional variables."""
         return replace(self, variables=self.variables | set(names))
 
     def refused(self, found: Json, allowed: str) -> SpecError:
-        """Return the error that says what was found and what is allowed."""
+        """Return an error with the path, the value that was found, and the allowed values."""
         return SpecError(f"{self.path}: found {_shown(found)}; allowed is {allowed}")
 
     def mapping(self, found: Json) -> Mapping[str, Json]:
@@ -43,7 +46,7 @@ class Place:
         return found
 
     def fields(self, found: Json, *, required: Sequence[str] = (), optional: Sequence[str] = ()) -> Mapping[str, Json]:
-        """Return `found` as an object that has all of the required fields, and no others than these."""
+        """Return `found` as an object that has all required fields, and no fields except required and optional ones."""
         fields = self.mapping(found)
         known = (*required, *optional)
         for name in fields:
@@ -61,7 +64,7 @@ class Place:
         return found
 
     def text(self, found: Json) -> str:
-        """Return `found` as a text that is not empty."""
+        """Return `found` as a non-empty text."""
         if not isinstance(found, str) or not found:
             raise self.refused(found, "a text that is not empty")
         return found
@@ -81,7 +84,7 @@ class Place:
         return found
 
     def single(self, found: Json, what: str) -> tuple[str, Json]:
-        """Return the only field of an object."""
+        """Return the name and the value of the only field of an object; `what` describes the field in the error."""
         fields = self.mapping(found)
         if len(fields) != 1:
             raise self.refused(found, f"an object with one field, {what}")

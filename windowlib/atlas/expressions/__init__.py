@@ -1,1 +1,1 @@
-"""The expression language of Atlas: one module per family of operators."""
+"""Atlas's expression language, with one module per family of operators."""

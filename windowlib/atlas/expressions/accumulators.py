@@ -1,6 +1,7 @@
-"""The accumulators of $group, and those of them that are expressions over arrays, too.
+"""The accumulators of $group, and the accumulators that are also expressions over arrays.
 
-An accumulator is made for each group, takes in the values of its documents in log order, and has a result.
+$group creates an accumulator for each group, adds the values of the group's documents in log order, and reads the
+result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +21,14 @@ class Accumulator:
     """The running value of one field of one group."""
 
     def check(self, value: Value) -> None:
-        """Raise ExpressionFault if `add` could not take the value: then no accumulator of the group takes its own."""
+        """Check that `add` accepts the value. Called for all accumulators of a group before the first `add`.
+
+        Raises:
+            ExpressionFault: `add` does not accept the value, so no accumulator of the group gets its document.
+        """
 
     def add(self, value: Value) -> None:
-        """Take in what the accumulator's argument is for the next document."""
+        """Add the value of the accumulator's argument for the next document."""
         raise NotImplementedError
 
     def result(self) -> Value:
@@ -32,7 +37,7 @@ class Accumulator:
 
 
 class _Sum(Accumulator):
-    """Of the numbers among the values; 0 of none."""
+    """The sum of the values that are numbers; 0 without numbers."""
 
     def __init__(self) -> None:
         self._total = NumberSum()
@@ -46,7 +51,7 @@ class _Sum(Accumulator):
 
 
 class _Avg(_Sum):
-    """Of the numbers among the values; null of none."""
+    """The mean of the values that are numbers; null without numbers."""
 
     def result(self) -> Value:
         return self._total.mean()
@@ -64,7 +69,7 @@ class _Count(Accumulator):
 
 
 class _Extreme(Accumulator):
-    """The least or greatest value in the order of BSON, the first of equals; null and missing do not count."""
+    """The least or greatest value in the order of BSON, the first of equal values. Null and missing do not count."""
 
     def __init__(self, sign: int) -> None:
         self._is_max = sign > 0
@@ -107,7 +112,7 @@ class _Last(Accumulator):
 
 
 class _Push(Accumulator):
-    """All values that are there, null among them."""
+    """All values except missing ones; null counts as a value."""
 
     def __init__(self) -> None:
         self._values: list[Value] = []
@@ -121,7 +126,7 @@ class _Push(Accumulator):
 
 
 class _AddToSet(Accumulator):
-    """Each value once, in the order in which the first of it came."""
+    """Each distinct value, in the order of its first occurrence."""
 
     def __init__(self) -> None:
         self._values: dict[Any, Value] = {}
@@ -135,7 +140,7 @@ class _AddToSet(Accumulator):
 
 
 class _Deviation(Accumulator):
-    """The standard deviation of the numbers: exact until the root is taken."""
+    """The standard deviation of the values that are numbers; the variance is exact, only the root is rounded."""
 
     def __init__(self, *, is_sample: bool) -> None:
         self._variance = Variance(is_sample=is_sample)
@@ -165,7 +170,7 @@ class _Merge(Accumulator):
 
 
 class _Many(Accumulator):
-    """Up to n values: the first, the last, or the first after sorting. Each value is a pair (n, value)."""
+    """Up to n values, which `choose` selects from all values. Each added value is a pair (n, value)."""
 
     def __init__(self, operator: str, choose: Callable[[list[Value], int], list[Value]]) -> None:
         self._operator = operator
@@ -189,7 +194,7 @@ class _Many(Accumulator):
         self._values.append(element)
 
     def result(self) -> Value:
-        return [None if one is MISSING else one for one in self._choose(self._values, self._n or 0)]
+        return [None if value is MISSING else value for value in self._choose(self._values, self._n or 0)]
 
 
 Factory = Callable[[], Accumulator]
@@ -208,11 +213,11 @@ SIMPLE: Final[Mapping[str, Factory]] = {
     "$stdDevSamp": lambda: _Deviation(is_sample=True),
     "$mergeObjects": _Merge,
 }
-"""Accumulators with one expression as argument."""
+"""The accumulators whose argument is one expression."""
 
 
 def _extremes(values: list[Value], n: int, *, largest: bool) -> list[Value]:
-    return sorted((one for one in values if not is_nothing(one)), key=sort_key, reverse=largest)[:n]
+    return sorted((value for value in values if not is_nothing(value)), key=sort_key, reverse=largest)[:n]
 
 
 CHOOSING: Final[Mapping[str, Callable[[list[Value], int], list[Value]]]] = {
@@ -221,20 +226,20 @@ CHOOSING: Final[Mapping[str, Callable[[list[Value], int], list[Value]]]] = {
     "$minN": lambda values, n: _extremes(values, n, largest=False),
     "$maxN": lambda values, n: _extremes(values, n, largest=True),
 }
-"""Accumulators with `{input, n}` as argument."""
+"""The accumulators whose argument is `{input, n}`."""
 
 SORTING: Final = ("$top", "$bottom", "$topN", "$bottomN")
-"""Accumulators with `{sortBy, output}` as argument, and n where the name has one."""
+"""The accumulators whose argument is `{sortBy, output}`, or `{sortBy, output, n}` if the name ends in N."""
 
 ACCUMULATORS: Final = (*SIMPLE, "$count", *CHOOSING, *SORTING)
 """The names of all accumulators."""
 
 
 def compile_accumulator(found: Json, place: Place, compile_: Compile) -> tuple[Factory, Expression]:
-    """Return how to make an accumulator, and the expression whose values it takes in.
+    """Return the factory of an accumulator, and the expression that computes the values to add.
 
     Raises:
-        SpecError: no accumulator of that name, or wrong arguments.
+        SpecError: there is no accumulator of this name, or its arguments are wrong.
     """
     name, argument = place.single(found, "an accumulator")
     at = place.at(name)
@@ -264,7 +269,7 @@ def _choosing(name: str, choose: Callable[[list[Value], int], list[Value]]) -> F
 
 
 class _One(_Many):
-    """The only element of a choice of one."""
+    """The only value of a choice with n = 1, instead of a list."""
 
     def result(self) -> Value:
         values = super().result()
@@ -292,7 +297,7 @@ def _one(_scope: Scope) -> Value:
 
 
 def _over_array(name: str) -> Callable[..., Value]:
-    """Return the accumulator as an expression: over its arguments, or over the elements of a single array."""
+    """Return the accumulator as an expression over its arguments; a single array argument gives its elements."""
 
     def apply(*values: Value) -> Value:
         elements: Sequence[Value] = values[0] if len(values) == 1 and isinstance(values[0], list) else values

@@ -1,4 +1,4 @@
-"""Arithmetic operators. null and missing make the result null; what is no number is a fault."""
+"""Arithmetic operators. If an argument is null or missing, the result is null. Other non-numbers are a fault."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from windowlib.atlas.expressions.numeric import DECIMAL128, NumberSum, as_decima
 _PLACES_MAX: Final = 100
 _PLACES_MIN: Final = -20
 _POWER_MAX: Final = 64
-"""Beyond this power an int leaves 64 bits, whatever its base (but -1, 0 and 1)."""
+"""A greater power does not fit into 64 bits for any integer base except -1, 0 and 1."""
 
 
 def _checked(operator: str, *values: Value) -> bool:
-    """Tell whether all are numbers; False where one is null or missing, a fault where one is something else."""
+    """Tell whether all values are numbers: False if one is null or missing. Raise a fault for any other value."""
     for value in values:
         if not is_nothing(value) and not is_number(value):
             raise fault(operator, value, "numbers")
@@ -28,7 +28,7 @@ def _has_decimal(*values: Value) -> bool:
 
 
 def _ms(operator: str, value: Value) -> int:
-    """Return a number as ms, rounded."""
+    """Return a number, rounded to whole milliseconds."""
     if not is_finite(value):
         raise fault(operator, value, "a finite number of ms beside a date")
     ms: int = round(value)
@@ -36,10 +36,10 @@ def _ms(operator: str, value: Value) -> int:
 
 
 def date_of_ms(operator: str, ms: int) -> Date:
-    """Return an instant.
+    """Return the instant of an epoch time.
 
     Raises:
-        ExpressionFault: it does not fit into 64 bits.
+        ExpressionFault: the time does not fit into 64 bits.
     """
     if not -INT64_MAX - 1 <= ms <= INT64_MAX:
         raise ExpressionFault(f"{operator}: the ms of the date do not fit into 64 bits")
@@ -136,20 +136,20 @@ def _rounding(operator: str) -> Callable[..., Value]:
         unit = Decimal(1).scaleb(-digits)
         exact = Decimal(value).quantize(unit, rounding, DECIMAL128 if isinstance(value, Decimal) else _WIDE)
         if isinstance(value, Decimal):
-            return value if exact.is_nan() else exact  # it has no digits at that place
+            return value if exact.is_nan() else exact  # NaN: the value has no digits after that place
         return fitted(int(exact)) if isinstance(value, int) else math.copysign(float(exact), value)
 
     return apply
 
 
 _WIDE: Final = DECIMAL128.copy()
-_WIDE.prec = 1_200  # every double, written out
+_WIDE.prec = 1_200  # enough digits for the exact value of every double
 
 
 def _real(
     operator: str, function: Callable[[float], float], *, above: float | None = None, strict: bool = True
 ) -> Callable[[Value], Value]:
-    """Return an operator over one real number, which must lie above a bound (or be equal to it, if not `strict`)."""
+    """Return an operator over one real number that must be greater than `above`, or equal to it if not `strict`."""
 
     def apply(value: Value) -> Value:
         if not _checked(operator, value):

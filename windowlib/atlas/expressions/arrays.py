@@ -17,39 +17,27 @@ from windowlib.atlas.expressions.forms import (
     fault,
 )
 from windowlib.atlas.expressions.logic import variable_name
-from windowlib.atlas.expressions.numeric import whole
+from windowlib.atlas.expressions.numeric import integer_of
 
 RANGE_MAX: Final = 1_000_000
-"""So many elements may $range make."""
+"""The maximal number of elements of a $range."""
 
 
 def array_of(operator: str, value: Value) -> list[Value]:
-    """Return an array as it is.
+    """Return `value` if it is an array.
 
     Raises:
-        ExpressionFault: the value is none.
+        ExpressionFault: the value is not an array.
     """
     if not isinstance(value, list):
         raise fault(operator, value, "an array")
     return value
 
 
-def index_of(operator: str, value: Value) -> int:
-    """Return a number as an integer.
-
-    Raises:
-        ExpressionFault: the value is none.
-    """
-    number = whole(value)
-    if number is None:
-        raise fault(operator, value, "an integer")
-    return number
-
-
 def _element_at(operator: str, array: Value, index: Value) -> Value:
     if is_nothing(array) or is_nothing(index):
         return None
-    at = index_of(operator, index)
+    at = integer_of(operator, index)
     elements = array_of(operator, array)
     return elements[at] if -len(elements) <= at < len(elements) else MISSING
 
@@ -63,7 +51,7 @@ def _concat_arrays(*arrays: Value) -> Value:
 def _slice(array: Value, *places: Value) -> Value:
     if is_nothing(array) or any(map(is_nothing, places)):
         return None
-    elements, numbers = array_of("$slice", array), [index_of("$slice", place) for place in places]
+    elements, numbers = array_of("$slice", array), [integer_of("$slice", place) for place in places]
     if len(numbers) == 1:
         count = numbers[0]
         return elements[:count] if count >= 0 else elements[count:]
@@ -82,15 +70,15 @@ def _index_of_array(array: Value, sought: Value, *range_: Value) -> Value:
     if is_nothing(array):
         return None
     elements = array_of("$indexOfArray", array)
-    begin = index_of("$indexOfArray", range_[0]) if range_ else 0
-    limit = index_of("$indexOfArray", range_[1]) if len(range_) > 1 else len(elements)
+    begin = integer_of("$indexOfArray", range_[0]) if range_ else 0
+    limit = integer_of("$indexOfArray", range_[1]) if len(range_) > 1 else len(elements)
     if begin < 0 or limit < 0:
         raise ExpressionFault("$indexOfArray needs positions that are not negative")
     return next((at for at in range(begin, min(limit, len(elements))) if is_equal(elements[at], sought)), -1)
 
 
 def _range(start: Value, end: Value, step: Value = 1) -> list[Value]:
-    begin, limit, stride = (index_of("$range", place) for place in (start, end, step))
+    begin, limit, stride = (integer_of("$range", place) for place in (start, end, step))
     if not stride:
         raise ExpressionFault("$range needs a step that is not 0")
     if (limit - begin) // stride > RANGE_MAX:
@@ -104,7 +92,7 @@ def _reverse(array: Value) -> Value:
 
 def _ends(operator: str, *, first: bool) -> Callable[..., Value]:
     def apply(*, input: Value, n: Value) -> list[Value]:  # noqa: A002 - its name in the language
-        count = index_of(operator, n)
+        count = integer_of(operator, n)
         if count <= 0:
             raise fault(operator, n, "a positive n")
         elements = array_of(operator, input)
@@ -115,7 +103,7 @@ def _ends(operator: str, *, first: bool) -> Callable[..., Value]:
 
 def _extremes(operator: str, *, largest: bool) -> Callable[..., Value]:
     def apply(*, input: Value, n: Value) -> list[Value]:  # noqa: A002 - its name in the language
-        count = index_of(operator, n)
+        count = integer_of(operator, n)
         if count <= 0:
             raise fault(operator, n, "a positive n")
         elements = [element for element in array_of(operator, input) if not is_nothing(element)]
@@ -140,16 +128,17 @@ def _filter(found: Json, place: Place, compile_: Compile) -> Expression:
     fields = place.fields(found, required=("input", "cond"), optional=("as", "limit"))
     name = variable_name(fields.get("as", "this"), place.at("as"))
     array = compile_(fields["input"], place.at("input"))
-    condition = compile_(fields["cond"], place.knowing(name).at("cond"))
+    condition = compile_(fields["cond"], place.with_variables(name).at("cond"))
     limit = compile_(fields["limit"], place.at("limit")) if "limit" in fields else None
 
     def evaluate(scope: Scope) -> Value:
         elements = array(scope)
         if is_nothing(elements):
             return None
-        most = None if limit is None else index_of("$filter", limit(scope))
-        kept = (one for one in array_of("$filter", elements) if is_true(condition(scope.knowing(**{name: one}))))
-        return [one for _, one in zip(range(most), kept, strict=False)] if most is not None else list(kept)
+        most = None if limit is None else integer_of("$filter", limit(scope))
+        checked = array_of("$filter", elements)
+        kept = (element for element in checked if is_true(condition(scope.with_variables(**{name: element}))))
+        return [element for _, element in zip(range(most), kept, strict=False)] if most is not None else list(kept)
 
     return evaluate
 
@@ -158,13 +147,13 @@ def _map(found: Json, place: Place, compile_: Compile) -> Expression:
     fields = place.fields(found, required=("input", "in"), optional=("as",))
     name = variable_name(fields.get("as", "this"), place.at("as"))
     array = compile_(fields["input"], place.at("input"))
-    inside = compile_(fields["in"], place.knowing(name).at("in"))
+    inside = compile_(fields["in"], place.with_variables(name).at("in"))
 
     def evaluate(scope: Scope) -> Value:
         elements = array(scope)
         if is_nothing(elements):
             return None
-        values = (inside(scope.knowing(**{name: element})) for element in array_of("$map", elements))
+        values = (inside(scope.with_variables(**{name: element})) for element in array_of("$map", elements))
         return [None if value is MISSING else value for value in values]
 
     return evaluate
@@ -174,7 +163,7 @@ def _reduce(found: Json, place: Place, compile_: Compile) -> Expression:
     fields = place.fields(found, required=("input", "initialValue", "in"))
     array = compile_(fields["input"], place.at("input"))
     initial = compile_(fields["initialValue"], place.at("initialValue"))
-    inside = compile_(fields["in"], place.knowing("this", "value").at("in"))
+    inside = compile_(fields["in"], place.with_variables("this", "value").at("in"))
 
     def evaluate(scope: Scope) -> Value:
         elements = array(scope)
@@ -182,7 +171,7 @@ def _reduce(found: Json, place: Place, compile_: Compile) -> Expression:
             return None
         value = initial(scope)
         for element in array_of("$reduce", elements):
-            value = inside(scope.knowing(this=element, value=value))
+            value = inside(scope.with_variables(this=element, value=value))
         return value
 
     return evaluate

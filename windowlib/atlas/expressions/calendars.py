@@ -1,4 +1,4 @@
-"""Instants in time zones: parts of the calendar, moving by units, bins of units, texts."""
+"""Calendar arithmetic in time zones: parts of a date, adding units, bins of units, formatting and parsing."""
 
 import re
 from calendar import monthrange
@@ -28,15 +28,15 @@ _MONTHS: Final = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 _OFFSET: Final = re.compile(r"([+-])(\d{2})(?::?(\d{2}))?")
-_BINS_FROM: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - a local time, in whatever zone
+_BINS_FROM: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - a local time of any zone
 
 
 @lru_cache(maxsize=256)
 def zone(name: str) -> tzinfo:
-    """Return the zone of a name of the time zone database, or of an offset such as +05:45.
+    """Return the time zone of a name in the time zone database, or of an offset such as +05:45.
 
     Raises:
-        ExpressionFault: there is none.
+        ExpressionFault: there is no such time zone.
     """
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
@@ -54,10 +54,10 @@ def zone(name: str) -> tzinfo:
 
 
 def local(date: Date, in_zone: tzinfo) -> datetime:
-    """Return an instant as the time in a zone.
+    """Return the local time of an instant in a time zone.
 
     Raises:
-        ExpressionFault: it lies outside the years 1 to 9999.
+        ExpressionFault: the local time is outside the years 1 to 9999.
     """
     try:
         return (EPOCH + date.ms * MS).astimezone(in_zone)
@@ -66,7 +66,11 @@ def local(date: Date, in_zone: tzinfo) -> datetime:
 
 
 def instant(at: datetime, in_zone: tzinfo) -> Date:
-    """Return the instant of a local time; of two, the first, of none, as if the clock had not been changed yet."""
+    """Return the instant of a local time.
+
+    If the local time occurs twice, because the clock was set back, return the first. If it does not occur, because the
+    clock was set forward, use the offset before the change.
+    """
     return Date((at.replace(tzinfo=in_zone) - EPOCH) // MS)
 
 
@@ -89,14 +93,14 @@ PARTS: Final[Mapping[str, Callable[[datetime], int]]] = {
     "second": lambda at: at.second,
     "millisecond": lambda at: at.microsecond // 1000,
 }
-"""The parts of a local time, by their names."""
+"""The functions that return a part of a local time, by the name of the part."""
 
 
 def moved(date: Date, unit: str, amount: int, *, in_zone: tzinfo) -> Date:
-    """Return an instant moved by units: days and longer on the local calendar, shorter ones as time that passes.
+    """Return an instant plus an amount of units. Days and longer units follow the local calendar, shorter units do not.
 
     Raises:
-        ExpressionFault: the result lies outside the years 1 to 9999.
+        ExpressionFault: the result is outside the years 1 to 9999.
     """
     at = local(date, in_zone).replace(tzinfo=None)
     try:
@@ -117,12 +121,12 @@ def _wall_ms(at: datetime) -> int:
 
 
 def _weeks_from(first_day: str) -> datetime:
-    """Return the first such weekday in 2000, from which weeks are counted."""
+    """Return the first such weekday of the year 2000, from which weeks are counted."""
     return _BINS_FROM + timedelta(days=(WEEKDAYS.index(first_day) - _BINS_FROM.weekday()) % 7)
 
 
 def truncated(date: Date, unit: str, *, bin_size: int, in_zone: tzinfo, first_day: str) -> Date:
-    """Return the start of the bin of so many units that holds an instant; bins are counted from 2000-01-01, local.
+    """Return the start of the bin of `bin_size` units that holds an instant. Bins count from 2000-01-01, local time.
 
     Raises:
         ExpressionFault: the bin starts before the year 1.
@@ -145,7 +149,7 @@ def truncated(date: Date, unit: str, *, bin_size: int, in_zone: tzinfo, first_da
 
 
 def boundaries(start: Date, end: Date, unit: str, *, in_zone: tzinfo, first_day: str) -> int:
-    """Return how many starts of a unit lie between two instants."""
+    """Return the number of starts of a unit between two instants."""
     left, right = local(start, in_zone).replace(tzinfo=None), local(end, in_zone).replace(tzinfo=None)
     if unit in UNITS_MONTHS:
         size = UNITS_MONTHS[unit]
@@ -182,10 +186,10 @@ _SPECIFIERS: Final[Mapping[str, Callable[[datetime], str]]] = {
 
 
 def formatted(at: datetime, text: str) -> str:
-    """Return a local time in a format of %-specifiers.
+    """Return a local time as text in a format of %-specifiers.
 
     Raises:
-        ExpressionFault: an unknown specifier.
+        ExpressionFault: a specifier is unknown.
     """
 
     def part(match: re.Match[str]) -> str:
@@ -198,10 +202,10 @@ def formatted(at: datetime, text: str) -> str:
 
 
 def date_text(date: Date) -> str:
-    """Return an instant as ISO text in UTC, with ms.
+    """Return an instant as ISO text in UTC with milliseconds.
 
     Raises:
-        ExpressionFault: it lies outside the years 1 to 9999.
+        ExpressionFault: the instant is outside the years 1 to 9999.
     """
     return formatted(local(date, UTC), "%Y-%m-%dT%H:%M:%S.%LZ")
 
@@ -220,10 +224,12 @@ _PATTERNS: Final[Mapping[str, str]] = {
 
 
 def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
-    """Read a text as a local time; without a format ISO 8601, whose own offset counts.
+    """Return the instant of a text that is a local time of `in_zone`, or that has its own offset.
+
+    Without a format, the text is in ISO 8601.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text does not have the format, or the format has an unknown specifier.
     """
     if text_format is None:
         at = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Operators that tell and change types."""
+"""Operators that return or convert the types of values."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -68,7 +68,7 @@ def _to_decimal(value: Value) -> Decimal:
 
 
 def double_text(number: float) -> str:
-    """Return a double as a text: whole ones without a point, special ones by MongoDB's names."""
+    """Return a double as text: a whole number without a point, NaN and infinities with MongoDB's names."""
     if not isfinite(number):
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"  # noqa: PLR0124 - NaN
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)  # noqa: PLR2004 - digits
@@ -110,7 +110,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[Value], Value]]] = {
     "long": _to_integer("toLong", INT64_MAX),
     "decimal": _to_decimal,
 }
-"""By name of the type that they convert to."""
+"""The conversions by the name of their target type."""
 
 _BY_NUMBER: Final = {1: "double", 2: "string", 8: "bool", 9: "date", 16: "int", 18: "long", 19: "decimal"}
 

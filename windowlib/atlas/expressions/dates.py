@@ -1,4 +1,4 @@
-"""Date operators. A zone is a name of the time zone database or an offset, UTC if there is none."""
+"""Date operators. A time zone is a name of the time zone database or an offset; the default is UTC."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ from windowlib.atlas.expressions.forms import (
     Special,
     fault,
 )
-from windowlib.atlas.expressions.numeric import whole
+from windowlib.atlas.expressions.numeric import integer_of
 
 _ISO: Final = "%Y-%m-%dT%H:%M:%S.%LZ"
 
@@ -54,13 +54,6 @@ def _unit_of(operator: str, value: Value) -> str:
     return value
 
 
-def _amount_of(operator: str, value: Value) -> int:
-    number = whole(value)
-    if number is None:
-        raise fault(operator, value, "an integer")
-    return number
-
-
 def _weekday_of(operator: str, value: Value) -> str:
     name = _text_of(operator, value, "a weekday").lower()
     full = [day for day in WEEKDAYS if name in {day, day[:3]}]
@@ -70,7 +63,7 @@ def _weekday_of(operator: str, value: Value) -> str:
 
 
 def _part(operator: str) -> Special:
-    """Return `{$year: date}`, `{$year: [date]}` and `{$year: {date, timezone}}`."""
+    """Return the form of a part: `{$year: date}`, `{$year: [date]}` or `{$year: {date, timezone}}`."""
     part = PARTS[operator[1:]]
 
     def compile_part(found: Json, place: Place, compile_: Compile) -> Expression:
@@ -147,11 +140,11 @@ _FROM_PARTS: Final = ("month", "day", "hour", "minute", "second", "millisecond")
 
 
 def _date_from_parts(*, year: Value, timezone: Value = "UTC", **parts: Value) -> Value:
-    """Return the date of the parts; what is beyond its range goes over into the next larger part."""
+    """Return the date of the parts. A part beyond its range carries over into the next larger part."""
     if _any_nothing(year, timezone, *parts.values()):
         return None
-    numbers = {name: _amount_of("$dateFromParts", value) for name, value in parts.items()}
-    months = _amount_of("$dateFromParts", year) * 12 + numbers.pop("month", 1) - 1
+    numbers = {name: integer_of("$dateFromParts", value) for name, value in parts.items()}
+    months = integer_of("$dateFromParts", year) * 12 + numbers.pop("month", 1) - 1
     days = numbers.pop("day", 1) - 1
     rest_ms = sum(UNITS_MS[name] * number for name, number in numbers.items())
     try:
@@ -165,7 +158,7 @@ def _moving(operator: str, sign: int) -> Callable[..., Value]:
     def apply(*, start_date: Value, unit: Value, amount: Value, timezone: Value = "UTC") -> Value:
         if _any_nothing(start_date, unit, amount, timezone):
             return None
-        count = sign * _amount_of(operator, amount)
+        count = sign * integer_of(operator, amount)
         in_zone = zone(_text_of(operator, timezone, "a time zone"))
         return moved(_date_of(operator, start_date), _unit_of(operator, unit), count, in_zone=in_zone)
 
@@ -191,7 +184,7 @@ def _date_trunc(
 ) -> Value:
     if _any_nothing(date, unit, bin_size, timezone, start_of_week):
         return None
-    size = _amount_of("$dateTrunc", bin_size)
+    size = integer_of("$dateTrunc", bin_size)
     if size <= 0:
         raise fault("$dateTrunc", bin_size, "a positive binSize")
     return truncated(

@@ -1,7 +1,8 @@
-"""The expression language: JSON in, a function from a document to a value out.
+"""The expression language: compiles JSON to a function from a document to a value.
 
-A text that begins with `$` is a path, with `$$` a variable; an object whose only field begins with `$` is an operator;
-everything else stands for itself. What an author can get wrong is refused when it is compiled, with its place.
+A text that begins with `$$` is a variable, and another text that begins with `$` is a path. An object whose only field
+begins with `$` is an operator. Everything else is a literal. The author's errors are raised at compile time, with their
+place in the stage.
 """
 
 import re
@@ -26,7 +27,7 @@ OPERATORS: Final[Operators] = {
     **conversions.OPERATORS,
     **EXPRESSIONS,
 }
-"""Every operator that expressions may use, by name."""
+"""All operators of expressions, by name."""
 
 REFUSED: Final[Mapping[str, str]] = {
     "$function": "it runs code that a replay cannot repeat",
@@ -35,13 +36,15 @@ REFUSED: Final[Mapping[str, str]] = {
     "$sampleRate": "two replays would differ",
     "$createUUID": "two replays would differ",
 }
+"""The operators of MongoDB that are not supported on purpose, with the reason."""
 
 
 def compile_expression(found: Json, place: Place) -> Expression:
     """Return the function that evaluates an expression.
 
     Raises:
-        SpecError: an unknown operator or variable, a wrong number of arguments, a literal of a type that is not known.
+        SpecError: an operator or a variable is unknown, the number of arguments is wrong, or a literal's type is not
+            supported.
     """
     if isinstance(found, str) and found.startswith("$"):
         return _variable(found, place) if found.startswith("$$") else _path(found, place)
@@ -77,7 +80,9 @@ def _path(found: str, place: Place) -> Expression:
 def _variable(found: str, place: Place) -> Expression:
     name, *inner = found[2:].split(".")
     if name not in place.variables or not all(inner):
-        raise place.refused(found, "one of the variables " + ", ".join(f"$${one}" for one in sorted(place.variables)))
+        raise place.refused(
+            found, "one of the variables " + ", ".join(f"$${known}" for known in sorted(place.variables))
+        )
     names = tuple(inner)
     match name:
         case "ROOT" | "CURRENT":
@@ -120,7 +125,7 @@ def _operator(name: str, found: Json, place: Place) -> Expression:
             raise SpecError(f"{place.at(name).path}: {name} is not supported: {REFUSED[name]}")
         raise SpecError(
             f"{place.at(name).path}: there is no expression operator {name}; docs/ATLAS.md lists all of them"
-            f"{_near(name)}. A text or object that begins with $ and is meant as it stands goes into $literal"
+            f"{_near(name)}. To use a text or object that begins with $ as a value, put it into $literal"
         )
     return _compiled(form, found, place.at(name))
 
@@ -171,4 +176,4 @@ def _named(form: NamedCall, found: Json, place: Place) -> Expression:
 
 def _near(name: str) -> str:
     same = [known for known in OPERATORS if known.lower() == name.lower()]
-    return f", and {same[0]} among them" if same else ""
+    return f", for example {same[0]}" if same else ""

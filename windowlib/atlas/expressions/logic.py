@@ -82,10 +82,10 @@ def _switch(found: Json, place: Place, compile_: Compile) -> Expression:
 
 
 def variable_name(found: Json, place: Place) -> str:
-    """Return a variable's name: a small letter first, then letters, digits and underscores.
+    """Return the name of a variable: a small letter, then letters, digits and underscores.
 
     Raises:
-        SpecError: another text.
+        SpecError: the text is not such a name.
     """
     name = place.text(found)
     if not (name.isidentifier() and name[0].islower()):
@@ -100,10 +100,10 @@ def _let(found: Json, place: Place, compile_: Compile) -> Expression:
         variable_name(name, at.at(name)): compile_(inner, at.at(name))
         for name, inner in at.mapping(fields["vars"]).items()
     }
-    inside = compile_(fields["in"], place.knowing(*variables).at("in"))
+    inside = compile_(fields["in"], place.with_variables(*variables).at("in"))
 
     def evaluate(scope: Scope) -> Value:
-        return inside(scope.knowing(**{name: expression(scope) for name, expression in variables.items()}))
+        return inside(scope.with_variables(**{name: expression(scope) for name, expression in variables.items()}))
 
     return evaluate
 

@@ -1,4 +1,4 @@
-"""Sums and means of numbers of any type, exact until they are rounded once, and decimals of 34 digits."""
+"""Numbers of documents: exact sums and means that are rounded once, decimals of 34 digits, and integers."""
 
 from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Final
 
 from windowlib.atlas.documents.documents import INT64_MAX, Value
+from windowlib.atlas.expressions.forms import fault
 from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded
 
 DECIMAL128: Final = Context(prec=34, rounding=ROUND_HALF_EVEN, Emin=-6143, Emax=6144, traps=[])
@@ -14,7 +15,7 @@ _SCALE_BITS: Final = 1074
 
 
 def fitted(number: int) -> int | float:
-    """Return an integer as it is where 64 bits hold it, else as a double."""
+    """Return an integer unchanged if it fits into 64 bits, else as a double."""
     return number if -INT64_MAX - 1 <= number <= INT64_MAX else divide_rounded(number, 1)
 
 
@@ -24,17 +25,16 @@ def rounded_decimal(exact: Fraction) -> Decimal:
 
 
 def as_decimal(value: Value) -> Decimal:
-    """Return a number as a decimal of 34 digits; of a double its exact value counts."""
+    """Return a number as a decimal of 34 digits. A double is converted from its exact value."""
     return DECIMAL128.create_decimal(value)
 
 
 class NumberSum:
-    """A running sum of ints, doubles and decimals; the order in which they come does not matter."""
+    """A running sum of ints, doubles and decimals. The result does not depend on the order of the numbers."""
 
     __slots__ = ("_decimal_total", "_decimals", "_doubles", "_has_doubles", "_specials", "_total", "count")
 
     def __init__(self, numbers: Iterable[Value] = ()) -> None:
-        """Start with some numbers."""
         self.count = 0
         self._total = 0
         self._doubles = ExactSum()
@@ -63,13 +63,16 @@ class NumberSum:
                 self._specials = DECIMAL128.add(self._specials, number)
 
     def sum(self) -> Value:
-        """Return the sum: a decimal if one was added, else a double if one was, else an int; 0 of nothing."""
+        """Return the sum, 0 without numbers.
+
+        It is a decimal if a decimal was added, else a double if a double was added, else an int.
+        """
         if self._decimals or self._has_doubles:
             return self._rounded(1)
         return fitted(self._total)
 
     def mean(self) -> Value:
-        """Return the sum divided by the count, a decimal or a double; null of nothing."""
+        """Return the sum divided by the count as a decimal or a double; null without numbers."""
         return self._rounded(self.count) if self.count else None
 
     def _rounded(self, divisor: int) -> Value:
@@ -85,14 +88,26 @@ class NumberSum:
 
 
 def is_finite(number: Value) -> bool:
-    """Tell whether a number is neither NaN nor infinite."""
+    """Tell whether a number is finite, that is, not NaN and not infinite."""
     return number.is_finite() if isinstance(number, Decimal) else isfinite(number)
 
 
 def whole(value: Value) -> int | None:
-    """Return a number as an integer if it is one, None otherwise."""
+    """Return a number of any type as an int if it has no fraction, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     if isinstance(value, int):
         return value
     return int(value) if is_finite(value) and value == int(value) else None
+
+
+def integer_of(operator: str, value: Value) -> int:
+    """Return the integer argument of an operator as an int.
+
+    Raises:
+        ExpressionFault: the value is not a number without a fraction.
+    """
+    number = whole(value)
+    if number is None:
+        raise fault(operator, value, "an integer")
+    return number

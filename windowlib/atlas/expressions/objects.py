@@ -1,4 +1,4 @@
-"""Operators over objects, and over arrays as sets. A set comes out in the order of BSON, each value once."""
+"""Operators over objects, and over arrays as sets. A set has each value once, in the order of BSON."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -24,10 +24,12 @@ def _object_of(operator: str, value: Value) -> Document:
 
 
 def merged(operator: str, values: Iterable[Value]) -> Document:
-    """Return one object with the fields of all; later ones win, null and missing count as empty.
+    """Return one object with the fields of all values. A later field replaces an earlier one of the same name.
+
+    Null and missing count as empty objects.
 
     Raises:
-        ExpressionFault: a value is something else.
+        ExpressionFault: a value is not an object, null or missing.
     """
     result: Document = {}
     for value in values:
@@ -86,7 +88,7 @@ def _unset_field(*, field: Value, input: Value) -> Value:  # noqa: A002 - its na
 
 
 def distinct(values: Iterable[Value]) -> list[Value]:
-    """Return each value once, in the order of BSON."""
+    """Return the distinct values in the order of BSON."""
     found = {sort_key(value): value for value in values}
     return [found[key] for key in sorted(found)]
 

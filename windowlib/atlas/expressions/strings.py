@@ -1,4 +1,4 @@
-"""String operators. Positions count code points (CP) or bytes of UTF-8; regular expressions are Python's."""
+"""String operators. Positions count code points (CP) or UTF-8 bytes. Regular expressions have Python's syntax."""
 
 import re
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from typing import Final
 from windowlib.atlas.documents.documents import Date, Value, is_nothing, is_number
 from windowlib.atlas.expressions.calendars import date_text
 from windowlib.atlas.expressions.forms import Call, ExpressionFault, NamedCall, Operators, fault
-from windowlib.atlas.expressions.numeric import whole
+from windowlib.atlas.expressions.numeric import integer_of
 
 _WHITESPACE: Final = "\x00\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
 _FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 
 
 def _texts(operator: str, *values: Value) -> bool:
-    """Tell whether all are texts; False where one is null or missing, a fault where one is something else."""
+    """Tell whether all values are texts: False if one is null or missing. Raise a fault for any other value."""
     for value in values:
         if not is_nothing(value) and not isinstance(value, str):
             raise fault(operator, value, "texts")
@@ -26,7 +26,7 @@ def _concat(*values: Value) -> Value:
 
 
 def _lenient(operator: str, value: Value) -> str:
-    """Return what the older string operators make of a value: null is the empty text, numbers and dates their text."""
+    """Return a value as text, as the older string operators do: null as the empty text, numbers and dates as text."""
     if is_nothing(value):
         return ""
     if isinstance(value, str):
@@ -40,28 +40,21 @@ def _lenient(operator: str, value: Value) -> str:
 
 def _cased(operator: str, change: Callable[[str], str]) -> Callable[[Value], str]:
     def apply(value: Value) -> str:
-        # Only a to z: other letters have no case here, as in MongoDB.
+        # As in MongoDB, only the letters a to z change their case.
         return "".join(change(letter) if letter.isascii() else letter for letter in _lenient(operator, value))
 
     return apply
 
 
-def _count(operator: str, value: Value) -> int:
-    number = whole(value)
-    if number is None:
-        raise fault(operator, value, "an integer")
-    return number
-
-
 def _substr_cp(text: Value, start: Value, length: Value) -> str:
-    begin, count = _count("$substrCP", start), _count("$substrCP", length)
+    begin, count = integer_of("$substrCP", start), integer_of("$substrCP", length)
     if begin < 0 or count < 0:
         raise ExpressionFault("$substrCP needs a start and a length that are not negative")
     return _lenient("$substrCP", text)[begin : begin + count]
 
 
 def _substr_bytes(text: Value, start: Value, length: Value) -> str:
-    begin, count = _count("$substrBytes", start), _count("$substrBytes", length)
+    begin, count = integer_of("$substrBytes", start), integer_of("$substrBytes", length)
     octets = _lenient("$substrBytes", text).encode()
     if begin < 0:
         raise ExpressionFault("$substrBytes needs a start that is not negative")
@@ -101,8 +94,8 @@ def _index_of(operator: str, *, in_bytes: bool) -> Callable[..., Value]:
             return None
         if not isinstance(text, str) or not isinstance(sought, str):
             raise fault(operator, sought if isinstance(text, str) else text, "texts")
-        begin = _count(operator, range_[0]) if range_ else 0
-        limit = _count(operator, range_[1]) if len(range_) > 1 else None
+        begin = integer_of(operator, range_[0]) if range_ else 0
+        limit = integer_of(operator, range_[1]) if len(range_) > 1 else None
         if begin < 0 or (limit is not None and limit < 0):
             raise ExpressionFault(f"{operator} needs positions that are not negative")
         return text.encode().find(sought.encode(), begin, limit) if in_bytes else text.find(sought, begin, limit)
@@ -118,10 +111,10 @@ def _replacing(operator: str, count: int) -> Callable[..., Value]:
 
 
 def pattern(regex: str, options: str = "") -> re.Pattern[str]:
-    """Return a regular expression with the options i, m, s, x.
+    """Return a compiled regular expression with the options i, m, s, x.
 
     Raises:
-        ValueError: it is none, or has other options.
+        ValueError: the regular expression is not valid, or an option is unknown.
     """
     flags = 0
     for letter in options:

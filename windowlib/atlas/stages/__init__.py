@@ -1,1 +1,1 @@
-"""The stages of the pipeline inside an Atlas window."""
+"""The stages of an Atlas window's inner pipeline."""

@@ -1,4 +1,4 @@
-"""$group: one document per value of `_id`, in the order of BSON of the `_id`s."""
+"""$group: one document per value of `_id`, sorted by `_id` in the order of BSON."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ _NAME = "$group"
 
 
 def group(found: Json, place: Place) -> Stage:
-    """Compile $group.
+    """Return the stage of $group.
 
-    A document whose `_id` or argument fails goes to the failures and into no group; so does, as a document
-    `{"_id": ...}`, a group whose accumulators fail in the end.
+    If the `_id` or an argument fails for a document, the document is a failure and in no group. If an accumulator fails
+    at the end, the document `{"_id": ...}` of its group is a failure.
 
     Raises:
-        SpecError: no `_id`, or something that is no accumulator.
+        SpecError: there is no `_id`, or a field is not an accumulator.
     """
     fields = place.mapping(found)
     if "_id" not in fields:
@@ -38,9 +38,9 @@ def group(found: Json, place: Place) -> Stage:
         for item in items:
             scope = run.scope(item.document)
             try:
-                one = identity(scope)
+                group_id = identity(scope)
                 values = [argument(scope) for _, _, argument in computed]
-                _add(groups, None if one is MISSING else one, values, factories)
+                _add(groups, None if group_id is MISSING else group_id, values, factories)
             except ExpressionFault as error:
                 run.failures.append(Failure(item, _NAME, str(error)))
         return _results([groups[key] for key in sorted(groups)], names, run)
@@ -50,7 +50,7 @@ def group(found: Json, place: Place) -> Stage:
     return run_stage
 
 
-def _add(  # noqa: PLR0917 - all four are one step
+def _add(  # noqa: PLR0917 - a private helper of one caller
     groups: dict[Any, tuple[Value, list[Accumulator]]], identity: Value, values: list[Value], factories: list[Factory]
 ) -> None:
     """Add one document's values to its group."""

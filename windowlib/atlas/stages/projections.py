@@ -14,10 +14,10 @@ Path = tuple[str, ...]
 
 
 def path_of(found: Json, place: Place) -> Path:
-    """Return a field's path.
+    """Return the path of a field, split at its dots.
 
     Raises:
-        SpecError: empty parts, or one that begins with `$`.
+        SpecError: a part is empty or begins with `$`.
     """
     names = tuple(place.text(found).split("."))
     if not all(names) or any(name.startswith("$") for name in names):
@@ -26,7 +26,7 @@ def path_of(found: Json, place: Place) -> Path:
 
 
 def _flat(found: Json, place: Place) -> Iterator[tuple[Path, Json, Place]]:
-    """Yield (path, specification, place) of each leaf of a specification of fields, which may be nested."""
+    """Yield (path, specification, place) for each leaf of a specification of fields, which may be nested."""
     for name, inner in place.mapping(found).items():
         at, path = place.at(name), path_of(name, place.at(name))
         is_nested = isinstance(inner, Mapping) and inner and not is_typed(inner)
@@ -37,7 +37,7 @@ def _flat(found: Json, place: Place) -> Iterator[tuple[Path, Json, Place]]:
 
 
 def add_fields(found: Json, place: Place) -> Stage:
-    """Compile $addFields and $set: every expression sees the document as it was."""
+    """Return the stage of $addFields and $set. Each expression reads the document from before the stage."""
     if not place.mapping(found):
         raise place.refused(found, "at least one field")
     fields = [(path, compile_expression(inner, at)) for path, inner, at in _flat(found, place)]
@@ -52,7 +52,7 @@ def add_fields(found: Json, place: Place) -> Stage:
 
 
 def unset(found: Json, place: Place) -> Stage:
-    """Compile $unset."""
+    """Return the stage of $unset."""
     names = found if isinstance(found, list | tuple) else [found]
     paths = [path_of(name, place) for name in names]
     if not paths:
@@ -72,14 +72,14 @@ def _is_flag(found: Json) -> bool:
 
 
 def project(found: Json, place: Place) -> Stage:
-    """Compile $project: fields to take over (1) or to compute, or else only fields to leave out (0)."""
+    """Return the stage of $project: either fields to keep (1) or to compute, or only fields to leave out (0)."""
     leaves = list(_flat(found, place))
     if not leaves:
         raise place.refused(found, "at least one field")
     others = [(path, inner, at) for path, inner, at in leaves if path != ("_id",)]
     excluded = [path for path, inner, _ in others if _is_flag(inner) and not inner]
     if excluded and len(excluded) < len(others):
-        raise place.refused(found, "either fields to leave out (0), or fields to take over or compute, and _id")
+        raise place.refused(found, "either fields to leave out (0), or fields to keep or compute, and _id")
     keeps_id = all(not _is_flag(inner) or bool(inner) for path, inner, _ in leaves if path == ("_id",))
     if excluded or (not others and not keeps_id):
         gone = excluded if keeps_id else [*excluded, ("_id",)]
@@ -113,7 +113,7 @@ Tree = dict[str, "Tree | None"]
 
 
 def _tree(paths: set[Path]) -> Tree:
-    """Return paths as nested names; None below a name takes all of the field."""
+    """Return paths as nested names. None below a name keeps the whole field."""
     tree: Tree = {}
     for path in sorted(paths):
         node = tree
@@ -143,7 +143,7 @@ def _kept(value: Document, tree: Tree) -> Document:
 
 
 def unwind(found: Json, place: Place) -> Stage:
-    """Compile $unwind: one document per element; what is no array counts as one of one element."""
+    """Return the stage of $unwind: one document per element. A value that is not an array counts as one element."""
     fields: Mapping[str, Json] = {"path": found} if isinstance(found, str) else found
     fields = place.fields(fields, required=("path",), optional=("includeArrayIndex", "preserveNullAndEmptyArrays"))
     text = place.at("path").text(fields["path"])
@@ -179,23 +179,23 @@ def _replacing(name: str, expression: Expression) -> Stage:
 
 
 def replace_root(found: Json, place: Place) -> Stage:
-    """Compile $replaceRoot."""
+    """Return the stage of $replaceRoot."""
     fields = place.fields(found, required=("newRoot",))
     return _replacing("$replaceRoot", compile_expression(fields["newRoot"], place.at("newRoot")))
 
 
 def replace_with(found: Json, place: Place) -> Stage:
-    """Compile $replaceWith."""
+    """Return the stage of $replaceWith."""
     return _replacing("$replaceWith", compile_expression(found, place))
 
 
 _VERDICTS: Final[Mapping[str, Value]] = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}
-"""The variables of $redact: ordinary texts, as in MongoDB."""
+"""The variables of $redact. Their values are plain texts, as in MongoDB."""
 
 
 def redact(found: Json, place: Place) -> Stage:
-    """Compile $redact: for each (sub)document, keep it, prune it, or descend into it."""
-    expression = compile_expression(found, place.knowing(*_VERDICTS))
+    """Return the stage of $redact: for each document and subdocument, keep it, prune it, or descend into it."""
+    expression = compile_expression(found, place.with_variables(*_VERDICTS))
 
     def judged(scope: Scope, document: Document) -> Value:
         verdict = expression(scope._replace(root=document, variables=_VERDICTS))
@@ -205,7 +205,9 @@ def redact(found: Json, place: Place) -> Stage:
             case "keep":
                 return document
             case "descend":
-                inner = ((name, _descended(field, lambda one: judged(scope, one))) for name, field in document.items())
+                inner = (
+                    (name, _descended(field, lambda part: judged(scope, part))) for name, field in document.items()
+                )
                 return {name: field for name, field in inner if field is not MISSING}
             case _:
                 raise ExpressionFault("$redact needs $$DESCEND, $$PRUNE or $$KEEP")
@@ -222,5 +224,5 @@ def _descended(value: Value, judged: Callable[[Document], Value]) -> Value:
     if isinstance(value, dict):
         return judged(value)
     if isinstance(value, list):
-        return [one for one in (_descended(element, judged) for element in value) if one is not MISSING]
+        return [kept for kept in (_descended(element, judged) for element in value) if kept is not MISSING]
     return value

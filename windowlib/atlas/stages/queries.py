@@ -1,8 +1,8 @@
-"""The query language of $match: conditions on fields, looked up through arrays.
+"""The query language of $match: conditions on fields and on the elements of arrays.
 
-A condition on a field holds if one of the values that its path leads to fulfils it; of an array each element counts,
-and the array as a whole. Comparisons hold between values of one group of types only: 5 is neither less nor more than
-"5".
+A condition on a field is true if one of the values at its path fulfils it. For an array, the condition is tested on
+each element and on the array as a whole. Comparisons are true only between values of one group of types: 5 is not less
+and not greater than "5".
 """
 
 from collections.abc import Callable, Mapping
@@ -28,9 +28,9 @@ from windowlib.errors import SpecError
 
 Query = Callable[[Scope], bool]
 Condition = Callable[[list[Value]], bool]
-"""Judges the values that a path leads to."""
+"""Tests all values at a path."""
 Test = Callable[[Value], bool]
-"""Judges one value."""
+"""Tests one value."""
 
 LOGICAL: Final = ("$and", "$or", "$nor", "$expr")
 _TYPE_NUMBERS: Final = {
@@ -41,10 +41,10 @@ _TYPES: Final = (*_TYPE_NUMBERS.values(), "number")
 
 
 def compile_query(found: Json, place: Place) -> Query:
-    """Return whether a document matches, as a function.
+    """Return the function that tells whether a document matches a query.
 
     Raises:
-        SpecError: an unknown operator, or one with a wrong argument.
+        SpecError: an operator is unknown or has a wrong argument.
     """
     parts: list[Query] = []
     for name, inner in place.mapping(found).items():
@@ -93,7 +93,7 @@ def _condition(found: Json, place: Place) -> Condition:
 
 
 def _some(test: Test) -> Condition:
-    """Return the condition that a value, or an element of it, passes a test."""
+    """Return the condition that some value, or an element of it, passes a test."""
 
     def holds(values: list[Value]) -> bool:
         return any(test(value) or (isinstance(value, list) and any(map(test, value))) for value in values)
@@ -140,7 +140,7 @@ def _operator(name: str, found: Json, place: Place, siblings: Mapping[str, Json]
     reader = _OPERATORS.get(name)
     if reader is None:
         known = ", ".join((*_ORDERS, *_OPERATORS, "$regex"))
-        raise SpecError(f"{at.path}: there is no query operator {name}; known are {known}")
+        raise SpecError(f"{at.path}: there is no query operator {name}; allowed are {known}")
     return reader(found, at)
 
 
@@ -153,17 +153,17 @@ def _regex(found: Json, options: Json, place: Place) -> Test:
 
 
 def _in(found: Json, place: Place) -> Condition:
-    tests = [_equal_to(read_literal(one, place.item(index))) for index, one in enumerate(place.array(found))]
+    tests = [_equal_to(read_literal(wanted, place.item(index))) for index, wanted in enumerate(place.array(found))]
     return _some(lambda value: any(test(value) for test in tests))
 
 
-def _exists(found: Json, place: Place) -> Condition:  # noqa: ARG001 - anything is true or false
+def _exists(found: Json, place: Place) -> Condition:  # noqa: ARG001 - every value counts as true or false
     wanted = is_true(found)
     return lambda values: any(value is not MISSING for value in values) is wanted
 
 
 def _type(found: Json, place: Place) -> Condition:
-    names = {_type_name(one, place) for one in (found if isinstance(found, list | tuple) else [found])}
+    names = {_type_name(name, place) for name in (found if isinstance(found, list | tuple) else [found])}
 
     def test(value: Value) -> bool:
         return type_name(value) in names or ("number" in names and is_number(value))
@@ -184,7 +184,7 @@ def _size(found: Json, place: Place) -> Condition:
 
 def _all(found: Json, place: Place) -> Condition:
     conditions = [
-        _some(_equal_to(read_literal(one, place.item(index)))) for index, one in enumerate(place.array(found))
+        _some(_equal_to(read_literal(wanted, place.item(index)))) for index, wanted in enumerate(place.array(found))
     ]
     return lambda values: bool(conditions) and all(condition(values) for condition in conditions)
 

@@ -1,4 +1,4 @@
-"""What a stage of the inner pipeline is, and what happens to a document that fails in it."""
+"""The form of a stage of the inner pipeline, and the record of documents that fail in it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from windowlib.atlas.expressions.forms import ExpressionFault, Scope
 
 
 class Item(NamedTuple):
-    """A document on its way through the pipeline.
+    """A document in the pipeline.
 
-    `origin` is the place in the window of the record that it comes from, None once documents were grouped.
+    `origin` is the index of its record in the window; None after the documents were grouped.
     """
 
     document: Document
@@ -19,7 +19,7 @@ class Item(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A document that failed, in which stage, and why."""
+    """A document that failed, with the stage and the reason."""
 
     item: Item
     stage: str
@@ -35,7 +35,7 @@ class Run:
     failures: list[Failure] = field(default_factory=list)
 
     def scope(self, document: Document) -> Scope:
-        """Return what expressions over a document see."""
+        """Return the scope of expressions over a document."""
         return Scope(document, self.meta, self.now_ms)
 
 
@@ -43,7 +43,7 @@ Stage = Callable[[list[Item], Run], list[Item]]
 
 
 def each(name: str, change: Callable[[Scope], Iterable[Document]]) -> Stage:
-    """Return the stage that makes any number of documents of each document; one that fails goes to the failures."""
+    """Return the stage that replaces each document by the documents of `change`; a document that fails is a failure."""
 
     def run_stage(items: list[Item], run: Run) -> list[Item]:
         results: list[Item] = []

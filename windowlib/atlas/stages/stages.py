@@ -1,4 +1,4 @@
-"""The pipeline inside a window: which stages there are, which are refused, and running them."""
+"""The inner pipeline of a window: its supported and refused stages, its compilation, and its run."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -30,7 +30,7 @@ def _limit(found: Json, place: Place) -> Stage:
 
 
 def _count(found: Json, place: Place) -> Stage:
-    """Compile $count: one document with the number of documents, none if there are none."""
+    """Return the stage of $count: one document with the number of documents; none if there are no documents."""
     names = projections.path_of(found, place)
     if len(names) > 1:
         raise place.refused(found, "a field's name without dots")
@@ -39,7 +39,7 @@ def _count(found: Json, place: Place) -> Stage:
 
 
 def _validate(found: Json, place: Place) -> Stage:
-    """Compile $validate with a query: what does not match is discarded, or fails."""
+    """Return the stage of $validate with a query: a document that does not match is discarded, or fails."""
     fields = place.fields(found, required=("validator",), optional=("validationAction",))
     at = place.at("validator")
     if "$jsonSchema" in at.mapping(fields["validator"]):
@@ -72,11 +72,11 @@ STAGES: Final[Mapping[str, Callable[[Json, Place], Stage]]] = {
     "$redact": projections.redact,
     "$validate": _validate,
 }
-"""Every stage that may stand in a window's pipeline."""
+"""The stages that a window's pipeline may contain."""
 
-_ASKS: Final = "it asks something outside the log, so a replay could not repeat it; join in the log, or afterwards"
+_ASKS: Final = "it reads data outside the log, so a replay cannot repeat it; join before the log, or after the replay"
 _WRITES: Final = "the tables of the pipeline are the only outputs; read window_outputs"
-_NESTED: Final = "one pipeline has one window stage; use a pipeline of its own for the next"
+_NESTED: Final = "a pipeline has one window stage; use a second pipeline for the next window stage"
 REFUSED: Final[Mapping[str, str]] = {
     "$lookup": _ASKS,
     "$cachedLookup": _ASKS,
@@ -88,17 +88,17 @@ REFUSED: Final[Mapping[str, str]] = {
     "$tumblingWindow": _NESTED,
     "$hoppingWindow": _NESTED,
     "$sessionWindow": _NESTED,
-    "$setStreamMeta": "the metadata of a window is its bounds, and nothing else",
-    "$source": "the log is the source, and stands under log:",
+    "$setStreamMeta": "the metadata of a window is fixed: its bounds and its partition",
+    "$source": "the log is the source; define it under log:",
 }
-"""Stages that MongoDB has and we refuse, and why."""
+"""The stages of MongoDB that are refused, with the reason."""
 
 
 def compile_pipeline(found: Json, place: Place) -> tuple[Stage, ...]:
-    """Return the stages of a pipeline.
+    """Return the compiled stages of a pipeline.
 
     Raises:
-        SpecError: a stage that is refused or unknown, or a wrong argument of one.
+        SpecError: a stage is refused or unknown, or has a wrong argument.
     """
     stages = []
     for index, stage in enumerate(place.array(found)):
@@ -113,7 +113,7 @@ def compile_pipeline(found: Json, place: Place) -> tuple[Stage, ...]:
 
 
 def run_pipeline(stages: tuple[Stage, ...], documents: list[Document], run: Run) -> list[Document]:
-    """Return what leaves the pipeline, in its order; failures are in `run`."""
+    """Return the documents of the last stage, in their order, and add the failures to `run`."""
     items = [Item(document, origin) for origin, document in enumerate(documents)]
     for stage in stages:
         items = stage(items, run)

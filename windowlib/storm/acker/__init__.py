@@ -1,1 +1,1 @@
-"""Storm's XOR acker, its spout and its anchors."""
+"""Storm's XOR acker, with its spout side and its bolt side."""

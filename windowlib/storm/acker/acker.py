@@ -1,12 +1,12 @@
-"""Storm's acker: one small ledger entry per tuple tree tells whether the whole tree has been processed.
+"""Storm's acker: one ledger entry of fixed size per tuple tree shows whether the whole tree was processed.
 
-An edge is entered when a tuple is anchored and again when it is acked. When what was anchored and what was acked cancel
-out, every tuple of the tree was processed, however large the tree. A message that is lost, or comes twice, leaves the
-entry open; it is forgotten at the third tick after its last renewal, and its spout, which waits less long
-(windowlib.storm.acker.spout), sends the root again.
+The acker enters an edge when a tuple is anchored and again when it is acked. When the anchored and the acked edges
+cancel out, every tuple of the tree was processed. If a message is lost or arrives twice, the entry stays open. The
+acker drops an open entry at the third tick after its last renewal. The spout (windowlib.storm.acker.spout) has a
+shorter time-out and sends the root again.
 
-Storm compares the XOR of the ids alone. It cannot see an even number of equal messages; the strict rules compare count
-and wrapping sum as well. Source: Storm 2.8.4, Acker; SEMANTICS.md section 2.5.
+Storm compares only the XOR of the ids, so it does not detect an even number of equal messages. The strict rules also
+compare the count and the wrapping sum. Source: Storm 2.8.4, Acker; SEMANTICS.md section 2.5.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,28 +32,29 @@ from windowlib.storm.acker.rotating_map import RotatingMap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckerRules:
-    """The points in which the profiles differ. The defaults are the strict reading."""
+    """The points in which the profiles differ. The defaults are the profile strict."""
 
     compares_count_and_sum: bool = True
-    """A tree is complete when count, XOR and sum are zero. Storm looks at the XOR: a tripled ack goes unseen."""
+    """A tree is complete when count, XOR and sum are zero. Storm compares only the XOR and accepts a tripled ack."""
     keeps_first_init: bool = True
-    """An init that repeats the first is ignored, one that contradicts it fails the tree. In Storm the two cancel each
-    other out: a false ACK (S5)."""
+    """An init that repeats the first is ignored; an init that contradicts the first fails the tree. In Storm, two equal
+    inits cancel each other out, which gives a false ACK (S5)."""
     failure_is_final: bool = True
-    """A tree that a bolt has failed is reported as failed. In Storm an ACK comes first, if all else was acked."""
+    """A tree that a bolt has failed is reported as failed. Storm reports an ACK if all other tuples are acked."""
 
 
 STRICT: Final = AckerRules()
-"""The default: no tree is reported as complete that is not."""
+"""The default: a tree is reported as complete only if it is complete."""
 STORM: Final = AckerRules(compares_count_and_sum=False, keeps_first_init=False, failure_is_final=False)
 """Bit-exact with Apache Storm 2.8.4, its defects included."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LedgerEntry:
-    """What the acker knows of one tree: `balance` is what was anchored less what was acked, in 64-bit words.
+    """The acker's entry of one tree. `balance` is the anchored edges minus the acked edges, in 64-bit words.
 
-    `initial` is what its `Init` anchored and `task` the spout that sent it; None and `NO_TASK` before it comes.
+    `initial` is the edges of the tree's `Init`, and `task` is the spout that sent it. Before the `Init` arrives they
+    are None and `NO_TASK`.
     """
 
     started_ms: int
@@ -64,7 +65,7 @@ class LedgerEntry:
 
 
 class AckerRow(NamedTuple):
-    """One entry in a checkpoint; `age` counts ticks since it was renewed. JSON-able, and stands for no object."""
+    """One entry in a checkpoint, as plain values for JSON. `age` is the number of ticks since its last renewal."""
 
     age: int
     root_id: RootId
@@ -76,7 +77,7 @@ class AckerRow(NamedTuple):
 
 
 class Acker:
-    """The ledger of all trees under way. It reads no clock: rotation comes from `tick`, once per message time-out.
+    """The ledger of all open trees. It reads no clock: the caller calls `tick` once per message time-out.
 
     >>> acker = Acker()
     >>> acker.receive(Init(root_id=7, anchored=(1, 4, 4), task=0))
@@ -87,7 +88,6 @@ class Acker:
     __slots__ = ("_pending", "_rules")
 
     def __init__(self, rules: AckerRules = STRICT) -> None:
-        """Start with no trees."""
         self._rules = rules
         self._pending = RotatingMap[RootId, LedgerEntry](ACKER_BUCKETS)
 
@@ -95,15 +95,15 @@ class Acker:
         return len(self._pending)
 
     def receive(self, message: Message, *, at_ms: int = 0) -> Notice | None:
-        """Enter one message, in whatever order they come; return what a spout has to hear of it, if anything.
+        """Enter one message and return the notice for the spout, or None. Messages may arrive in any order.
 
-        Only the first message of a root, a failure and a reset renew an entry: a tree whose tuples are still being
-        acked expires all the same. A message that comes after the end of its tree opens an entry without a spout: an
-        orphan, of which nobody hears, and which expires.
+        Only the first message of a root, a failure and a reset renew an entry. Acks do not renew it, so a tree can
+        expire while its tuples are being acked. A message that arrives after the end of its tree opens an entry without
+        a spout (an orphan). An orphan causes no notice, and it expires.
 
         Args:
             message: from a spout or a bolt.
-            at_ms: what the caller's clock says, for `Notice.elapsed_ms`.
+            at_ms: the time of the caller's clock, for `Notice.elapsed_ms`.
         """
         entry = self._pending.get(message.root_id)
         is_new = entry is None
@@ -120,31 +120,31 @@ class Acker:
         return Notice(kind=kind, root_id=message.root_id, task=entry.task, elapsed_ms=at_ms - entry.started_ms)
 
     def tick(self) -> dict[RootId, LedgerEntry]:
-        """Let one message time-out pass; return the entries that it expired. No spout hears of them from here."""
+        """Advance by one message time-out and return the expired entries. The acker sends no notice for them."""
         return self._pending.rotate()
 
     def pending(self) -> Iterator[tuple[RootId, LedgerEntry]]:
-        """Yield the trees that are open, orphans among them, the youngest bucket first."""
+        """Yield the open trees, including orphans, with the youngest bucket first."""
         return ((root_id, entry) for _, root_id, entry in self._pending.items())
 
     def snapshot(self) -> list[AckerRow]:
         """Return all state as plain rows."""
         return [
-            AckerRow(age, root_id, one.started_ms, one.balance, one.initial, one.task, one.has_failed)
-            for age, root_id, one in self._pending.items()
+            AckerRow(age, root_id, entry.started_ms, entry.balance, entry.initial, entry.task, entry.has_failed)
+            for age, root_id, entry in self._pending.items()
         ]
 
     def restore(self, rows: Sequence[AckerRow]) -> None:
-        """Take over the rows of a snapshot, as they are or as they come out of JSON; into a fresh acker only.
+        """Set the state from the rows of a snapshot, before or after JSON. The acker must be fresh.
 
         Raises:
-            CheckpointError: this acker has trees, or the rows do not fit.
+            CheckpointError: this acker has trees, or a row is damaged.
         """
         wrong = next((row for row in rows if len(row) != len(AckerRow._fields)), None)
         if wrong is not None:
             raise CheckpointError(
                 f"a row of an acker's checkpoint has {len(wrong)} fields instead of {len(AckerRow._fields)} "
-                f"({', '.join(AckerRow._fields)}): {wrong!r}; it is damaged, or of another version"
+                f"({', '.join(AckerRow._fields)}): {wrong!r}; the row is damaged, or another version wrote it"
             )
         self._pending.restore([(row[0], row[1], _entry(AckerRow(*row))) for row in rows])
 
@@ -157,7 +157,7 @@ class Acker:
             case Fail():
                 entry.has_failed = True
             case ResetTimeout():
-                pass  # it renews the entry, and that is all
+                pass  # `receive` renews the entry; the balance does not change
             case _:
                 assert_never(message)
 
@@ -193,6 +193,6 @@ def _entry(row: AckerRow) -> LedgerEntry:
 
 
 def _edges(parts: Sequence[int]) -> Edges:
-    """JSON has lists where a snapshot has tuples, and a tuple must stay equal to a tuple."""
+    # JSON turns the tuple into a list, and a restored snapshot must equal the original.
     count, xor, total = parts
     return count, xor, total

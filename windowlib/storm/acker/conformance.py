@@ -1,7 +1,7 @@
-"""Recorded scripts of Storm's acker, played through `windowlib.storm.acker.acker` in the storm profile.
+"""Plays recorded scripts of Storm's acker through `windowlib.storm.acker.acker` in the profile storm.
 
-A script is `{"acker": [["init", id, val, task], ["ack", id, val], ["fail", id], ["reset_timeout", id], ["tick"], …]}`,
-the answer `{"out": [["ACK" | "FAIL" | "RESET_TIMEOUT", id], …]}`; ids and values are signed 64-bit.
+A script is `{"acker": [["init", id, val, task], ["ack", id, val], ["fail", id], ["reset_timeout", id], ["tick"], …]}`.
+The answer is `{"out": [["ACK" | "FAIL" | "RESET_TIMEOUT", id], …]}`. Ids and values are signed 64-bit integers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from windowlib.storm.acker.messages import Ack, Fail, Init, Message, ResetTimeou
 
 
 def message_of(event: Sequence[Any]) -> Message:
-    """Return the message that a script's event stands for.
+    """Return the message of a script's event.
 
     Raises:
-        SpecError: no such event.
+        SpecError: the event does not exist.
     """
     match event:
         case ["init", root_id, value, task]:
@@ -39,7 +39,7 @@ def play(script: Mapping[str, Any]) -> dict[str, Any]:
     """Play one script and return the answer.
 
     Raises:
-        SpecError: an event that does not exist.
+        SpecError: an event does not exist.
     """
     acker = Acker(STORM)
     out: list[list[Any]] = []
@@ -54,5 +54,5 @@ def play(script: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _xor_only(value: int) -> Edges:
-    """Storm's messages carry the XOR of edges, and neither how many they are nor their sum."""
+    # Storm's messages contain the XOR of the edges, but not their count or sum.
     return (0, value, 0)

@@ -1,7 +1,7 @@
-"""What spouts and bolts tell the acker, and what the acker tells spouts.
+"""The messages from spouts and bolts to the acker, and the acker's notices to spouts.
 
-A *root* is a tuple that a spout sent and wants to hear of again. Every tuple that is derived from it hangs on it by an
-*edge*, a random 64-bit id. Sets of edges travel as `Edges`, (count, XOR, sum) of their ids; Storm sends the XOR alone.
+A *root* is a tuple that a spout tracks. Each tuple that is derived from the root has an *edge* to it, a random 64-bit
+id. A message has a set of edges as `Edges`: count, XOR and sum of their ids. Storm sends only the XOR.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from typing import Final
 from windowlib.records.tallies import NO_EDGES, Edges
 
 RootId = int | str
-"""Names a root to acker and spout. Storm takes a random 64-bit integer; any JSON scalar will do."""
+"""The id of a root. Storm uses a random 64-bit integer; here any JSON integer or string is allowed."""
 
 NO_TASK: Final = -1
-"""The spout of a root whose `Init` has not come yet."""
+"""The task of a root whose `Init` has not arrived yet."""
 
 ACKER_BUCKETS: Final = 3
 SPOUT_BUCKETS: Final = 2
@@ -22,7 +22,7 @@ SPOUT_BUCKETS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Init:
-    """From a spout: `task` has sent a root to its targets, by the edges `anchored`, and wants to hear of it."""
+    """From a spout: `task` has sent a tracked root to its targets, with the edges `anchored`."""
 
     root_id: RootId
     anchored: Edges
@@ -31,7 +31,7 @@ class Init:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """From a bolt: it is done with a tuple that hung on the root by `acked`, and has derived others, by `anchored`."""
+    """From a bolt: it has processed a tuple with the edges `acked`, and derived tuples with the edges `anchored`."""
 
     root_id: RootId
     acked: Edges
@@ -40,14 +40,14 @@ class Ack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """From a bolt: it could not process a tuple of the root's tree."""
+    """From a bolt: it cannot process a tuple of the root's tree."""
 
     root_id: RootId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetTimeout:
-    """From a bolt: it still works on the root's tree; all who wait for it shall wait anew."""
+    """From a bolt: it still processes the root's tree; acker and spout restart their time-outs."""
 
     root_id: RootId
 
@@ -56,7 +56,7 @@ Message = Init | Ack | Fail | ResetTimeout
 
 
 class NoticeKind(Enum):
-    """What became of a tuple tree; the values are Storm's names."""
+    """The content of the acker's notice; the values are Storm's names."""
 
     ACK = "ACK"
     FAIL = "FAIL"
@@ -65,7 +65,7 @@ class NoticeKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """From the acker to the spout `task`; `elapsed_ms` is counted from the first that the acker heard of the root."""
+    """From the acker to the spout `task`. `elapsed_ms` counts from the first message of the root."""
 
     kind: NoticeKind
     root_id: RootId

@@ -1,6 +1,6 @@
-"""A map that forgets by turns: what has not been put for as many rotations as there are buckets is gone.
+"""A map whose entries expire: an entry that is not put again during as many rotations as there are buckets is dropped.
 
-It costs nothing per entry to forget: one rotation drops one bucket. Source: Storm, RotatingMap.
+Expiry has no cost per entry, because a rotation drops one whole bucket. Source: Storm, RotatingMap.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -13,19 +13,18 @@ V = TypeVar("V")
 
 
 class RotatingMap(Generic[K, V]):
-    """Buckets of entries, the newest first; an entry survives `buckets - 1` rotations after it was last put.
+    """Buckets of entries, the newest first. An entry survives `buckets - 1` rotations after it was last put.
 
-    >>> found = RotatingMap[str, int](2)
-    >>> found.put("a", 1)
-    >>> found.rotate(), found.rotate()
+    >>> ages = RotatingMap[str, int](2)
+    >>> ages.put("a", 1)
+    >>> ages.rotate(), ages.rotate()
     ({}, {'a': 1})
     """
 
     __slots__ = ("_buckets",)
 
     def __init__(self, buckets: int) -> None:
-        """Start empty; fewer than two buckets would forget an entry that was just put."""
-        if buckets < 2:  # noqa: PLR2004 - see above
+        if buckets < 2:  # noqa: PLR2004 - with one bucket, the next rotation drops an entry that was just put
             raise SpecError(f"a rotating map needs at least 2 buckets, got {buckets}")
         self._buckets: list[dict[K, V]] = [{} for _ in range(buckets)]
 
@@ -33,44 +32,44 @@ class RotatingMap(Generic[K, V]):
         return sum(map(len, self._buckets))
 
     def get(self, key: K) -> V | None:
-        """Return the entry of `key`, None if there is none; looking renews nothing."""
+        """Return the entry of `key`, or None. This does not renew the entry."""
         for bucket in self._buckets:
             if key in bucket:
                 return bucket[key]
         return None
 
     def put(self, key: K, value: V) -> None:
-        """Set the entry of `key` and renew it: it is as young as any."""
+        """Set the entry of `key` and renew it: its age becomes 0."""
         self.remove(key)
         self._buckets[0][key] = value
 
     def remove(self, key: K) -> V | None:
-        """Take the entry of `key` out and return it, None if there was none."""
+        """Remove the entry of `key` and return it, or None."""
         for bucket in self._buckets:
             if key in bucket:
                 return bucket.pop(key)
         return None
 
     def rotate(self) -> dict[K, V]:
-        """Make every entry one turn older; return those that are too old now, in the order in which they were put."""
+        """Increase the age of every entry by 1; remove and return the expired ones in the order of `put`."""
         dead = self._buckets.pop()
         self._buckets.insert(0, {})
         return dead
 
     def items(self) -> Iterator[tuple[int, K, V]]:
-        """Yield `(age, key, value)`, the youngest bucket (age 0) first; inside a bucket in the order of putting."""
+        """Yield `(age, key, value)`: the youngest bucket (age 0) first, and each bucket in the order of `put`."""
         for age, bucket in enumerate(self._buckets):
             for key, value in bucket.items():
                 yield age, key, value
 
     def restore(self, items: Sequence[tuple[int, K, V]]) -> None:
-        """Take over what `items` of another map yielded; into an empty map only.
+        """Set the entries from the `items` of another map. This map must be empty.
 
         Raises:
-            CheckpointError: this map has entries, an age is out of range, or a key comes twice.
+            CheckpointError: this map has entries, an age is out of range, or a key occurs twice.
         """
         if len(self):
-            raise CheckpointError(f"a rotating map with {len(self)} entries cannot take over others; use a fresh one")
+            raise CheckpointError(f"a rotating map with {len(self)} entries cannot restore others; use a fresh map")
         for age, key, value in items:
             if not 0 <= age < len(self._buckets):
                 raise CheckpointError(
@@ -78,5 +77,5 @@ class RotatingMap(Generic[K, V]):
                     "restore it into a map with as many buckets as it was taken from"
                 )
             if self.get(key) is not None:
-                raise CheckpointError(f"entry {key!r} comes twice in a checkpoint of a rotating map; it is damaged")
+                raise CheckpointError(f"entry {key!r} occurs twice in the checkpoint of a rotating map; it is damaged")
             self._buckets[age][key] = value

@@ -1,7 +1,7 @@
-"""A spout's side of the acker: what it has sent and not heard of, for one to two message time-outs.
+"""A spout's side of the acker: the pending messages of a spout task, each kept for one to two message time-outs.
 
-The acker forgets in silence; it is this map that calls `fail`. Source: Storm 2.8.4, SpoutExecutor and
-SpoutOutputCollectorImpl; SEMANTICS.md section 2.5.
+The acker sends no notice when an entry expires. The spout's own map of pending messages calls `fail` after the
+time-out. Source: Storm 2.8.4, SpoutExecutor and SpoutOutputCollectorImpl; SEMANTICS.md section 2.5.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from windowlib.errors import CheckpointError, InvariantBroken, SpecError
 from windowlib.records.records import Value
 from windowlib.records.tallies import NO_EDGES, signed, together
 from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, edge
-from windowlib.storm.acker.messages import SPOUT_BUCKETS, Init, Notice, NoticeKind, RootId
+from windowlib.storm.acker.messages import NO_TASK, SPOUT_BUCKETS, Init, Notice, NoticeKind, RootId
 from windowlib.storm.acker.rotating_map import RotatingMap
 
 MessageId = int | str
-"""The user's name of a message; sent again after a failure, it keeps the name and gets a new root."""
+"""The user's id of a message. A message that is sent again after a failure keeps its id and gets a new root."""
 
 
 class CallKind(Enum):
-    """Which method of the user's spout is called."""
+    """The method of the user's spout to call."""
 
     ACK = "ack"
     FAIL = "fail"
 
 
 class Pending(NamedTuple):
-    """A message that was sent and not heard of: the user's id and values, JSON-able."""
+    """A message that was sent and is neither acked nor failed: the user's id and values, as plain values for JSON."""
 
     message_id: MessageId
     values: Value
@@ -36,7 +36,7 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoutCall:
-    """The end of a message for its spout: acked, or failed, by a bolt or by time; after a failure, send it again."""
+    """The end of a message: acked, failed by a bolt, or failed by time-out. After a failure the user sends it again."""
 
     kind: CallKind
     message: Pending
@@ -45,7 +45,7 @@ class SpoutCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """What one emit leads to: a tuple per target, word to the acker, or without an acker the call at once."""
+    """The result of one emit: a tuple per target, and either the message to the acker or, without acker, the call."""
 
     tuples: tuple[TrackedTuple, ...]
     init: Init | None = None
@@ -53,7 +53,7 @@ class Emission:
 
 
 class SpoutRow(NamedTuple):
-    """One message in a checkpoint; `age` counts ticks since it was sent or reset. JSON-able."""
+    """One message in a checkpoint, as plain values for JSON. `age` counts the ticks since it was sent or reset."""
 
     age: int
     root_id: RootId
@@ -62,7 +62,7 @@ class SpoutRow(NamedTuple):
 
 
 class SpoutSnapshot(NamedTuple):
-    """All state of a spout task; JSON-able."""
+    """All state of a spout task, as plain values for JSON."""
 
     seed: int
     drawn: int
@@ -71,12 +71,12 @@ class SpoutSnapshot(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Spout:
-    """One spout task. `tick` comes once per message time-out, so a message fails after one to two of them.
+    """One spout task. The caller calls `tick` once per message time-out, so a message fails after one to two time-outs.
 
     Args:
-        task: its number, by which the acker finds it; not negative.
-        ids: where its roots and edges come from.
-        has_acker: without one, a message counts as processed as soon as it is sent.
+        task: the number of the task, to which the acker sends notices; not negative.
+        ids: the generator of its root ids and edge ids.
+        has_acker: if false, a message counts as processed when it is sent.
     """
 
     task: int
@@ -86,10 +86,10 @@ class Spout:
 
     def __post_init__(self) -> None:
         if self.task < 0:
-            raise SpecError(f"task must not be negative, got {self.task}: the acker takes that for no spout at all")
+            raise SpecError(f"task must not be negative, got {self.task}; {NO_TASK} means to the acker: no spout yet")
 
     def emit(self, values: Value, *, message_id: MessageId | None, targets: int = 1) -> Emission:
-        """Send a message to `targets` tasks; without a message id it is not tracked, and never heard of again."""
+        """Send a message to `targets` tasks. Without a message id, the message is not tracked."""
         if message_id is None or not self.has_acker:
             plain = tuple(TrackedTuple() for _ in range(targets))
             if message_id is None:
@@ -107,7 +107,7 @@ class Spout:
         )
 
     def hear(self, notice: Notice) -> SpoutCall | None:
-        """Take in what the acker says; None where nothing is to be done, or the message is over already.
+        """Process a notice of the acker; return the call to make, or None for a reset or an unknown message.
 
         Raises:
             InvariantBroken: the notice is for another spout task.
@@ -115,7 +115,7 @@ class Spout:
         if notice.task != self.task:
             raise InvariantBroken(
                 f"spout task {self.task} got the acker's {notice.kind.value} for task {notice.task}, root "
-                f"{notice.root_id}; notices go to the task of the Init"
+                f"{notice.root_id}; a notice must go to the task of the Init"
             )
         match notice.kind:
             case NoticeKind.ACK:
@@ -131,12 +131,12 @@ class Spout:
                 assert_never(notice.kind)
 
     def tick(self) -> list[SpoutCall]:
-        """Let one message time-out pass; return the failures of those that have waited too long, the oldest first."""
+        """Advance by one message time-out; return the failures of the expired messages, the oldest first."""
         dead = self._pending.rotate().values()
         return [SpoutCall(kind=CallKind.FAIL, message=message, is_timeout=True) for message in dead]
 
     def pending(self) -> list[Pending]:
-        """Return the messages that were sent and not heard of, the youngest bucket first."""
+        """Return the messages that are neither acked nor failed, the youngest bucket first."""
         return [message for _, _, message in self._pending.items()]
 
     def snapshot(self) -> SpoutSnapshot:
@@ -145,16 +145,16 @@ class Spout:
         return SpoutSnapshot(self.ids.seed, self.ids.drawn, rows)
 
     def restore(self, snapshot: SpoutSnapshot) -> None:
-        """Take over a snapshot, as it is or as it comes out of JSON; into a fresh spout only.
+        """Set the state from a snapshot, before or after JSON. The spout must be fresh.
 
         Raises:
-            CheckpointError: this spout has sent something already, or the rows do not fit.
+            CheckpointError: this spout has already drawn ids, or a row is damaged.
         """
         seed, drawn, rows = snapshot
         if self.ids.drawn:
             raise CheckpointError(
-                f"spout task {self.task} has drawn {self.ids.drawn} ids of seed {self.ids.seed} and cannot take over "
-                f"those of seed {seed}; restore into a fresh spout"
+                f"spout task {self.task} has drawn {self.ids.drawn} ids of seed {self.ids.seed} and cannot restore a "
+                f"snapshot of seed {seed}; restore into a fresh spout"
             )
         self._pending.restore([(row[0], row[1], Pending(row[2], row[3])) for row in rows])
         self.ids = EdgeIds(seed=seed, drawn=drawn)

@@ -1,4 +1,4 @@
-"""What was found out about Storm's acker by running it (SEMANTICS.md 2.5), and where the strict rules differ."""
+"""The behaviour of Storm's acker as measured on Storm 2.8.4 (SEMANTICS.md 2.5), and the points where strict differs."""
 
 import json
 
@@ -16,8 +16,8 @@ A, B = 0x5EED_0000_0000_0001, -0x7000_0000_0000_0003
 
 def init(root_id: RootId, *edges: int, task: int = 2) -> Init:
     count, xor, total = len(edges), 0, sum(edges)
-    for one in edges:
-        xor ^= one
+    for edge_id in edges:
+        xor ^= edge_id
     return Init(root_id=root_id, anchored=(count, xor, total), task=task)
 
 
@@ -25,97 +25,97 @@ def ack(root_id: RootId, edge_id: int) -> Ack:
     return Ack(root_id=root_id, acked=edge(edge_id))
 
 
-def said(acker: Acker, *messages: Message) -> list[str]:
-    """What the acker's notices are, "-" where it says nothing."""
-    heard = [acker.receive(message) for message in messages]
-    return ["-" if notice is None else f"{notice.kind.value} {notice.root_id}" for notice in heard]
+def notices_of(acker: Acker, *messages: Message) -> list[str]:
+    """Return the acker's notice for each message, "-" if there is none."""
+    notices = [acker.receive(message) for message in messages]
+    return ["-" if notice is None else f"{notice.kind.value} {notice.root_id}" for notice in notices]
 
 
 @both
 def test_init_then_ack(rules: AckerRules) -> None:
-    assert said(Acker(rules), init(1, A), ack(1, A)) == ["-", "ACK 1"]
+    assert notices_of(Acker(rules), init(1, A), ack(1, A)) == ["-", "ACK 1"]
 
 
 @both
 def test_an_ack_may_come_before_its_init(rules: AckerRules) -> None:
-    assert said(Acker(rules), ack(1, A), init(1, A)) == ["-", "ACK 1"]
+    assert notices_of(Acker(rules), ack(1, A), init(1, A)) == ["-", "ACK 1"]
 
 
 @both
-def test_a_spout_that_nobody_listens_to_is_acked_at_once(rules: AckerRules) -> None:
-    """Its init carries no edge: the value is zero."""
-    assert said(Acker(rules), init(1)) == ["ACK 1"]
+def test_an_init_without_edges_is_acked_at_once(rules: AckerRules) -> None:
+    """Storm sends such an init if no bolt subscribes to the spout: its value is zero."""
+    assert notices_of(Acker(rules), init(1)) == ["ACK 1"]
 
 
 @both
 def test_a_failure_goes_to_the_spout_and_ends_the_tree(rules: AckerRules) -> None:
     acker = Acker(rules)
-    assert said(acker, init(1, A, B), Fail(root_id=1)) == ["-", "FAIL 1"]
+    assert notices_of(acker, init(1, A, B), Fail(root_id=1)) == ["-", "FAIL 1"]
     assert len(acker) == 0
 
 
 @both
-def test_a_failure_before_the_init_is_told_at_the_init(rules: AckerRules) -> None:
-    assert said(Acker(rules), Fail(root_id=1), init(1, A)) == ["-", "FAIL 1"]
+def test_a_failure_before_the_init_is_reported_at_the_init(rules: AckerRules) -> None:
+    assert notices_of(Acker(rules), Fail(root_id=1), init(1, A)) == ["-", "FAIL 1"]
 
 
 @pytest.mark.parametrize(
     ("rules", "end"), [pytest.param(STORM, "ACK 1", id="storm"), pytest.param(STRICT, "FAIL 1", id="strict")]
 )
-def test_failed_then_all_acked_then_init(rules: AckerRules, end: str) -> None:
-    """Storm looks at the value first; strictly, a bolt that gave up was not wrong because others went on."""
-    assert said(Acker(rules), Fail(root_id=1), ack(1, A), init(1, A)) == ["-", "-", end]
+def test_a_failed_tree_whose_tuples_are_all_acked_is_acked_by_storm_only(rules: AckerRules, end: str) -> None:
+    """Storm tests the value first. In strict, the failure of one bolt is final even if the others acked."""
+    assert notices_of(Acker(rules), Fail(root_id=1), ack(1, A), init(1, A)) == ["-", "-", end]
 
 
 @pytest.mark.parametrize(
-    ("rules", "heard"),
+    ("rules", "expected"),
     [
         pytest.param(STORM, ["-", "ACK 1", "-"], id="storm: a false ACK before anything was acked (S5)"),
-        pytest.param(STRICT, ["-", "-", "ACK 1"], id="strict: the second init is the first one again"),
+        pytest.param(STRICT, ["-", "-", "ACK 1"], id="strict: the second init is a repetition of the first"),
     ],
 )
-def test_s5_an_init_that_comes_twice(rules: AckerRules, heard: list[str]) -> None:
-    assert said(Acker(rules), init(1, A), init(1, A), ack(1, A)) == heard
+def test_s5_a_repeated_init_is_a_false_ack_in_storm_only(rules: AckerRules, expected: list[str]) -> None:
+    assert notices_of(Acker(rules), init(1, A), init(1, A), ack(1, A)) == expected
 
 
 @pytest.mark.parametrize("other", [init(1, B), init(1, A, task=9)], ids=["other edges", "another task"])
-def test_s5_strictly_an_init_that_contradicts_the_first_fails_the_tree(other: Init) -> None:
-    """Two trees under one root cannot be told apart: the first spout replays now, the other after its time-out."""
+def test_s5_in_strict_an_init_that_contradicts_the_first_fails_the_tree(other: Init) -> None:
+    """The acker cannot separate two trees with one root: the first spout replays now, the other after its time-out."""
     acker = Acker(STRICT)
-    assert said(acker, init(1, A), other) == ["-", "FAIL 1"]
+    assert notices_of(acker, init(1, A), other) == ["-", "FAIL 1"]
     assert len(acker) == 0
 
 
 @pytest.mark.parametrize(
-    ("rules", "heard"),
+    ("rules", "expected"),
     [
         pytest.param(STORM, ["-", "-", "-", "-", "ACK 1"], id="storm: two equal acks cancel each other out"),
-        pytest.param(STRICT, ["-", "-", "-", "-", "-"], id="strict: count and sum see them"),
+        pytest.param(STRICT, ["-", "-", "-", "-", "-"], id="strict: count and sum detect them"),
     ],
 )
-def test_an_ack_that_comes_three_times(rules: AckerRules, heard: list[str]) -> None:
-    assert said(Acker(rules), init(1, A, B), ack(1, A), ack(1, A), ack(1, A), ack(1, B)) == heard
+def test_three_equal_acks_complete_the_tree_in_storm_only(rules: AckerRules, expected: list[str]) -> None:
+    assert notices_of(Acker(rules), init(1, A, B), ack(1, A), ack(1, A), ack(1, A), ack(1, B)) == expected
 
 
 @pytest.mark.parametrize(
     ("rules", "end"), [pytest.param(STORM, "ACK 1", id="storm"), pytest.param(STRICT, "-", id="strict")]
 )
-def test_equal_edges_are_invisible_to_the_xor(rules: AckerRules, end: str) -> None:
-    """Two edges of one id, and none acked: that is why count and sum go beside the XOR."""
-    assert said(Acker(rules), init(1, A, A)) == [end]
+def test_the_xor_does_not_detect_two_equal_edges(rules: AckerRules, end: str) -> None:
+    """Two edges have one id and neither is acked. This is the reason for the count and the sum beside the XOR."""
+    assert notices_of(Acker(rules), init(1, A, A)) == [end]
 
 
 @both
 def test_a_reset_is_passed_on_to_the_spout(rules: AckerRules) -> None:
     acker = Acker(rules)
-    assert said(acker, init(1, A), ResetTimeout(root_id=1), ack(1, A)) == ["-", "RESET_TIMEOUT 1", "ACK 1"]
-    assert said(acker, ResetTimeout(root_id=2), init(2, A)) == ["-", "-"], "before the init there is nobody to tell"
+    assert notices_of(acker, init(1, A), ResetTimeout(root_id=1), ack(1, A)) == ["-", "RESET_TIMEOUT 1", "ACK 1"]
+    assert notices_of(acker, ResetTimeout(root_id=2), init(2, A)) == ["-", "-"], "before the init there is no spout"
 
 
 @both
-def test_an_entry_survives_two_ticks_and_goes_silently_at_the_third(rules: AckerRules) -> None:
+def test_an_entry_survives_two_ticks_and_is_dropped_at_the_third(rules: AckerRules) -> None:
     acker = Acker(rules)
-    said(acker, init(1, A))
+    notices_of(acker, init(1, A))
     assert (acker.tick(), acker.tick()) == ({}, {})
     assert list(acker.tick()) == [1]
     assert len(acker) == 0
@@ -124,35 +124,35 @@ def test_an_entry_survives_two_ticks_and_goes_silently_at_the_third(rules: Acker
 @both
 def test_only_first_contact_failure_and_reset_renew_an_entry(rules: AckerRules) -> None:
     acker = Acker(rules)
-    said(acker, init(1, A, B), init(2, A), Fail(root_id=3))
+    notices_of(acker, init(1, A, B), init(2, A), Fail(root_id=3))
     acker.tick()
     acker.tick()
-    said(acker, ack(1, A), ResetTimeout(root_id=2), Fail(root_id=3))
+    notices_of(acker, ack(1, A), ResetTimeout(root_id=2), Fail(root_id=3))
     assert list(acker.tick()) == [1], "its ack did not renew it"
     assert list(acker.tick()) == []
     assert list(acker.tick()) == [2, 3]
 
 
 @both
-def test_an_init_does_not_renew_what_acks_have_opened(rules: AckerRules) -> None:
+def test_an_init_does_not_renew_an_entry_that_an_ack_opened(rules: AckerRules) -> None:
     acker = Acker(rules)
-    said(acker, ack(1, A))
+    notices_of(acker, ack(1, A))
     acker.tick()
     acker.tick()
-    said(acker, init(1, A, B))
+    notices_of(acker, init(1, A, B))
     assert list(acker.tick()) == [1]
 
 
 @both
-def test_a_late_ack_leaves_an_orphan_and_tells_nobody(rules: AckerRules) -> None:
-    """Item 10 of the seed says that it makes the tree fail: it does not."""
+def test_a_late_ack_opens_an_orphan_without_a_notice(rules: AckerRules) -> None:
+    """The original task (seed, item 10) states that a late ack fails the tree. Storm does not do that."""
     acker = Acker(rules)
-    said(acker, init(1, A))
+    notices_of(acker, init(1, A))
     for _ in range(3):
         acker.tick()
-    assert said(acker, ack(1, A)) == ["-"]
+    assert notices_of(acker, ack(1, A)) == ["-"]
     assert [(root_id, entry.task) for root_id, entry in acker.pending()] == [(1, NO_TASK)]
-    assert said(acker, Fail(root_id=1), ResetTimeout(root_id=1)) == ["-", "-"]
+    assert notices_of(acker, Fail(root_id=1), ResetTimeout(root_id=1)) == ["-", "-"]
     assert [list(acker.tick()) for _ in range(3)] == [[], [], [1]]
 
 
@@ -169,27 +169,27 @@ def test_the_elapsed_time_counts_from_first_contact(rules: AckerRules) -> None:
 
 
 @both
-def test_roots_do_not_touch_each_other(rules: AckerRules) -> None:
+def test_roots_are_independent(rules: AckerRules) -> None:
     acker = Acker(rules)
-    assert said(acker, init(1, A, task=4), init("one", B), ack("one", B)) == ["-", "-", "ACK one"]
+    assert notices_of(acker, init(1, A, task=4), init("one", B), ack("one", B)) == ["-", "-", "ACK one"]
     assert [root_id for root_id, _ in acker.pending()] == [1]
 
 
 @both
-def test_sums_are_64_bit_words(rules: AckerRules) -> None:
-    """Between two words that a database adds up there is no carry to keep."""
+def test_sums_wrap_at_64_bits(rules: AckerRules) -> None:
+    """The sum keeps no carry, like a sum of 64-bit integers in a database."""
     top = 2**63 - 1
     acker = Acker(rules)
-    said(acker, init(1, top, top - 1))
+    notices_of(acker, init(1, top, top - 1))
     assert dict(acker.pending())[1].balance == (2, 1, -3)
-    assert said(acker, ack(1, top), ack(1, top - 1)) == ["-", "ACK 1"]
+    assert notices_of(acker, ack(1, top), ack(1, top - 1)) == ["-", "ACK 1"]
 
 
-def test_a_snapshot_is_json_and_may_not_be_put_on_top() -> None:
+def test_a_snapshot_is_json_and_needs_a_fresh_acker() -> None:
     acker = Acker()
-    said(acker, init(1, A), ack(2, B), Fail(root_id="x"))
+    notices_of(acker, init(1, A), ack(2, B), Fail(root_id="x"))
     acker.tick()
-    said(acker, ResetTimeout(root_id=1))
+    notices_of(acker, ResetTimeout(root_id=1))
     rows = acker.snapshot()
     assert [(row.age, row.root_id, row.initial, row.has_failed) for row in rows] == [
         (0, 1, edge(A), False),
@@ -199,7 +199,7 @@ def test_a_snapshot_is_json_and_may_not_be_put_on_top() -> None:
     restored = Acker()
     restored.restore(json.loads(json.dumps(rows)))
     assert restored.snapshot() == rows
-    with pytest.raises(CheckpointError, match="3 entries cannot take over others"):
+    with pytest.raises(CheckpointError, match="3 entries cannot restore others"):
         restored.restore(rows)
     with pytest.raises(CheckpointError, match="has 3 fields instead of 7"):
         Acker().restore([(0, 1, 2)])  # type: ignore[list-item]
@@ -209,6 +209,6 @@ def test_a_snapshot_is_json_and_may_not_be_put_on_top() -> None:
 
 def test_an_entry_before_its_init_is_empty() -> None:
     acker = Acker()
-    said(acker, ResetTimeout(root_id=1))
+    notices_of(acker, ResetTimeout(root_id=1))
     ((_, entry),) = acker.pending()
     assert (entry.balance, entry.initial, entry.task) == (NO_EDGES, None, NO_TASK)

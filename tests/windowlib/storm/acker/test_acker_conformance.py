@@ -1,4 +1,4 @@
-"""Every recorded script of the real Apache Storm 2.8.4 acker, in the storm profile."""
+"""All recorded scripts of the acker of Apache Storm 2.8.4, played in the profile storm."""
 
 import json
 from collections.abc import Iterator, Mapping

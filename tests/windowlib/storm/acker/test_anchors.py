@@ -1,4 +1,4 @@
-"""Anchoring: what a derived tuple hangs on, and what its bolt says when it is done (Storm's integration tests)."""
+"""Anchoring: the roots of derived tuples, and the messages of their bolts (after Storm's integration tests)."""
 
 from collections.abc import Sequence
 from random import Random
@@ -15,7 +15,7 @@ both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest
 
 
 class Bench:
-    """A spout, an acker and ids."""
+    """A spout, an acker and an id generator."""
 
     def __init__(self, rules: AckerRules) -> None:
         self.ids = EdgeIds(seed=11)
@@ -34,7 +34,7 @@ class Bench:
 
 
 @both
-def test_a_chain(rules: AckerRules) -> None:
+def test_a_chain_of_tuples_is_acked_at_its_end(rules: AckerRules) -> None:
     bench = Bench(rules)
     _, (first,) = bench.send(1)
     second = anchor([first], bench.ids)
@@ -43,8 +43,8 @@ def test_a_chain(rules: AckerRules) -> None:
 
 
 @both
-def test_branches_that_meet_again(rules: AckerRules) -> None:
-    """A spout to two bolts, whose tuples a third one joins: the join hangs on the root by two edges."""
+def test_a_join_has_one_edge_per_branch(rules: AckerRules) -> None:
+    """A spout sends to two bolts, and a third bolt joins their tuples: the join has two edges to the root."""
     bench = Bench(rules)
     root_id, (left, right) = bench.send(1, targets=2)
     left_child, right_child = anchor([left], bench.ids), anchor([right], bench.ids)
@@ -56,22 +56,22 @@ def test_branches_that_meet_again(rules: AckerRules) -> None:
 
 
 @both
-def test_a_tuple_anchored_twice_on_the_same_one(rules: AckerRules) -> None:
+def test_a_tuple_can_be_anchored_twice_on_the_same_tuple(rules: AckerRules) -> None:
     bench = Bench(rules)
     root_id, (first,) = bench.send(1)
     second = anchor([first, first], bench.ids)
     assert second.roots[root_id][0] == 2
-    assert bench.tell(acks(second)) == [], "in whatever order"
+    assert bench.tell(acks(second)) == [], "the order of the acks does not matter"
     assert bench.tell(acks(first)) == ["ACK"]
 
 
 @both
-def test_a_tuple_of_two_messages_holds_both(rules: AckerRules) -> None:
+def test_a_tuple_with_two_roots_fails_both_messages(rules: AckerRules) -> None:
     bench = Bench(rules)
-    one, (first,) = bench.send(1)
-    two, (second,) = bench.send(2)
+    root_1, (first,) = bench.send(1)
+    root_2, (second,) = bench.send(2)
     joined = anchor([first, second], bench.ids)
-    assert set(joined.roots) == {one, two}
+    assert set(joined.roots) == {root_1, root_2}
     assert bench.tell([*acks(first), *acks(second)]) == []
     assert bench.tell(fails(joined)) == ["FAIL", "FAIL"]
 
@@ -87,11 +87,11 @@ def test_an_unanchored_tuple_is_not_waited_for(rules: AckerRules) -> None:
 
 def test_failure_and_reset_go_to_every_root() -> None:
     bench = Bench(STRICT)
-    one, (first,) = bench.send(1)
-    two, (second,) = bench.send(2)
+    root_1, (first,) = bench.send(1)
+    root_2, (second,) = bench.send(2)
     joined = anchor([first, second], bench.ids)
-    assert fails(joined) == [Fail(root_id=one), Fail(root_id=two)]
-    assert resets(joined) == [ResetTimeout(root_id=one), ResetTimeout(root_id=two)]
+    assert fails(joined) == [Fail(root_id=root_1), Fail(root_id=root_2)]
+    assert resets(joined) == [ResetTimeout(root_id=root_1), ResetTimeout(root_id=root_2)]
 
 
 def test_ids_are_64_bit_words_that_do_not_repeat() -> None:
@@ -100,13 +100,13 @@ def test_ids_are_64_bit_words_that_do_not_repeat() -> None:
     drawn = [ids.draw() for _ in range(5_000)]
     assert len(set(drawn)) == len(drawn)
     assert 0 not in drawn
-    assert all(-(2**63) <= one < 2**63 for one in drawn)
-    assert 0.4 < sum(one < 0 for one in drawn) / len(drawn) < 0.6, "the sign bit is one of the random bits"
-    assert ids == EdgeIds(seed=seed, drawn=5_000), "no other state than the seed and how many were drawn"
+    assert all(-(2**63) <= edge_id < 2**63 for edge_id in drawn)
+    assert 0.4 < sum(edge_id < 0 for edge_id in drawn) / len(drawn) < 0.6, "the sign bit is one of the random bits"
+    assert ids == EdgeIds(seed=seed, drawn=5_000), "the seed and the number of drawn ids are the whole state"
 
 
 def test_an_id_of_zero_is_skipped() -> None:
-    """No XOR can see it; splitmix64 gives it once in its period: here at the first draw."""
+    """An XOR cannot detect the id zero. splitmix64 returns it once in its period, with this seed at the first draw."""
     seed = -0x9E37_79B9_7F4A_7C15
     ids = EdgeIds(seed=seed)
     assert ids.draw() != 0

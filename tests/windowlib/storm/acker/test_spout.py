@@ -1,4 +1,4 @@
-"""The spout's side: messages without an id, without an acker, time-outs, replay (SEMANTICS.md 2.5, seed 001)."""
+"""The spout's side of the acker: messages without an id or an acker, time-outs, replay (SEMANTICS.md 2.5, seed 001)."""
 
 import json
 
@@ -23,124 +23,124 @@ def init_of(sent: Emission) -> Init:
     return sent.init
 
 
-def hear(one: Spout, acker: Acker, sent: Emission) -> SpoutCall | None:
-    """Ack all tuples of an emission; what the spout is told in the end."""
+def hear(task: Spout, acker: Acker, sent: Emission) -> SpoutCall | None:
+    """Ack all tuples of an emission, and return the spout's call after the last ack."""
     acker.receive(init_of(sent))
     notices = [acker.receive(message) for each in sent.tuples for message in acks(each)]
     assert notices[:-1] == [None] * (len(notices) - 1)
     assert notices[-1] is not None
-    return one.hear(notices[-1])
+    return task.hear(notices[-1])
 
 
 @both
 def test_a_message_is_acked_when_all_its_tuples_are(rules: AckerRules) -> None:
-    one = spout()
-    sent = one.emit({"n": 1}, message_id="m", targets=3)
-    assert one.pending() == [Pending("m", {"n": 1})]
-    assert hear(one, Acker(rules), sent) == SpoutCall(kind=CallKind.ACK, message=Pending("m", {"n": 1}))
-    assert one.pending() == []
+    task = spout()
+    sent = task.emit({"n": 1}, message_id="m", targets=3)
+    assert task.pending() == [Pending("m", {"n": 1})]
+    assert hear(task, Acker(rules), sent) == SpoutCall(kind=CallKind.ACK, message=Pending("m", {"n": 1}))
+    assert task.pending() == []
 
 
-def test_a_message_hangs_on_its_root_by_one_edge_per_target() -> None:
+def test_a_message_has_one_edge_to_its_root_per_target() -> None:
     sent = spout().emit("x", message_id=1, targets=2)
-    first, second = (one.roots[init_of(sent).root_id] for one in sent.tuples)
+    first, second = (part.roots[init_of(sent).root_id] for part in sent.tuples)
     assert first[0] == second[0] == 1
     assert init_of(sent).anchored[1] == first[1] ^ second[1], "Storm's value: the XOR of the ids"
 
 
 def test_a_message_without_id_is_not_tracked() -> None:
-    one = spout()
-    sent = one.emit("x", message_id=None, targets=2)
-    assert (sent.init, sent.call, one.pending()) == (None, None, [])
+    task = spout()
+    sent = task.emit("x", message_id=None, targets=2)
+    assert (sent.init, sent.call, task.pending()) == (None, None, [])
     assert [acks(each) for each in sent.tuples] == [[], []]
-    child = anchor(sent.tuples, one.ids)
+    child = anchor(sent.tuples, task.ids)
     assert child == TrackedTuple(), "what is derived from it is not tracked either"
-    assert one.ids.drawn == 0
+    assert task.ids.drawn == 0
 
 
 def test_without_an_acker_a_message_counts_as_processed_when_it_is_sent() -> None:
-    one = spout(has_acker=False)
-    sent = one.emit("x", message_id=9)
+    task = spout(has_acker=False)
+    sent = task.emit("x", message_id=9)
     assert sent.init is None
     assert sent.call == SpoutCall(kind=CallKind.ACK, message=Pending(9, "x"))
-    assert one.pending() == []
-    assert one.emit("x", message_id=None).call is None
+    assert task.pending() == []
+    assert task.emit("x", message_id=None).call is None
 
 
 @both
-def test_a_message_to_nobody_is_acked_by_the_acker(rules: AckerRules) -> None:
-    one = spout()
-    sent = one.emit("x", message_id=1, targets=0)
+def test_a_message_without_targets_is_acked_by_the_acker(rules: AckerRules) -> None:
+    task = spout()
+    sent = task.emit("x", message_id=1, targets=0)
     assert init_of(sent).anchored == NO_EDGES
     notice = Acker(rules).receive(init_of(sent))
     assert notice is not None
-    assert one.hear(notice) == SpoutCall(kind=CallKind.ACK, message=Pending(1, "x"))
+    assert task.hear(notice) == SpoutCall(kind=CallKind.ACK, message=Pending(1, "x"))
 
 
 def test_a_message_fails_after_one_to_two_time_outs() -> None:
-    one = spout()
-    one.emit("just after a tick", message_id=1)
-    assert one.tick() == []
-    one.emit("just before one", message_id=2)
-    assert one.tick() == [SpoutCall(kind=CallKind.FAIL, message=Pending(1, "just after a tick"), is_timeout=True)]
-    assert one.tick() == [SpoutCall(kind=CallKind.FAIL, message=Pending(2, "just before one"), is_timeout=True)]
-    assert one.tick() == []
+    task = spout()
+    task.emit("just after a tick", message_id=1)
+    assert task.tick() == []
+    task.emit("just before a tick", message_id=2)
+    assert task.tick() == [SpoutCall(kind=CallKind.FAIL, message=Pending(1, "just after a tick"), is_timeout=True)]
+    assert task.tick() == [SpoutCall(kind=CallKind.FAIL, message=Pending(2, "just before a tick"), is_timeout=True)]
+    assert task.tick() == []
 
 
 @both
 def test_the_spout_fails_a_lost_tree_before_the_acker_forgets_it(rules: AckerRules) -> None:
-    one, acker = spout(), Acker(rules)
-    acker.receive(init_of(one.emit("x", message_id=1)))
-    failed_at = next(tick for tick in range(1, 9) if (one.tick(), acker.tick())[0])
+    task, acker = spout(), Acker(rules)
+    acker.receive(init_of(task.emit("x", message_id=1)))
+    failed_at = next(tick for tick in range(1, 9) if (task.tick(), acker.tick())[0])
     assert failed_at == 2
     assert len(acker) == 1
     assert list(acker.tick()) != []
 
 
 @both
-def test_a_failed_message_is_replayed_under_a_new_root_and_the_old_one_tells_nobody(rules: AckerRules) -> None:
-    one, acker = spout(), Acker(rules)
-    first = one.emit("x", message_id="m")
+def test_a_failed_message_is_replayed_under_a_new_root_and_the_old_root_is_ignored(rules: AckerRules) -> None:
+    task, acker = spout(), Acker(rules)
+    first = task.emit("x", message_id="m")
     acker.receive(init_of(first))
-    one.tick()
-    (failed,) = one.tick()
-    again = one.emit(failed.message.values, message_id=failed.message.message_id)
+    task.tick()
+    (failed,) = task.tick()
+    again = task.emit(failed.message.values, message_id=failed.message.message_id)
     assert init_of(again).root_id != init_of(first).root_id
-    assert hear(one, acker, again) == SpoutCall(kind=CallKind.ACK, message=Pending("m", "x"))
+    assert hear(task, acker, again) == SpoutCall(kind=CallKind.ACK, message=Pending("m", "x"))
     late = [acker.receive(message) for message in acks(first.tuples[0])]
-    assert late[0] is not None, "the acker still knew it"
-    assert one.hear(late[0]) is None, "the spout does not"
+    assert late[0] is not None, "the acker still had the old entry"
+    assert task.hear(late[0]) is None, "the spout no longer has the old message"
 
 
 @both
 def test_a_bolt_that_fails_a_tuple_fails_its_message_once(rules: AckerRules) -> None:
-    one, acker = spout(), Acker(rules)
-    sent = one.emit("x", message_id=1, targets=2)
+    task, acker = spout(), Acker(rules)
+    sent = task.emit("x", message_id=1, targets=2)
     acker.receive(init_of(sent))
     (notice,) = [acker.receive(message) for message in fails(sent.tuples[0])]
     assert notice is not None
-    assert one.hear(notice) == SpoutCall(kind=CallKind.FAIL, message=Pending(1, "x"), is_timeout=False)
+    assert task.hear(notice) == SpoutCall(kind=CallKind.FAIL, message=Pending(1, "x"), is_timeout=False)
     assert [acker.receive(message) for message in fails(sent.tuples[1])] == [None], "an orphan has no spout"
-    assert one.hear(notice) is None
+    assert task.hear(notice) is None
 
 
 @both
-def test_a_reset_gives_spout_and_acker_the_whole_time_again(rules: AckerRules) -> None:
-    one, acker = spout(), Acker(rules)
-    sent = one.emit("x", message_id=1)
+def test_a_reset_restarts_the_time_outs_of_spout_and_acker(rules: AckerRules) -> None:
+    task, acker = spout(), Acker(rules)
+    sent = task.emit("x", message_id=1)
     acker.receive(init_of(sent))
     for _ in range(5):
-        assert one.tick() == []
+        assert task.tick() == []
         assert acker.tick() == {}
         (notice,) = [acker.receive(message) for message in resets(sent.tuples[0])]
         assert notice is not None
         assert notice.kind is NoticeKind.RESET_TIMEOUT
-        assert one.hear(notice) is None
-    assert one.tick() == []
-    assert len(one.tick()) == 1
+        assert task.hear(notice) is None
+    assert task.tick() == []
+    assert len(task.tick()) == 1
     stale = Notice(kind=NoticeKind.RESET_TIMEOUT, root_id=init_of(sent).root_id, task=4, elapsed_ms=0)
-    assert one.hear(stale) is None
-    assert one.pending() == [], "a message that is over is not renewed"
+    assert task.hear(stale) is None
+    assert task.pending() == [], "a reset does not renew a message that has ended"
 
 
 def test_a_notice_for_another_task_is_refused() -> None:
@@ -151,15 +151,15 @@ def test_a_notice_for_another_task_is_refused() -> None:
     assert Spout(task=0, ids=EdgeIds(seed=1)).pending() == []
 
 
-def test_a_snapshot_goes_through_json_at_any_moment() -> None:
-    one = spout()
-    one.emit({"n": 1}, message_id="a")
-    one.tick()
-    one.emit([2], message_id=2)
+def test_a_snapshot_survives_json() -> None:
+    task = spout()
+    task.emit({"n": 1}, message_id="a")
+    task.tick()
+    task.emit([2], message_id=2)
     other = Spout(task=4, ids=EdgeIds(seed=0))
-    other.restore(json.loads(json.dumps(one.snapshot())))
-    assert other.snapshot() == one.snapshot()
-    assert other.emit("x", message_id=3) == one.emit("x", message_id=3), "the ids go on where they were"
-    assert (other.tick(), other.tick()) == (one.tick(), one.tick())
+    other.restore(json.loads(json.dumps(task.snapshot())))
+    assert other.snapshot() == task.snapshot()
+    assert other.emit("x", message_id=3) == task.emit("x", message_id=3), "the ids continue"
+    assert (other.tick(), other.tick()) == (task.tick(), task.tick())
     with pytest.raises(CheckpointError, match="restore into a fresh spout"):
-        other.restore(one.snapshot())
+        other.restore(task.snapshot())

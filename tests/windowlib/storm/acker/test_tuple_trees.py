@@ -1,4 +1,4 @@
-"""Laws of the acker over random tuple trees: a tree is reported exactly once, and exactly when all of it is done."""
+"""Laws of the acker over random tuple trees: a tree is reported once, at the message that completes it."""
 
 import json
 from collections import Counter
@@ -22,14 +22,14 @@ def shuffled(rng: Random, messages: list[Message]) -> list[Message]:
 
 
 def deliver(acker: Acker, messages: list[Message]) -> dict[RootId, list[tuple[int, Notice]]]:
-    """Deliver in the order given; by root, each notice and the number of the message that it followed."""
-    heard: dict[RootId, list[tuple[int, Notice]]] = {}
+    """Deliver the messages in order; return by root each notice with the number of the message that caused it."""
+    notices: dict[RootId, list[tuple[int, Notice]]] = {}
     for number, message in enumerate(messages):
         notice = acker.receive(message)
         if notice is not None:
             assert notice.root_id == message.root_id
-            heard.setdefault(notice.root_id, []).append((number, notice))
-    return heard
+            notices.setdefault(notice.root_id, []).append((number, notice))
+    return notices
 
 
 def last_of(messages: list[Message], root_id: RootId) -> int:
@@ -41,7 +41,7 @@ def done_at(number: int, root_id: RootId) -> list[tuple[int, Notice]]:
 
 
 @both
-def test_a_tree_is_acked_once_and_with_its_last_message_in_whatever_order(rules: AckerRules) -> None:
+def test_a_tree_is_acked_once_at_its_last_message_in_any_order(rules: AckerRules) -> None:
     for seed in seeds(TREES):
         rng, acker = Random(seed), Acker(rules)
         traffic = random_traffic(rng, roots=rng.randint(1, 5))
@@ -62,8 +62,8 @@ def test_a_tree_that_loses_a_message_is_never_acked_and_expires(rules: AckerRule
         traffic = random_traffic(rng, roots=rng.randint(1, 5))
         lost = victim(rng, traffic, (Init, Ack))
         messages = shuffled(rng, [message for message in traffic.messages if message is not lost])
-        heard = deliver(acker, messages)
-        assert set(heard) == set(traffic.roots) - {lost.root_id}
+        notices = deliver(acker, messages)
+        assert set(notices) == set(traffic.roots) - {lost.root_id}
         acker.tick()
         acker.tick()
         left = len(traffic.of(lost.root_id)) > 1
@@ -71,8 +71,8 @@ def test_a_tree_that_loses_a_message_is_never_acked_and_expires(rules: AckerRule
 
 
 @both
-def test_an_ack_that_comes_twice_never_completes_its_tree(rules: AckerRules) -> None:
-    """Unless the tree was complete before the second came: then that one opens an orphan."""
+def test_a_repeated_ack_never_completes_its_tree(rules: AckerRules) -> None:
+    """If the tree was complete before the repetition arrived, the repetition opens an orphan."""
     for seed in seeds(TREES):
         rng, acker = Random(seed), Acker(rules)
         traffic = random_traffic(rng, roots=rng.randint(1, 5))
@@ -80,40 +80,40 @@ def test_an_ack_that_comes_twice_never_completes_its_tree(rules: AckerRules) -> 
         messages = shuffled(rng, [*traffic.messages, twice])
         last = last_of(messages, twice.root_id)
         is_after_the_end = messages[last] is twice
-        heard = deliver(acker, messages).get(twice.root_id, [])
+        notices = deliver(acker, messages).get(twice.root_id, [])
         if is_after_the_end:
-            before = [number for number, one in enumerate(messages[:last]) if one.root_id == twice.root_id]
-            assert heard == done_at(before[-1], twice.root_id)
+            before = [number for number, message in enumerate(messages[:last]) if message.root_id == twice.root_id]
+            assert notices == done_at(before[-1], twice.root_id)
         else:
-            assert heard == []
+            assert notices == []
         assert [root_id for root_id, _ in acker.pending()] == [twice.root_id]
 
 
-def test_strictly_an_init_that_comes_twice_is_one_init() -> None:
+def test_in_strict_a_repeated_init_counts_once() -> None:
     for seed in seeds(TREES):
         rng, acker = Random(seed), Acker(STRICT)
         traffic = random_traffic(rng, roots=rng.randint(1, 5))
         twice = victim(rng, traffic, Init)
         messages = shuffled(rng, [*traffic.messages, twice])
-        own = [number for number, one in enumerate(messages) if one.root_id == twice.root_id]
+        own = [number for number, message in enumerate(messages) if message.root_id == twice.root_id]
         is_after_the_end = messages[own[-1]] is twice
         assert deliver(acker, messages)[twice.root_id] == done_at(own[-2 if is_after_the_end else -1], twice.root_id)
         assert len(acker) == (1 if is_after_the_end else 0)
 
 
-def test_in_storm_an_init_that_comes_twice_may_be_a_false_ack() -> None:
-    """S5 by its frequency: the two inits meet first, and nothing was acked yet."""
+def test_in_storm_two_inits_before_any_ack_are_a_false_ack() -> None:
+    """S5: both inits arrive before any ack."""
     for seed in seeds(TREES):
         rng, acker = Random(seed), Acker(STORM)
         traffic = random_traffic(rng, roots=1)
         first = traffic.messages[0]
         rest = shuffled(rng, traffic.messages[1:])
-        heard = deliver(acker, [first, first, *rest])
-        assert heard == {first.root_id: done_at(1, first.root_id)}
+        notices = deliver(acker, [first, first, *rest])
+        assert notices == {first.root_id: done_at(1, first.root_id)}
 
 
 @pytest.mark.parametrize("copies", [3, 5])
-def test_an_odd_number_of_equal_acks_deceives_the_xor_and_not_the_strict_ledger(copies: int) -> None:
+def test_an_odd_number_of_equal_acks_completes_the_tree_in_storm_only(copies: int) -> None:
     for seed in seeds(TREES):
         rng = Random(seed)
         traffic = random_traffic(rng, roots=1)
@@ -125,7 +125,7 @@ def test_an_odd_number_of_equal_acks_deceives_the_xor_and_not_the_strict_ledger(
 
 
 @both
-def test_a_snapshot_at_any_cut_changes_nothing(rules: AckerRules) -> None:
+def test_a_snapshot_at_any_point_changes_no_result(rules: AckerRules) -> None:
     for seed in seeds(TREES):
         rng = Random(seed)
         traffic = random_traffic(rng, roots=rng.randint(1, 5))
@@ -145,7 +145,7 @@ def test_a_snapshot_at_any_cut_changes_nothing(rules: AckerRules) -> None:
 
 
 class LossyTopology:
-    """A spout, a bolt that passes each tuple on twice, one that ends it, an acker, and a network that loses."""
+    """A spout, a bolt that derives two tuples per tuple, a last bolt, an acker, and a network that loses messages."""
 
     def __init__(self, rng: Random, rules: AckerRules, loss: float) -> None:
         self.rng, self.loss = rng, loss
@@ -207,6 +207,6 @@ def test_with_replays_every_message_is_processed_at_least_once_and_acked_once(ru
                 topology.step()
         assert topology.acked == dict.fromkeys(range(6), 1)
         whole = Counter(topology.message_of[root] for root, count in topology.processed.items() if count == 3)
-        assert set(whole) == set(range(6)), "an ACK says that all three tuples of one sending were processed"
+        assert set(whole) == set(range(6)), "an ACK means that all three tuples of one emission were processed"
         if not loss:
             assert not topology.failed

@@ -1,4 +1,4 @@
-"""The worked example of seed 001, with its four-bit ids, step by step: spout, Bolt1, Bolt2, acker."""
+"""The worked example of the original task (seed 001) with four-bit ids, step by step: spout, Bolt1, Bolt2, acker."""
 
 import pytest
 
@@ -21,17 +21,17 @@ def test_the_ack_values_of_the_example(rules: AckerRules) -> None:
     # 1) The spout sends a tuple with id 0100, to the acker and to Bolt1.
     assert acker.receive(Init(root_id=ROOT, anchored=edge(0b0100), task=SPOUT_TASK)) is None
     assert balance(acker) == (1, 0b0100, 0b0100)
-    # 2) Bolt1 makes a tuple with id 0010 of it, and tells the acker 0100 xor 0010.
+    # 2) Bolt1 derives a tuple with id 0010, and sends 0100 xor 0010 to the acker.
     bolt1 = TrackedTuple(roots={ROOT: edge(0b0100)}, anchored=edge(0b0010))
-    (said,) = acks(bolt1)
-    assert said.acked[1] ^ said.anchored[1] == 0b0110
-    assert acker.receive(said) is None
+    (message,) = acks(bolt1)
+    assert message.acked[1] ^ message.anchored[1] == 0b0110
+    assert acker.receive(message) is None
     assert balance(acker) == (1, 0b0010, 0b0010)
-    # 3) Bolt2 makes nothing of it, and tells the acker the id as it is.
-    (said,) = acks(TrackedTuple(roots={ROOT: edge(0b0010)}))
-    assert said == Ack(root_id=ROOT, acked=edge(0b0010))
-    # 4) The value is zero now: the spout hears of it, and the acker forgets the tree.
-    assert acker.receive(said) == Notice(kind=NoticeKind.ACK, root_id=ROOT, task=SPOUT_TASK, elapsed_ms=0)
+    # 3) Bolt2 derives no tuple, and sends the id 0010 itself to the acker.
+    (message,) = acks(TrackedTuple(roots={ROOT: edge(0b0010)}))
+    assert message == Ack(root_id=ROOT, acked=edge(0b0010))
+    # 4) The value is zero now: the acker notifies the spout and deletes the entry.
+    assert acker.receive(message) == Notice(kind=NoticeKind.ACK, root_id=ROOT, task=SPOUT_TASK, elapsed_ms=0)
     assert len(acker) == 0
 
 
@@ -44,9 +44,9 @@ def test_the_order_of_the_messages_does_not_matter(rules: AckerRules, order: tup
         Ack(root_id=ROOT, acked=edge(0b0010)),
     ]
     acker = Acker(rules)
-    heard = [acker.receive(messages[number]) for number in order]
-    assert heard[:-1] == [None, None]
-    assert heard[-1] == Notice(kind=NoticeKind.ACK, root_id=ROOT, task=SPOUT_TASK, elapsed_ms=0)
+    notices = [acker.receive(messages[number]) for number in order]
+    assert notices[:-1] == [None, None]
+    assert notices[-1] == Notice(kind=NoticeKind.ACK, root_id=ROOT, task=SPOUT_TASK, elapsed_ms=0)
 
 
 @pytest.mark.parametrize("rules", RULES)

@@ -14,7 +14,7 @@ PROFILES = pytest.mark.parametrize("profile", [STRICT, STORM], ids=lambda profil
 
 
 def at(clock: str) -> int:
-    """The ms of a time of day."""
+    """Return a time of day in ms."""
     hours, minutes, seconds = map(int, clock.split(":"))
     return ((hours * 60 + minutes) * 60 + seconds) * SECOND_MS
 
@@ -43,7 +43,7 @@ def spec(profile: StormProfile) -> StormSpec:
 
 
 @PROFILES
-def test_step_by_step(profile: StormProfile) -> None:
+def test_the_first_watermark_fires_the_first_three_windows(profile: StormProfile) -> None:
     driven = Driven(spec(profile))
     for value, clock in FIRST.items():
         assert driven.record(value, at(clock)) is ASSIGNED
@@ -58,7 +58,7 @@ def test_step_by_step(profile: StormProfile) -> None:
 
 
 @PROFILES
-def test_both_watermarks(profile: StormProfile) -> None:
+def test_the_second_watermark_fires_the_other_windows(profile: StormProfile) -> None:
     driven = Driven(spec(profile))
     for value, clock in FIRST.items():
         driven.record(value, at(clock))
@@ -67,7 +67,7 @@ def test_both_watermarks(profile: StormProfile) -> None:
         driven.record(value, at(clock))
     driven.watermark(at("8:00:34"))
     assert driven.windows() == WINDOWS
-    assert driven.counts() == {"new": 10, "closed:fired": 6}, "e7 to e9 may be in the next window, e10 waits for it"
+    assert driven.counts() == {"new": 10, "closed:fired": 6}, "e7 to e9 may be in the next window, and e10 is not due"
     assert [pane.window for pane in driven.panes()][:2] == [
         TimeWindow(at("5:59:50"), at("6:00:10")),
         TimeWindow(at("6:00:00"), at("6:00:20")),
@@ -75,8 +75,8 @@ def test_both_watermarks(profile: StormProfile) -> None:
 
 
 @PROFILES
-def test_with_the_streams_own_watermarks_on_the_replays_clock(profile: StormProfile) -> None:
-    """The tuples of 9:00:00 lead to the watermark of 9:00:01, those of 9:00:01 to that of 9:00:02."""
+def test_the_driver_emits_the_watermarks_of_the_example(profile: StormProfile) -> None:
+    """The tuples that arrive in the second before a tick give the watermark of that tick: 9:00:01 and 9:00:02."""
     arrivals = [(value, at(clock), at("9:00:00") + 500) for value, clock in FIRST.items()]
     arrivals += [(value, at(clock), at("9:00:01") + 500) for value, clock in SECOND.items()]
     driver = spec(profile).driver()
@@ -85,7 +85,7 @@ def test_with_the_streams_own_watermarks_on_the_replays_clock(profile: StormProf
         timeline.arrive(Arrival(sequence, at_ms, clock_ms, "s"))
     timeline.end_slice(at("9:01:00"))
     emitted = [(step.sequence, step.clock_ms, step.watermark_ms) for step in timeline.steps if step.watermark_ms > 0]
-    assert emitted[0] == (5, at("9:00:01"), at("6:00:31") - 1), "one less: ours is itself late"
+    assert emitted[0] == (5, at("9:00:01"), at("6:00:31") - 1), "our watermark is Storm's minus 1"
     assert emitted[-1][2] == driver.watermark_ms == at("8:00:34") - 1
     operator = spec(profile).build()
     steps = list(timeline.steps)
@@ -98,7 +98,7 @@ def test_with_the_streams_own_watermarks_on_the_replays_clock(profile: StormProf
     assert [fired(output) for output in operator.drain() if isinstance(output, Pane)] == WINDOWS
 
 
-def test_the_driver_goes_on_from_its_snapshot_and_asks_for_no_idle_tick() -> None:
+def test_a_restored_driver_has_a_deadline_only_if_the_watermark_can_rise() -> None:
     driver = spec(STRICT).driver()
     driver.on_record(Arrival(0, at("6:00:36"), at("9:00:00") + 1, "s"))
     assert driver.next_deadline_ms() == at("9:00:01")
@@ -107,6 +107,6 @@ def test_the_driver_goes_on_from_its_snapshot_and_asks_for_no_idle_tick() -> Non
     assert resumed.next_deadline_ms() == at("9:00:01")
     resumed.on_deadline(at("9:00:01"))
     assert resumed.watermark_ms == at("6:00:31") - 1
-    assert resumed.next_deadline_ms() is None, "a day of silence costs nothing"
+    assert resumed.next_deadline_ms() is None, "without records there is no tick"
     resumed.on_record(Arrival(1, at("6:00:36"), at("9:00:01") + 1, "s"))
     assert resumed.next_deadline_ms() is None, "the watermark would not rise"

@@ -1,0 +1,44 @@
+"""`CallContext`: the part that all contexts of users' functions share: clocks, keyed state and side outputs."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from windowlib.keyed.state import KeyedState, StateView
+from windowlib.keyed.timers import TimerService
+from windowlib.records.records import Output, Position, SideOutput, Value
+
+
+@dataclass(slots=True, kw_only=True)
+class CallContext:
+    """The context of one call of a user's function, for one key.
+
+    `timers`, `keyed_state` and `outputs` belong to the operator; a function uses the properties and methods instead.
+    """
+
+    key: Hashable
+    timestamp_ms: int | None
+    """The event time of the call, which its side outputs carry; None for a processing timer."""
+    timers: TimerService = field(repr=False)
+    keyed_state: KeyedState = field(repr=False)
+    outputs: list[Output] = field(repr=False)
+    position: Position
+    """The record in the log that caused the call."""
+
+    @property
+    def watermark_ms(self) -> int:
+        """The current watermark."""
+        return self.timers.watermark_ms
+
+    @property
+    def processing_time_ms(self) -> int:
+        """The time of the clock; in a replay, the arrival time of the log's records."""
+        return self.timers.processing_time_ms
+
+    @property
+    def state(self) -> StateView:
+        """The declared state of the key."""
+        return self.keyed_state.view(self.key)
+
+    def output(self, tag: str, value: Value) -> None:
+        """Send a value to the side output `tag`, with `timestamp_ms` as its time."""
+        self.outputs.append(SideOutput(tag, value, self.key, self.timestamp_ms, self.watermark_ms, self.position))
