@@ -1,20 +1,20 @@
-"""Recorded cases of the real Flink through Spark: the same answers as in one process, cut in two chunks or not.
+"""Flink's recorded cases through Spark: the answers equal those of one process, in one chunk and in two chunks.
 
-All cases of one kind of function run in one Spark job, each as a log of its own: its records travel through the feed,
-its watermarks and ticks are the steps, and between two chunks its state is rows of the checkpoint tables.
+One Spark job plays all cases of one kind of function. Each case is a log of its own: its records are the feed, its
+watermarks and clock ticks are the steps, and its state between two chunks is rows of the checkpoint tables.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.recorded_cases import CHECKER, case_files
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.records import tables
@@ -32,14 +32,13 @@ from windowlib.watermarks.timeline import Step
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HERE = Path(__file__).resolve().parents[1] / "conformance" / "flink"
 KEYS = {"key": "string"}
 LAST_SEQUENCE = 1 << 40
 Script = Mapping[str, Any]
 
 
-def is_a_replay(script: Script) -> bool:
-    """Whether a replay could meet this script: clocks only rise, every record has a time of the years 1 to 9999."""
+def can_be_replayed(script: Script) -> bool:
+    """Return whether a replay can have this script: clocks only rise, and each event time is in the years 1 to 9999."""
     if script.get("mode", "window") != "window" or script.get("function", "list") == "avg":
         return False
     events = script["events"]
@@ -53,10 +52,10 @@ def is_a_replay(script: Script) -> bool:
 
 def scripts() -> list[Script]:
     found = []
-    for file in sorted(HERE.glob("*.jsonl")):
+    for file in case_files("flink"):
         for line in file.read_text(encoding="utf-8").splitlines():
             case = json.loads(line)
-            if is_a_replay(case["script"]) and not any(out[0] == "x" for out in case["expect"]["out"]):
+            if can_be_replayed(case["script"]) and not any(out[0] == "x" for out in case["expect"]["out"]):
                 found.append(case["script"])
     return found
 
@@ -65,12 +64,12 @@ SCRIPTS = scripts()
 
 
 def kind_of(script: Script) -> tuple[str, bool]:
-    """What decides the columns of the tables: the function, and whether an evictor makes windows keep records."""
+    """Return what decides the columns: the function, and whether an evictor makes windows keep their records."""
     return script.get("function", "list"), bool(script.get("evictor"))
 
 
 def schemas(kind: tuple[str, bool]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """The columns of a pane's values, and of the state."""
+    """Return the columns of a pane's values and those of the state."""
     function, keeps_records = kind
     if function == "list":
         return {"result": "array<bigint>"}, {}
@@ -79,15 +78,15 @@ def schemas(kind: tuple[str, bool]) -> tuple[dict[str, str], dict[str, dict[str,
 
 def emitted(kind: tuple[str, bool]) -> tuple[Table, ...]:
     outputs, accumulators = schemas(kind)
-    record = tables.late_records("string"), tables.unassigned_records("string")
-    slim = [one.slim() for one in record]
+    record_tables = tables.late_records("string"), tables.unassigned_records("string")
+    slim = [table.slim() for table in record_tables]
     state = tables.window_state(KEYS, accumulators)
     return (tables.window_outputs(KEYS, outputs), *slim, state, tables.timers(KEYS), tables.tallies())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The events of one chunk of a script, by their places in it, and where clock and watermark stand before."""
+    """The events of one chunk of a script, as places in the script, and the clock and watermark before them."""
 
     script: Script
     events: range
@@ -106,10 +105,10 @@ class Part:
                     continue
             steps.append(Step(place, due_ms, clock_ms, watermark_ms))
         sequence, due, clock, watermark = columns_of(steps)
-        still = np.zeros(len(steps), dtype=np.int64)
+        zeros = np.zeros(len(steps), dtype=np.int64)
         return Steps(
             sequence=sequence,
-            slice_start_ms=still,
+            slice_start_ms=zeros,
             rank=sequence,
             due_ms=due,
             clock_ms=clock,
@@ -167,7 +166,7 @@ def start_of(script: Script) -> Beginning:
 
 
 def run(spark: "SparkSession", parts: Sequence[Part], before: "DataFrame | None") -> "DataFrame":
-    """One Spark job: every part is a group, and comes out as the tagged result with the number of its case."""
+    """Play all parts in one Spark job, one group each; return the tagged result with the number of its case."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812
 
@@ -178,14 +177,14 @@ def run(spark: "SparkSession", parts: Sequence[Part], before: "DataFrame | None"
     fed = fed.unionByName(empty, allowMissingColumns=True)
     for name, column in ((tables.WINDOW_STATE, "window"), (tables.TIMERS, "timer")):
         table = next(table for table in emitted(kind) if table.name == name)
-        columns = [one for one in table.emitted_columns() if one not in KEYS]
-        state = spark_struct({one: table.emitted_columns()[one] for one in columns})
+        columns = [field for field in table.emitted_columns() if field not in KEYS]
+        state = spark_struct({field: table.emitted_columns()[field] for field in columns})
         if before is None:
             fed = fed.withColumn(column, F.lit(None).cast(state))
             continue
         rows = before.where(F.col("tag") == name)
         key = F.col(name).getField("key").alias("k0")
-        struct = F.struct(*(F.col(name).getField(one).alias(one) for one in columns)).alias(column)
+        struct = F.struct(*(F.col(name).getField(field).alias(field) for field in columns)).alias(column)
         kept = rows.select("case", F.lit(FEED_KINDS[column]).alias("kind"), F.lit(0).alias("sequence"), key, struct)
         fed = fed.unionByName(kept, allowMissingColumns=True)
     if "user" not in fed.columns:
@@ -203,7 +202,7 @@ def run(spark: "SparkSession", parts: Sequence[Part], before: "DataFrame | None"
 
 
 def answers(parts: Sequence[Part], chunks: "Sequence[DataFrame]") -> list[dict[str, Any]]:
-    """The recorded form of what the chunks of each case emitted."""
+    """Return the answer of each case, in the recorded form, from the rows that its chunks emitted."""
     found: list[dict[str, Any]] = [{"out": [], "dropped": 0, "event_timers": [], "proc_timers": []} for _ in parts]
     rows: list[list[tuple[int, int, list[Any]]]] = [[] for _ in parts]
     for chunk in chunks:
@@ -223,15 +222,15 @@ def answers(parts: Sequence[Part], chunks: "Sequence[DataFrame]") -> list[dict[s
                     name = "event_timers" if timer["domain"] == "event" else "proc_timers"
                     found[case][name].append([timer["window_start_ms"], timer["window_end_ms"], timer["at_ms"]])
     for case, part in enumerate(parts):
-        # A pane that a watermark fires stands before its mark; both carry the place of the watermark's event.
+        # A pane that a watermark fires comes before the watermark's own entry; both have the place of its event.
         marks = [(place, 1, event) for place, event in enumerate(part.script["events"]) if event[0] == "w"]
         found[case]["out"] = [out for _, _, out in sorted([*rows[case], *marks], key=lambda entry: entry[:2])]
     return found
 
 
 def late_of(script: Script, late: Any) -> list[tuple[int, int, list[Any]]]:  # noqa: ANN401 - a Row
-    """A late record as Flink would send it out; nothing where Flink only counts it."""
-    assert late["reason"] in {PAST_CLEANUP, LATE_IN_GAP}, "wrapped windows lie outside the years 1 to 9999"
+    """Return a late record as Flink's side output has it, or nothing if Flink only counts the record."""
+    assert late["reason"] in {PAST_CLEANUP, LATE_IN_GAP}, "wrapped windows are outside the years 1 to 9999"
     if not late["missed_all"] or not script.get("late_output"):
         return []
     _, key, value, at_ms, *_ = script["events"][late["rank"]]
@@ -248,7 +247,7 @@ def pane_of(pane: Any) -> tuple[int, int, list[Any]]:  # noqa: ANN401 - a Row
 
 
 def recorded(script: Script) -> dict[str, Any]:
-    """What one process answers, with keys as texts."""
+    """Return the answer of one process, with keys as texts."""
     answer = json.loads(json.dumps(play(script)))
     answer["out"] = [[out[0], str(out[1]), *out[2:]] if out[0] in {"o", "late"} else out for out in answer["out"]]
     return dict(answer)
@@ -260,13 +259,11 @@ def test_enough_cases_are_played() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", sorted({kind_of(script) for script in SCRIPTS}), ids=str)
-def test_spark_answers_as_one_process_does(spark: "SparkSession", kind: tuple[str, bool]) -> None:
-    from tests.conformance.test_flink import CHECK
-
+def test_spark_gives_the_answer_of_one_process(spark: "SparkSession", kind: tuple[str, bool]) -> None:
     chosen = [script for script in SCRIPTS if kind_of(script) == kind]
-    whole = [Part(script=one, events=range(len(one["events"])), beginning=start_of(one)) for one in chosen]
+    whole = [Part(script=case, events=range(len(case["events"])), beginning=start_of(case)) for case in chosen]
     uncut = run(spark, whole, None)
-    halves = [len(one["events"]) // 2 for one in chosen]
+    halves = [len(case["events"]) // 2 for case in chosen]
     first = [replace(part, events=range(half)) for part, half in zip(whole, halves, strict=True)]
     earlier = run(spark, first, None)
     second = [
@@ -276,4 +273,4 @@ def test_spark_answers_as_one_process_does(spark: "SparkSession", kind: tuple[st
     later = run(spark, second, earlier)
     for chunks in ([uncut], [earlier, later]):
         for script, got in zip(chosen, answers(whole, chunks), strict=True):
-            assert CHECK.normal(script, got) == CHECK.normal(script, recorded(script)), script
+            assert CHECKER.normal(script, got) == CHECKER.normal(script, recorded(script)), script

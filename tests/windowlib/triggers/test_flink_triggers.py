@@ -1,0 +1,66 @@
+"""Flink's triggers: when each of them fires."""
+
+import pytest
+
+from tests.support.harness import window_harness
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.profiles import STRICT
+from windowlib.triggers.flink import ContinuousEventTime, CountReached, DeltaExceeded, EndOfStream, EventTime
+from windowlib.windows.assigners import Global, Tumbling
+
+
+def test_event_time_fires_at_the_end_of_the_window_and_for_each_late_record() -> None:
+    harness = window_harness(assigner=Tumbling(size_ms=10), trigger=EventTime(), allowed_lateness_ms=5)
+    harness.record("a", 1, at_ms=1)
+    assert harness.operator.next_event_timer_ms() == 9
+    harness.watermark(8)
+    assert harness.values() == []
+    harness.watermark(9)
+    assert harness.values() == [[1]]
+    harness.record("a", 2, at_ms=2)
+    assert harness.values() == [[1], [1, 2]], "the window is complete, so the record fires it at once"
+    harness.watermark(14)
+    assert len(harness.values()) == 2, "the trigger does not fire at the cleanup timer"
+
+
+def test_a_count_fires_repeatedly_and_the_default_trigger_when_the_window_is_complete() -> None:
+    repeated = window_harness(assigner=Tumbling(size_ms=10), trigger=CountReached(1), leftovers="report")
+    complete = window_harness(assigner=Tumbling(size_ms=10))
+    for harness in (repeated, complete):
+        for at_ms in (1, 2, 3):
+            harness.record("a", at_ms, at_ms=at_ms)
+        harness.watermark(9)
+    assert repeated.values() == [[1], [1, 2], [1, 2, 3]]
+    assert complete.values() == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(("is_absolute", "fired"), [(False, 1), (True, 2)])
+def test_a_delta_is_signed_unless_it_is_absolute(is_absolute: bool, fired: int) -> None:  # noqa: FBT001
+    harness = window_harness(assigner=Global(), trigger=DeltaExceeded(3, is_absolute=is_absolute))
+    for value in (5, 1, 6, 9):
+        harness.record("a", value, at_ms=0)
+    assert len(harness.values()) == fired
+
+
+def test_end_of_stream_fires_the_global_window_at_the_last_watermark() -> None:
+    harness = window_harness(assigner=Global(), trigger=EndOfStream())
+    harness.record("a", 1, at_ms=1)
+    harness.watermark(MAX_TIME_MS - 1)
+    assert harness.values() == []
+    harness.finish()
+    assert harness.values() == [[1]]
+
+
+def test_end_of_stream_does_not_fire_a_window_that_ends_earlier() -> None:
+    harness = window_harness(assigner=Tumbling(size_ms=10), trigger=EndOfStream(), leftovers="report")
+    harness.record("a", 1, at_ms=1)
+    harness.watermark(100)
+    assert harness.values() == []
+    assert harness.operator.snapshot().timers == []
+
+
+def test_for_a_record_without_time_the_continuous_trigger_counts_from_the_smallest_time() -> None:
+    harness = window_harness(assigner=Global(), trigger=ContinuousEventTime(100))
+    harness.record("a", 1, at_ms=None)
+    (timer,) = [row for row in harness.operator.snapshot().timers if row.at_ms != MAX_TIME_MS]
+    assert timer.at_ms == STRICT.align(MIN_TIME_MS, 100) + 100

@@ -1,0 +1,98 @@
+"""The processing-time time-out around another trigger."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.harness import window_harness
+from windowlib.bounds import TimeWindow
+from windowlib.keyed.state import KeyedState
+from windowlib.keyed.timers import STALE_MAX, TimerService
+from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
+from windowlib.triggers.flink import ContinuousProcessingTime, CountReached, ProcessingTime
+from windowlib.triggers.protocol import CONTINUE
+from windowlib.triggers.wrappers import ProcessingTimeout
+from windowlib.windows.assigners import Global, Tumbling
+from windowlib.windows.open_windows import OpenWindow, Runtime
+
+
+def test_if_the_inner_trigger_fires_on_the_clock_the_wait_ends() -> None:
+    trigger = ProcessingTimeout(inner=ContinuousProcessingTime(10), timeout_ms=25, clears=False)
+    harness = window_harness(assigner=Global(), trigger=trigger)
+    harness.clock(3)
+    harness.record("a", 1, at_ms=0)
+    harness.clock(100)
+    assert harness.values() == [[1]], "one firing, at 10, and none at 20 or 28"
+
+
+def test_after_the_time_out_the_next_record_starts_a_new_wait() -> None:
+    trigger = ProcessingTimeout(inner=CountReached(10), timeout_ms=5, clears=False)
+    harness = window_harness(assigner=Global(), trigger=trigger)
+    harness.clock(1)
+    harness.record("a", 1, at_ms=0)
+    harness.clock(5)
+    assert harness.values() == []
+    harness.clock(6)
+    assert harness.values() == [[1]]
+    harness.clock(7)
+    harness.record("a", 2, at_ms=0)
+    harness.clock(12)
+    assert harness.values() == [[1], [1, 2]]
+
+
+def test_if_the_inner_trigger_fires_at_the_end_no_timer_is_left() -> None:
+    harness = window_harness(
+        assigner=Tumbling(size_ms=10, is_event_time=False),
+        trigger=ProcessingTimeout(inner=ProcessingTime(), timeout_ms=50),
+    )
+    harness.clock(3)
+    harness.record("a", 1, at_ms=0)
+    harness.clock(20)
+    assert harness.values() == [[1]]
+    assert harness.operator.snapshot().timers == []
+
+
+@pytest.mark.parametrize("profile", [STRICT, FLINK], ids=["strict", "flink"])
+def test_an_inner_trigger_whose_state_was_cleared_fires_at_the_end(profile: Any) -> None:  # noqa: ANN401
+    harness = window_harness(
+        assigner=Tumbling(size_ms=10, is_event_time=False),
+        trigger=ProcessingTimeout(inner=ContinuousProcessingTime(5), timeout_ms=2),
+        profile=profile,
+    )
+    harness.record("a", 1, at_ms=0)
+    harness.clock(2)
+    assert harness.values() == [[1]], "the time is out, and the state of the inner trigger is cleared"
+    harness.record("a", 2, at_ms=0)
+    harness.clock(4)
+    harness.clock(20)
+    assert harness.values() == [[1], [1, 2], [1, 2]], "the last firing is at the end of the window"
+
+
+def test_before_the_end_an_inner_trigger_without_its_state_fails_in_flink_only() -> None:
+    trigger, window = ContinuousProcessingTime(5), TimeWindow(0, 10)
+    with pytest.raises(EngineFault) as caught:
+        trigger.on_processing_time(7, window, OpenWindow("a", window, runtime_of(FLINK), (9, 9, 9)))
+    assert caught.value.exception == "NullPointerException"
+    assert trigger.on_processing_time(7, window, OpenWindow("a", window, runtime_of(STRICT), (9, 9, 9))) is CONTINUE
+
+
+def runtime_of(profile: Profile) -> Runtime:
+    timers = TimerService()
+    return Runtime(profile, timers, KeyedState((), timers.order), is_event_time=False)
+
+
+@pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])
+def test_windows_of_many_keys_end_while_their_time_out_timers_are_deleted(keys: int, stale_max: int) -> None:
+    harness = window_harness(
+        assigner=Tumbling(size_ms=keys + 1, is_event_time=False),
+        trigger=ProcessingTimeout(inner=CountReached(100), timeout_ms=3 * keys),
+        stale_max=stale_max,
+        leftovers="report",
+    )
+    for key in range(keys):
+        harness.clock(key)
+        harness.record(key, key, at_ms=0)
+    harness.clock(9 * keys)
+    assert harness.operator.snapshot().timers == []
+    assert harness.operator.snapshot().windows == []
+    assert harness.operator.take_tallies()["closed:never_fired"].count == keys
