@@ -65,9 +65,9 @@ def check_cron(expression: str) -> str:
 
 
 def _is_plain(part: str, field: _Field) -> bool:
-    """Whether all cron programs read the part alike. Values are left to croniter.
+    """Whether all cron programs read the part alike. croniter checks the values.
 
-    croniter reads 22-2 as a range over midnight and 6-6 as every hour, and accepts a step that is longer than the field.
+    croniter reads 22-2 as a range over midnight and 6-6 as every hour, and accepts steps longer than the field.
     """
     match = _PART.fullmatch(part)
     if match is None:

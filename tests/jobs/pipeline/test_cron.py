@@ -114,7 +114,7 @@ def _is_accepted(expression: str) -> bool:
 
 _LOWEST = (0, 0, 1, 1, 0)
 _HIGHEST = (59, 23, 31, 12, 7)
-_NAMES = (
+_NAMES: tuple[list[str], ...] = (
     [],
     [],
     [],
