@@ -42,7 +42,8 @@ def describe(error: ValidationError, model: type[BaseModel]) -> str:
 def _messages(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for details in error.errors(include_url=False):
         path, owner = _walk(details["loc"], model)
-        yield f"{shortened(path) or 'the file'}: {_message(details, owner, path.rpartition('.')[2])}"
+        message = _message(details, owner, path.rpartition(".")[2])
+        yield f"{shortened(path)}: {message}" if path else message
 
 
 def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
