@@ -1,1 +1,1 @@
-"""Compiles a pipeline to an Engine: an operator spec, a driver of time, columns, and the user's functions."""
+"""Compiles a pipeline to an Engine: operator spec, driver of time, columns and users' functions."""

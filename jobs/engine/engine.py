@@ -1,4 +1,4 @@
-"""What a pipeline file comes down to, over a log with known columns: the seam between grammar and replay."""
+"""The Engine: a pipeline file compiled for a log with known columns. The replay depends on it and not on the file."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,17 @@ __all__ = ["Engine", "TimeSpec", "ValueLayout"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpec:
-    """Where the watermark comes from.
+    """How a replay computes the watermark.
 
-    `bound_ms` is set for one source that is bounded and emits with every record: then watermark = greatest event time
-    minus `bound_ms` (Flink's 1 included), and no sequential pass is needed unless the clock matters. `driver` builds
-    the driver of every other case (and of this one, for the tests that hold them equal). `columns` are what it reads
-    from each record, `source` the column that names a record's source, `needs_commits` whether it reads the commit.
-    `needs_every_record` is False where only a rise of the clock, or of a source's greatest event time, and a source's
-    first record at each instant can matter: then the pass leaves out all others.
+    - `driver` builds the driver of time. If `bound_ms` is set, only the tests that compare both ways use it.
+    - `bound_ms` is set for a single bounded source that emits with every record. Then the watermark is the greatest
+      event time minus `bound_ms` (which includes Flink's 1 ms), and only a replay that needs the clock makes a
+      sequential pass.
+    - `columns` are the columns that the driver reads from each record.
+    - `source` is the column that names a record's source.
+    - `needs_commits`: the driver reads the commit of each record.
+    - `needs_every_record` is False if only these records can matter: one that raises the clock or its source's
+      greatest event time, and a source's first record at each instant. Then the pass skips all others.
     """
 
     driver: Callable[[], TimeDriver]
@@ -32,12 +35,14 @@ class TimeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """Everything that a replay needs to know of a pipeline, besides where its log is.
+    """Everything that a replay needs of a pipeline, except the place of its log.
 
-    `outputs` maps the columns of a pane's values to Spark types, `accumulators` each aggregate to the columns of its
-    state (empty where windows keep records whole), `side_outputs` each tag to its columns. `needs_clock`: something
-    waits for the replay's clock, so the log needs an arrival time. `keeps_last`: retractions may follow, so the state
-    keeps what was last emitted. `keeps_user_state`: a user's function declares state of its own.
+    - `outputs` maps the columns of a pane's values to Spark types.
+    - `accumulators` maps each aggregate to the columns of its state. It is empty if windows store whole records.
+    - `side_outputs` maps each tag to its columns.
+    - `needs_clock`: something waits for the replay's clock, so the log needs an arrival time.
+    - `keeps_last`: retractions are possible, so the state stores the last emitted values.
+    - `keeps_user_state`: a user's function declares state.
     """
 
     operator: OperatorSpec

@@ -1,7 +1,8 @@
-"""Windows of other engines in a pipeline file: Apache Storm's and MongoDB Atlas's, as Engines."""
+"""Engines for the windows of Apache Storm and MongoDB Atlas in a pipeline file."""
 
-from jobs.engine.build import Build, naming
+from jobs.engine.build import Build
 from jobs.engine.engine import Engine, TimeSpec
+from jobs.engine.placed_errors import naming
 from jobs.pipeline.models.atlas import AtlasGrammar
 from jobs.pipeline.models.storm import StormGrammar, StormLength
 from windowlib.atlas.dead_letters import DeadLetterWriter
@@ -14,14 +15,14 @@ from windowlib.storm.spec import CountLength, Length, StormSpec, TimeLength
 
 
 def storm_engine(grammar: StormGrammar, build: Build, function: WindowFunction | KeyedProcessFunction) -> Engine:
-    """Return Storm's windows over a log; what they compute is that of any other windows.
+    """Return the Engine of Storm's windows, which compute the same `function` as other windows.
 
     Raises:
-        SpecError: the parts do not go together, or exceed Storm's limits; the message names the file.
+        SpecError: the parts do not fit together, or exceed Storm's limits; the message names the file.
     """
-    assert not isinstance(function, KeyedProcessFunction), "there are windows"
+    assert not isinstance(function, KeyedProcessFunction), "the pipeline has windows"
     streams = grammar.streams
-    with naming(build.pipeline, "windows.storm"):
+    with naming(build.pipeline.source, "windows.storm"):
         spec = StormSpec(
             length=_length(grammar.length),
             slide=_length(grammar.slide),
@@ -46,12 +47,12 @@ def _length(grammar: StormLength) -> Length:
 
 
 def atlas_engine(grammar: AtlasGrammar, build: Build) -> Engine:
-    """Return the windows of a stage of Atlas, which read whole records and emit documents.
+    """Return the Engine of an Atlas window stage, which reads whole records and emits documents.
 
     Raises:
-        SpecError: the stage is none, or does not fit the log; the message names the file and the path.
+        SpecError: the stage is not valid or does not fit the log; the message names the file and the path.
     """
-    with naming(build.pipeline, "windows.atlas"):
+    with naming(build.pipeline.source, "windows.atlas"):
         spec = AtlasSpec.parse(
             grammar.stage,
             columns=build.columns,

@@ -1,4 +1,4 @@
-"""Which columns of the log a pipeline's records carry, and where each part of the pipeline finds its own."""
+"""The columns of the log that a pipeline's records carry, and the place of each column in a record's value."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,11 @@ from windowlib.windows.record_readers import ColumnsOf, Measure, Place
 
 @dataclass(slots=True, kw_only=True)
 class Layout:
-    """Collects the columns that are asked for while a pipeline is built.
+    """Collects the columns that the parts of a pipeline read, while the pipeline is built.
 
-    `kind` 'tuple' begins with one place per aggregate (None: it reads nothing), 'mapping' with the columns of a user's
-    function. `log_columns` are all there are.
+    A record's value is a tuple or a mapping, by `kind`. A 'tuple' begins with one place per aggregate (None: the
+    aggregate reads no column), a 'mapping' with the columns of a user's function. `log_columns` are all columns of
+    the log.
     """
 
     kind: Literal["tuple", "mapping"]
@@ -22,25 +23,25 @@ class Layout:
     columns: list[str | None] = field(default_factory=list)
 
     def place(self, column: str) -> Place:
-        """Return where the value of a column is found in a record's value."""
+        """Add the column if it is new. Return its place in a record's value: an index, or its name in a mapping."""
         if column not in self.columns:
             self.columns.append(column)
         return self.columns.index(column) if self.kind == "tuple" else column
 
     def measure(self, column: str) -> Measure:
-        """Return the reader of a column as a number."""
+        """Return a reader that gives the column of a record as a number."""
         return Measure(self.place(column))
 
     def shown_to(self, function: FunctionGrammar) -> ColumnsOf:
-        """Return what a user's function sees of a record: the columns that it names, or all of them."""
+        """Return the columns of a record that a user's function gets: those that the file lists, else all."""
         names = function.columns or self.log_columns
         return ColumnsOf(tuple((name, self.place(name)) for name in names))
 
     def built(self) -> ValueLayout:
-        """Return what was collected."""
+        """Return the layout of all columns collected so far."""
         return ValueLayout(kind=self.kind, columns=tuple(self.columns))
 
 
 def mapping_layout(names: Iterable[str], log_columns: Mapping[str, str]) -> Layout:
-    """Return the layout of a pipeline without aggregates: a dict of these columns, and of what is asked for later."""
+    """Return the layout of a pipeline without aggregates: a mapping that begins with the columns in `names`."""
     return Layout(kind="mapping", log_columns=tuple(log_columns), columns=list(names))

@@ -1,4 +1,4 @@
-"""From the watermark of a pipeline file to the driver of time that a replay runs."""
+"""Builds the driver of time of a replay from the `watermark` part of a pipeline file."""
 
 from jobs.engine.build import Build
 from jobs.engine.engine import TimeSpec
@@ -12,15 +12,15 @@ _NO_WATERMARK = SourcesSpec(generator=Punctuated(watermark_of=no_watermark))
 
 
 def time_spec(grammar: WatermarkGrammar | None, build: Build) -> TimeSpec:
-    """Return where the watermark of a pipeline comes from; without one, event time stands still.
+    """Return how a replay computes the pipeline's watermark. Without a `watermark` part, event time does not advance.
 
     Raises:
-        SpecError: a function is none; the message names the file and the key.
+        SpecError: a name in the file is not a function; the message names the file and the key.
     """
     if grammar is None:
         return TimeSpec(driver=_NO_WATERMARK.build, needs_every_record=False)
     if grammar.kind == "ingestion":
-        assert grammar.every_ms is not None, "checked when it was read"
+        assert grammar.every_ms is not None, "the grammar requires it"
         return TimeSpec(driver=IngestionSpec(every_ms=grammar.every_ms).build, needs_every_record=False)
     sources = grammar.sources
     spec = SourcesSpec(
@@ -46,13 +46,13 @@ def _generator(grammar: WatermarkGrammar, build: Build) -> Generator:
         case "legacy_bounded":
             return Bounded(out_of_orderness_ms=grammar.out_of_orderness_ms or 0, is_legacy=True)
         case "column":
-            assert grammar.column is not None, "checked when it was read"
-            # An instant travels as microseconds; a number is what the file says, ms by default.
+            assert grammar.column is not None, "the grammar requires it"
+            # Spark passes a timestamp as microseconds. A number has the unit of the file, by default ms.
             is_instant = build.columns[grammar.column].startswith("timestamp")
             unit = "us" if is_instant else (grammar.unit.value if grammar.unit is not None else "ms")
             return Punctuated(watermark_of=WatermarkOfColumn(column=grammar.column, unit=unit))
         case _:
-            assert grammar.function is not None, "checked when it was read"
+            assert grammar.function is not None, "the grammar requires it"
             function = build.function(grammar.function, "watermark.function")
             checked = WatermarkOfFunction(name=grammar.function.name, function=function)
             if grammar.kind == "punctuated":

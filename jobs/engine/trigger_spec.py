@@ -1,13 +1,13 @@
-"""From the trigger and evictor of a pipeline file to those that windowlib runs."""
+"""Builds windowlib's triggers and evictors from the `trigger` and `evictor` parts of a pipeline file."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from jobs.engine.build import Build
+from jobs.engine.placed_errors import PlacedSpecError
 from jobs.pipeline.models.triggers import TriggerGrammar
 from jobs.pipeline.models.windows import EvictorGrammar
 from windowlib import beam
-from windowlib.errors import SpecError
 from windowlib.triggers.flink import (
     ContinuousEventTime,
     ContinuousProcessingTime,
@@ -28,34 +28,35 @@ _CompositeBuilder = Callable[[TriggerGrammar, Build, str], beam.Composite]
 
 
 def trigger(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
-    """Return the trigger that a part of the file means; `path` is its key.
+    """Build the trigger that a part of the file describes; `path` is its key.
 
     Raises:
-        SpecError: a part is missing, wrong, or no function of the right kind.
+        SpecError: a part does not fit, or a user's function has the wrong kind.
     """
     builder = _FLINK.get(grammar.kind)
     return builder(grammar, build, path) if builder is not None else composite(grammar, build, path)
 
 
 def composite(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
-    """Return the composite trigger that a part of the file means; only these go inside one another.
+    """Build a composite trigger. All parts of a composite trigger are composite triggers, too.
 
     Raises:
-        SpecError: it is none.
+        SpecError: the kind is not a composite trigger.
     """
     builder = _COMPOSITE.get(grammar.kind)
     if builder is not None:
         return builder(grammar, build, path)
     field = TriggerGrammar.model_fields[grammar.kind]
     allowed = [TriggerGrammar.model_fields[name].alias or name for name in _COMPOSITE]
-    raise SpecError(
-        f"{build.pipeline.source}: {path}: {field.alias or grammar.kind} cannot be a part of a composite trigger; "
-        f"allowed: {', '.join(allowed)}"
+    raise PlacedSpecError.at(
+        build.pipeline.source,
+        path,
+        f"{field.alias or grammar.kind} cannot be a part of a composite trigger; allowed: {', '.join(allowed)}",
     )
 
 
 def _continuous(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:  # noqa: ARG001
-    assert grammar.continuous is not None, "its kind says so"
+    assert grammar.continuous is not None, "its kind requires it"
     is_event_time = grammar.continuous.time == "event"
     every_ms = grammar.continuous.every_ms
     return ContinuousEventTime(every_ms) if is_event_time else ContinuousProcessingTime(every_ms)
@@ -63,24 +64,24 @@ def _continuous(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:  #
 
 def _delta(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:  # noqa: ARG001
     delta = grammar.delta
-    assert delta is not None, "its kind says so"
+    assert delta is not None, "its kind requires it"
     return DeltaExceeded(delta.threshold, measure=build.layout.measure(delta.column), is_absolute=delta.absolute)
 
 
 def _timeout(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
     timeout = grammar.timeout
-    assert timeout is not None, "its kind says so"
+    assert timeout is not None, "its kind requires it"
     inner = trigger(timeout.trigger, build, f"{path}.timeout.trigger")
     return ProcessingTimeout(inner=inner, timeout_ms=timeout.after_ms, resets=timeout.restart, clears=timeout.clear)
 
 
 def _purging(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
-    assert grammar.purging is not None, "its kind says so"
+    assert grammar.purging is not None, "its kind requires it"
     return Purging(trigger(grammar.purging, build, f"{path}.purging"))
 
 
 def _users(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
-    assert grammar.function is not None, "its kind says so"
+    assert grammar.function is not None, "its kind requires it"
     inner = build.instance(grammar.function, Trigger, f"{path}.function")
     return TriggerOnColumns(inner=inner, columns=build.layout.shown_to(grammar.function))
 
@@ -101,7 +102,7 @@ _FLINK: Final[Mapping[str, _Builder]] = {
 
 def _after_watermark(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
     parts = grammar.after_watermark
-    assert parts is not None, "its kind says so"
+    assert parts is not None, "its kind requires it"
     early = None if parts.early is None else composite(parts.early, build, f"{path}.after_watermark.early")
     late = None if parts.late is None else composite(parts.late, build, f"{path}.after_watermark.late")
     return beam.AfterWatermark(early=early, late=late)
@@ -113,13 +114,13 @@ def _several(grammar: TriggerGrammar, build: Build, path: str) -> list[beam.Comp
 
 
 def _repeatedly(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
-    assert grammar.repeatedly is not None, "its kind says so"
+    assert grammar.repeatedly is not None, "its kind requires it"
     return beam.Repeatedly(composite(grammar.repeatedly, build, f"{path}.repeatedly"))
 
 
 def _or_finally(grammar: TriggerGrammar, build: Build, path: str) -> beam.Composite:
     parts = grammar.or_finally
-    assert parts is not None, "its kind says so"
+    assert parts is not None, "its kind requires it"
     main = composite(parts.trigger, build, f"{path}.or_finally.trigger")
     return beam.OrFinally(main, composite(parts.last, build, f"{path}.or_finally.finally"))
 
@@ -140,10 +141,10 @@ _COMPOSITE: Final[Mapping[str, _CompositeBuilder]] = {
 
 
 def evictor(grammar: EvictorGrammar, build: Build, path: str) -> Evictor:
-    """Return the evictor that a part of the file means; `path` is its key.
+    """Build the evictor that a part of the file describes; `path` is its key.
 
     Raises:
-        SpecError: its function is none of the right kind.
+        SpecError: the user's object is not an Evictor.
     """
     if grammar.count is not None:
         return KeepCount(count=grammar.count.keep, evicts_after=grammar.count.after)
@@ -157,6 +158,6 @@ def evictor(grammar: EvictorGrammar, build: Build, path: str) -> Evictor:
             measure=build.layout.measure(delta.column),
             is_absolute=delta.absolute,
         )
-    assert grammar.function is not None, "one of the four is set"
+    assert grammar.function is not None, "the grammar requires one of the four"
     inner = build.instance(grammar.function, Evictor, f"{path}.function")
     return EvictorOnColumns(inner=inner, columns=build.layout.shown_to(grammar.function))

@@ -1,4 +1,8 @@
-"""What goes wrong inside a user's function, in the driver or in a Spark worker: one paragraph that names the line."""
+"""Explains errors of users' functions, in the driver or in a Spark worker: one paragraph with file and line.
+
+Spark reports an exception of a Python worker only as text. So this module reads the traceback and the exception's class
+from that text, and recognises a dead worker by phrases of Spark and of the JVM.
+"""
 
 import re
 import traceback
@@ -13,31 +17,32 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
 from windowlib.errors import HindcastError, RequestError, SpecError
 
-_MAX_SAID = 500
+_MAX_MESSAGE = 500
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$', re.MULTILINE)
 _WORKER_TRACE = "Traceback (most recent call last):"
-# A worker that is gone: what the JVM reads next is the end of the stream, or it has seen the process end.
+# A dead worker: the JVM saw its process end, or reached the end of its output stream.
 _WORKER_GONE = ("Python worker exited unexpectedly", "java.io.EOFException")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Raised:
-    """An exception as its traceback shows it: the calls, each (file, line, function), the class, the message."""
+    """An exception: its traceback as (file, line, function) from outermost to innermost, its class, its message."""
 
     calls: tuple[tuple[str, int, str], ...]
     kind: str
-    said: str
+    message: str
 
 
 @contextmanager
 def explained(pipeline: Pipeline) -> Iterator[None]:
-    """Turn what users' functions raise within the body into an error that names their file and line.
+    """Replace an exception that a user's function raises within the body by an error that names its file and line.
 
-    `sys.exit` counts as raising: a function may not end the program, and Spark's workers report it like an error.
+    A call of `sys.exit` counts as an exception. A function must not end the program, and Spark's workers report
+    `sys.exit` like an error.
 
     Raises:
-        SpecError: a function raised; or windowlib refused what it returned, in a worker.
-        RequestError: a worker ended without a word while there are functions that may have ended it.
+        SpecError: a function raised, or windowlib refused its result in a worker.
+        RequestError: a worker ended without an error, and the pipeline has functions that may have ended it.
     """
     try:
         yield
@@ -52,7 +57,7 @@ def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | No
     raised = _in_worker(str(error)) or _in_driver(error)
     ours = getattr(windowlib.errors, raised.kind.removeprefix("windowlib.errors."), None)
     if raised.kind.startswith("windowlib.errors.") and isinstance(ours, type) and issubclass(ours, HindcastError):
-        return ours(raised.said)
+        return ours(raised.message)
     if not pipeline.functions():
         return None
     files = Functions(source=pipeline.source, directory=pipeline.functions_dir).files(pipeline.functions())
@@ -60,34 +65,34 @@ def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | No
     if theirs:
         file, line, name = theirs[-1]
         what = "called sys.exit" if raised.kind == "SystemExit" else f"raised {raised.kind.rpartition('.')[2]}"
-        said = f": {shortened(raised.said, _MAX_SAID)}" if raised.said else ""
+        message = f": {shortened(raised.message, _MAX_MESSAGE)}" if raised.message else ""
         return SpecError(
-            f"{pipeline.source}: a function of yours {what}{said} ({file}, line {line}, in {name}). Mend it and run "
-            "again; nothing of this replay is visible"
+            f"{pipeline.source}: a function of yours {what}{message} ({file}, line {line}, in {name}). Correct it and "
+            "run again; readers see nothing of this replay"
         )
     if any(sign in str(error) for sign in _WORKER_GONE):
         names = ", ".join(one.name for one in pipeline.functions())
         return RequestError(
             f"{pipeline.source}: a Python worker of Spark ended without an error. Either a function of yours ended its "
             f"process (os._exit, or a crash in a compiled library; the functions are {names}), or the machine has too "
-            "little memory. Look into the system's log, then run again; nothing of this replay is visible"
+            "little memory. Read the system's log, then run again; readers see nothing of this replay"
         )
     return None
 
 
 def _in_worker(text: str) -> _Raised | None:
-    """The last exception of a traceback that Spark passes on as text."""
+    """The last exception in a text of Spark; None if the text has no Python traceback."""
     calls = list(_FRAME.finditer(text))
     if _WORKER_TRACE not in text or not calls:
         return None
     after = text[calls[-1].end() :].lstrip("\n").split("\n")
-    # Source lines and markers below a call are indented; the exception is not.
+    # Python indents the source lines and markers below a call, and does not indent the exception.
     first = next((place for place, line in enumerate(after) if line and not line.startswith(" ")), None)
     if first is None:
         return None
-    kind, _, said = "\n".join(after[first:]).strip().partition(": ")
+    kind, _, message = "\n".join(after[first:]).strip().partition(": ")
     found = tuple((call["file"], int(call["line"]), call["name"]) for call in calls)
-    return _Raised(calls=found, kind=kind, said=said)
+    return _Raised(calls=found, kind=kind, message=message)
 
 
 def _in_driver(error: BaseException) -> _Raised:
@@ -95,5 +100,5 @@ def _in_driver(error: BaseException) -> _Raised:
     found = tuple((frame.filename, frame.lineno or 0, frame.name) for frame in frames)
     kind = type(error)
     return _Raised(
-        calls=found, kind=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."), said=str(error)
+        calls=found, kind=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."), message=str(error)
     )

@@ -1,7 +1,8 @@
-"""Users' own functions, named `module:name` in a pipeline file: found, imported, shipped to Spark's workers.
+"""Finds, imports and ships users' functions, which a pipeline file names as `module:name`.
 
-A module is looked for in the directory of the pipeline file first, then on the Python path. Reading a pipeline file
-imports nothing; `load` does, when a replay is planned. `source_of` reads text only, for the spec's fingerprint.
+A module is searched in the directory of the pipeline file first, then on the Python path. Reading a pipeline file
+imports nothing. `load` imports the module when a replay is planned. `source_of` only reads its text, for the spec's
+fingerprint.
 """
 
 import ast
@@ -14,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from jobs.engine.placed_errors import PlacedSpecError
 from jobs.pipeline.models.grammar import FunctionGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
-from windowlib.errors import SpecError
 
 __all__ = ["Functions"]
 
@@ -26,7 +27,7 @@ _OURS = ("jobs", "windowlib", "expectations", "dags")
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Where a module is; `is_beside` the pipeline file, or on the Python path."""
+    """The file of a module. `is_beside`: it is in the directory of the pipeline file, not on the Python path."""
 
     name: str
     path: Path
@@ -35,40 +36,44 @@ class _Found:
 
 @dataclass(slots=True, kw_only=True)
 class Functions:
-    """The functions of one pipeline; `source` is the pipeline's name in errors, `directory` that of its file."""
+    """The users' functions of one pipeline.
+
+    `source` names the pipeline in errors. `directory` is the directory of the pipeline file.
+    """
 
     source: str
     directory: Path | None = None
     _modules: dict[str, ModuleType] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
-    """The names of the loaded modules, and of those beside the pipeline file that they import."""
+    """The names of the loaded modules, and of the modules beside the pipeline file that they import."""
 
     def load(self, grammar: FunctionGrammar, path: str) -> object:
-        """Import a function's module and return what the name stands for; `path` is the key that names it.
+        """Import a function's module and return its attribute of that name; `path` is the key in the file.
 
         Raises:
-            SpecError: no such module, it does not import, or it has no such name.
+            SpecError: the module does not exist, its import fails, or it has no such attribute.
         """
         module_name, _, name = grammar.name.partition(":")
         found = self._find(module_name, path)
-        module = self._modules.get(module_name) or _import(found, self._where(path))
+        module = self._modules.get(module_name) or self._import(found, path)
         self._modules[module_name] = module
         self._used |= {name for name, _, _ in self._texts(found, path, seen=set())}
         if not hasattr(module, name):
-            public = [one for one in vars(module) if not one.startswith("_")]
-            raise SpecError(
-                f"{self._where(path)}: {found.path} has no {name!r}; it has {', '.join(public) or 'nothing'}"
-                f"{did_you_mean(name, public)}"
+            public = [known for known in vars(module) if not known.startswith("_")]
+            raise self._error(
+                path,
+                f"{found.path} has no {name!r}; it has {', '.join(public) or 'nothing'}{did_you_mean(name, public)}",
             )
         return getattr(module, name)
 
     def source_of(self, grammar: FunctionGrammar, path: str) -> str:
-        """Return the hash of all that a function is: its module's text and that of the modules beside it that it uses.
+        """Return a text that changes with the function: the hash of its module and of the modules it imports.
 
-        With a `version` in the file, that stands for all of it.
+        Only modules beside the pipeline file count as imported. If the file gives a `version`, the text is made of the
+        version instead.
 
         Raises:
-            SpecError: no such module, or its text cannot be read.
+            SpecError: the module does not exist, or its text cannot be read.
         """
         if grammar.version is not None:
             return f"version {grammar.version}"
@@ -77,7 +82,7 @@ class Functions:
         return hashlib.sha256(joined.encode("utf-8", errors="surrogatepass")).hexdigest()
 
     def files(self, grammars: Iterable[FunctionGrammar]) -> frozenset[Path]:
-        """Return the files of the functions' modules, and of those beside the pipeline file that they import.
+        """Return the files of the functions' modules, and of the modules beside the pipeline file that they import.
 
         Raises:
             SpecError: as for `source_of`.
@@ -87,9 +92,9 @@ class Functions:
         return frozenset(file.resolve() for texts in read for _, file, _ in texts)
 
     def ship(self) -> None:
-        """Let Spark's workers have the modules that `load` imported, by value: they need not be installed there.
+        """Make Spark send the modules that `load` imported to its workers by value, so they need no installation.
 
-        Installed packages are expected on the workers.
+        Installed packages are not sent. The workers must have them.
         """
         from pyspark import cloudpickle
 
@@ -97,24 +102,24 @@ class Functions:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
     def own_modules(self) -> list[ModuleType]:
-        """Return the modules to ship: those that were loaded and are no installed packages, and those they use."""
+        """Return the loaded modules and those they import beside the pipeline file, without installed packages."""
         found = [sys.modules[name] for name in sorted(self._used) if name in sys.modules]
-        return [module for module in found if not _lies_in(module, _installed("purelib", "platlib", "stdlib"))]
+        return [module for module in found if not _is_inside(module, _installed("purelib", "platlib", "stdlib"))]
 
-    def _where(self, path: str) -> str:
-        return f"{self.source}: {path}"
+    def _error(self, path: str, problem: str) -> PlacedSpecError:
+        return PlacedSpecError.at(self.source, path, problem)
 
     def _find(self, module_name: str, path: str) -> _Found:
-        """Find a module's file without importing anything, not even the packages that it lies in."""
+        """Find a module's file without importing anything, also not the packages around it."""
         top = module_name.partition(".")[0]
         if top in _OURS:
-            raise SpecError(f"{self._where(path)}: {module_name!r} is a module of Hindcast; name one of your own")
+            raise self._error(path, f"{module_name!r} is a module of Hindcast; name a module of your own")
         beside = _file_in(self.directory, module_name) if self.directory is not None else None
         if beside is not None:
             if top in sys.stdlib_module_names or _is_installed(top):
-                raise SpecError(
-                    f"{self._where(path)}: {beside} is named like the module {top!r} of Python or of an installed "
-                    "package; rename it"
+                raise self._error(
+                    path,
+                    f"{beside} has the same name as the module {top!r} of Python or of an installed package; rename it",
                 )
             return _Found(module_name, beside, is_beside=True)
         for entry in sys.path:
@@ -122,19 +127,45 @@ class Functions:
             if installed is not None:
                 return _Found(module_name, installed, is_beside=False)
         looked = f"{self.directory} and " if self.directory is not None else ""
-        raise SpecError(
-            f"{self._where(path)}: there is no module {module_name!r}; looked in {looked}on the Python path "
-            "for a .py file of that name"
+        raise self._error(
+            path,
+            f"there is no module {module_name!r}; looked in {looked}on the Python path for a .py file of that name",
         )
 
+    def _import(self, found: _Found, path: str) -> ModuleType:
+        """Import a module, unless it is loaded already.
+
+        A module beside the pipeline file is imported again if the loaded one has another file or another text.
+        """
+        loaded = sys.modules.get(found.name)
+        if loaded is not None and (not found.is_beside or _is_current(loaded, found)):
+            return loaded
+        for name in [known for known in sys.modules if known == found.name or known.startswith(f"{found.name}.")]:
+            del sys.modules[name]
+        root = str(found.path.resolve().parents[found.name.count(".") + (found.path.name == "__init__.py")])
+        sys.path.insert(0, root)
+        try:
+            importlib.invalidate_caches()
+            module = importlib.import_module(found.name)
+        except (Exception, SystemExit) as error:
+            raise self._error(
+                path,
+                f"importing {found.path} failed: {type(error).__name__}: {error}. Correct the module; try it with "
+                f"`python -c 'import {found.name}'` in {root}",
+            ) from error
+        finally:
+            sys.path.remove(root)
+        vars(module)[_TEXT] = _text_of(found)
+        return module
+
     def _texts(self, found: _Found, path: str, *, seen: set[str]) -> Iterator[tuple[str, Path, str]]:
-        """Yield (module, file, text) of a module and, if it is beside the pipeline file, of those it imports there."""
+        """Yield (module, file, text) of a module and, if it is beside the pipeline file, of its imports from there."""
         seen.add(found.name)
         try:
             text = found.path.read_text("utf-8")
             tree = ast.parse(text) if found.is_beside else None
         except (OSError, SyntaxError, ValueError) as error:
-            raise SpecError(f"{self._where(path)}: {found.path} cannot be read as Python: {error}") from error
+            raise self._error(path, f"{found.path} cannot be read as Python: {error}") from error
         yield found.name, found.path, text
         for name in _imported(tree, found) if tree is not None else ():
             is_new = name not in seen and name.partition(".")[0] not in _OURS
@@ -158,7 +189,7 @@ def _file_in(directory: Path, module_name: str) -> Path | None:
 
 
 def _imported(tree: ast.Module, found: _Found) -> Iterator[str]:
-    """Yield every module that the text may import, by its dotted name."""
+    """Yield the dotted name of every module that the text may import."""
     package = found.name if found.path.name == "__init__.py" else found.name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -172,29 +203,6 @@ def _imported(tree: ast.Module, found: _Found) -> Iterator[str]:
             yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
 
 
-def _import(found: _Found, where: str) -> ModuleType:
-    """Import a module; one beside the pipeline file anew if its file or its text is another than that loaded before."""
-    loaded = sys.modules.get(found.name)
-    if loaded is not None and (not found.is_beside or _is_current(loaded, found)):
-        return loaded
-    for name in [one for one in sys.modules if one == found.name or one.startswith(f"{found.name}.")]:
-        del sys.modules[name]
-    root = str(found.path.resolve().parents[found.name.count(".") + (found.path.name == "__init__.py")])
-    sys.path.insert(0, root)
-    try:
-        importlib.invalidate_caches()
-        module = importlib.import_module(found.name)
-    except (Exception, SystemExit) as error:
-        raise SpecError(
-            f"{where}: importing {found.path} failed: {type(error).__name__}: {error}. Mend the module; try it with "
-            f"`python -c 'import {found.name}'` in {root}"
-        ) from error
-    finally:
-        sys.path.remove(root)
-    vars(module)[_TEXT] = _text_of(found)
-    return module
-
-
 def _is_current(loaded: ModuleType, found: _Found) -> bool:
     is_same_file = loaded.__file__ is not None and Path(loaded.__file__).resolve() == found.path.resolve()
     return is_same_file and vars(loaded).get(_TEXT, _text_of(found)) == _text_of(found)
@@ -204,5 +212,5 @@ def _text_of(found: _Found) -> str:
     return hashlib.sha256(found.path.read_bytes()).hexdigest()
 
 
-def _lies_in(module: ModuleType, directories: tuple[Path, ...]) -> bool:
+def _is_inside(module: ModuleType, directories: tuple[Path, ...]) -> bool:
     return module.__file__ is None or any(Path(module.__file__).is_relative_to(one) for one in directories)

@@ -1,13 +1,14 @@
-"""From a pipeline file to the Engine that a replay runs: the one place where the two vocabularies meet."""
+"""Compiles a pipeline to the Engine that a replay runs: from the words of the file to windowlib's specs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from jobs.engine.build import Build, naming
+from jobs.engine.build import Build
 from jobs.engine.engine import Engine
 from jobs.engine.foreign_spec import atlas_engine, storm_engine
 from jobs.engine.layout import Layout, mapping_layout
+from jobs.engine.placed_errors import PlacedSpecError, naming
 from jobs.engine.time_spec import time_spec
 from jobs.engine.trigger_spec import evictor, trigger
 from jobs.engine.user_functions import Functions
@@ -53,7 +54,7 @@ from windowlib.windows.spec import WindowSpec, count_windows
 
 
 def pipeline_functions(pipeline: Pipeline) -> Functions:
-    """Return the users' functions of a pipeline, none of them imported yet."""
+    """Return the users' functions of a pipeline. None of them is imported yet."""
     return Functions(source=pipeline.source, directory=pipeline.functions_dir)
 
 
@@ -61,7 +62,7 @@ def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[
     """Build the aggregates of a pipeline, by name, in the order of the file.
 
     Args:
-        pipeline: what was read from the file.
+        pipeline: a checked pipeline.
         columns: the log's columns, name -> Spark type.
 
     Raises:
@@ -70,21 +71,21 @@ def pipeline_aggregates(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[
     built: dict[str, Aggregate] = {}
     for name, grammar in pipeline.aggregates.items():
         input_type = None if grammar.column is None else columns[grammar.column]
-        with naming(pipeline, f"aggregates.{name}"):
+        with naming(pipeline.source, f"aggregates.{name}"):
             built[name] = aggregate(grammar.kind, input_type, name=name)
     return built
 
 
 def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions | None = None) -> Engine:
-    """Return what a pipeline comes down to over a log with these columns; imports the users' functions.
+    """Compile a pipeline for a log with these columns. This imports the users' functions.
 
     Args:
-        pipeline: what was read from the file; `validate_against_schema` has found its columns in the log.
+        pipeline: a pipeline that `validate_against_schema` accepted for the log.
         columns: the log's columns, name -> Spark type.
-        functions: of `pipeline_functions`, when the caller wants to ship what is loaded.
+        functions: from `pipeline_functions`; the caller passes it to ship the imported modules to Spark's workers.
 
     Raises:
-        SpecError: the parts do not go together, or a function is none; the message names the file and the key.
+        SpecError: the parts do not fit together, or a function has the wrong kind; the message names file and key.
     """
     functions = functions or pipeline_functions(pipeline)
     if pipeline.aggregates:
@@ -103,11 +104,11 @@ def window_spec(pipeline: Pipeline, columns: Mapping[str, str]) -> WindowSpec:
     """Build the WindowSpec of a pipeline over a log with these columns.
 
     Raises:
-        SpecError: as for `engine`; or the pipeline has no windows of windowlib's own.
+        SpecError: as for `engine`; or the pipeline's operator is not a WindowSpec (Storm, Atlas, no windows).
     """
     operator = engine(pipeline, columns).operator
     if not isinstance(operator, WindowSpec):
-        raise SpecError(f"{pipeline.source}: its windows are no WindowSpec but a {type(operator).__name__}")
+        raise SpecError(f"{pipeline.source}: expected windows with a WindowSpec, found a {type(operator).__name__}")
     return operator
 
 
@@ -121,11 +122,11 @@ def _engine(build: Build) -> Engine:
     if windows is not None and windows.storm is not None:
         return _finished(storm_engine(windows.storm, build, function), build, aggregates)
     if windows is None:
-        assert isinstance(function, KeyedProcessFunction), "the grammar demands a process"
+        assert isinstance(function, KeyedProcessFunction), "without windows the grammar requires a process"
         operator: KeyedProcessSpec | WindowSpec = KeyedProcessSpec(function)
     else:
-        assert not isinstance(function, KeyedProcessFunction), "there are windows"
-        with naming(pipeline, "windows"):
+        assert not isinstance(function, KeyedProcessFunction), "the pipeline has windows"
+        with naming(pipeline.source, "windows"):
             operator = _windows(windows, build, function)
     run = Engine(
         operator=operator, time=time_spec(pipeline.watermark, build), layout=build.layout.built(), outputs={},
@@ -135,11 +136,11 @@ def _engine(build: Build) -> Engine:
 
 
 def _finished(run: Engine, build: Build, aggregates: Mapping[str, Aggregate]) -> Engine:
-    """Say what the tables of a pipeline hold."""
+    """Add the columns of the pipeline's tables to an Engine."""
     process, windows = build.pipeline.process, build.pipeline.windows
     outputs = {name: one.output_type for name, one in aggregates.items()}
     running = {name: one.state_columns for name, one in aggregates.items()} or _running_state(run, process)
-    # Count windows that slide have an evictor that no file names, so the operator's spec is asked.
+    # Sliding count windows have an evictor that is not in the file. Only the operator's spec shows it.
     is_running = isinstance(run.operator, WindowSpec) and not run.operator.keeps_records
     accumulators = {name: dict(columns) for name, columns in running.items()} if is_running else {}
     run = replace(
@@ -151,9 +152,11 @@ def _finished(run: Engine, build: Build, aggregates: Mapping[str, Aggregate]) ->
     if process is None:
         return run
     if run.keeps_last and len(process.output) > 1:
-        raise SpecError(
-            f"{build.pipeline.source}: windows.accumulation: retracting takes back what a function said as one value, "
-            f"and process.output has {len(process.output)} columns; use aggregates, or one output column"
+        raise PlacedSpecError.at(
+            build.pipeline.source,
+            "windows.accumulation",
+            "retracting needs a function with one output column, because a retraction takes back one value; "
+            f"process.output has {len(process.output)} columns; use aggregates, or one output column",
         )
     return replace(
         run,
@@ -164,19 +167,19 @@ def _finished(run: Engine, build: Build, aggregates: Mapping[str, Aggregate]) ->
 
 
 def _running_state(run: Engine, process: ProcessGrammar | None) -> dict[str, Columns]:
-    """Return the one column of a user's aggregate, named like the first column of its output."""
+    """Return the state column of a user's aggregate. Its name is that of the first output column."""
     operator = run.operator
     is_users = isinstance(operator, WindowSpec) and isinstance(operator.effective_function(), Whole)
     return {next(iter(process.output)): JSON_STATE} if process is not None and is_users else {}
 
 
 def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFunction | KeyedProcessFunction:
-    """Return what the windows compute, or what runs without windows."""
+    """Return the function of the windows or, without windows, the keyed function."""
     process, path = build.pipeline.process, "process.function"
     if process is None:
         return Aggregates(tuple(aggregates.values()))
     state = _states(process.state)
-    with naming(build.pipeline, "process"):
+    with naming(build.pipeline.source, "process"):
         users = _users_aggregate(build, process, path)
         if users is not None:
             return Whole(users)
@@ -194,7 +197,7 @@ def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFuncti
 
 
 def _users_aggregate(build: Build, process: ProcessGrammar, path: str) -> DeclaredReduce | DeclaredAggregate | None:
-    """Return the reduce, fold or aggregate that the file names, if it is one."""
+    """Return the user's reduce, fold or aggregate; None if the file names another kind of function."""
     found = build.functions.load(process.function, path)
     if not isinstance(found, Reduce | UserAggregate):
         return None
@@ -202,14 +205,14 @@ def _users_aggregate(build: Build, process: ProcessGrammar, path: str) -> Declar
     if build.pipeline.windows is None or build.pipeline.aggregates or wrong:
         what = wrong[0] if wrong else ("no windows" if build.pipeline.windows is None else "aggregates")
         raise SpecError(
-            f"{process.function.name} is a {type(found).__name__}, which has windows and nothing but itself: found "
-            f"{what} beside it; use a ProcessFunction for more"
+            f"{process.function.name} is a {type(found).__name__}, which needs windows and allows no aggregates, "
+            f"state, window_state or side_outputs: found {what}; use a ProcessFunction instead"
         )
     return declared_aggregate(found, _shown(build, process))
 
 
 def _shown(build: Build, process: ProcessGrammar) -> ColumnsOf:
-    """What the function sees of a record's value, which also has the columns that triggers and evictors read."""
+    # A record's value also has the columns that triggers and evictors read. A function with `columns` gets only those.
     return build.layout.shown_to(process.function) if process.function.columns else ColumnsOf()
 
 
@@ -269,7 +272,7 @@ def _assigner(windows: WindowsGrammar, build: Build) -> assigners.Assigner:
         case Nothing():
             return assigners.Global()
         case CountWindow() | None:
-            raise AssertionError("these are built elsewhere")
+            raise AssertionError("count windows, Storm's and Atlas's are built before")
         case _:
             assert_never(grammar)
 
@@ -281,7 +284,7 @@ def _sessions(gap: GapGrammar, build: Build, path: str, *, is_event_time: bool) 
         unit = "ms" if gap.unit is None else gap.unit.value
         column = GapOfColumn(place=build.layout.place(gap.column), unit=unit)
         return assigners.DynamicSession(gap=column, is_event_time=is_event_time)
-    assert gap.function is not None, "one of the three is set"
+    assert gap.function is not None, "the grammar requires one of the three"
     function = build.function(gap.function, f"{path}.function")
     users = GapOfFunction(function=function, columns=build.layout.shown_to(gap.function))
     return assigners.DynamicSession(gap=users, is_event_time=is_event_time)

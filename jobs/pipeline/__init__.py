@@ -1,1 +1,1 @@
-"""Pipeline files: reads YAML, checks it against the models, and reports errors by key."""
+"""Reads pipeline files: strict YAML, the models of the grammar, errors by key, and the slices of a pipeline."""

@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a pipeline file, as one paragraph: the key's path, what was found, what is allowed."""
+"""Translates a pydantic ValidationError of a pipeline file into one paragraph: path of the key, found, allowed."""
 
 from collections.abc import Iterator, Mapping
 from types import UnionType
@@ -13,7 +13,7 @@ from jobs.plain_text import shortened
 
 MAX_SHOWN = 5
 MAX_TEXT = 80
-MAX_SAID = 600
+MAX_MESSAGE = 600
 
 _NOT_YET: Mapping[type[BaseModel], Mapping[str, str]] = {
     Pipeline: dict.fromkeys(("retention", "publish"), "leave it out"),
@@ -27,12 +27,12 @@ _EXPECTED = {
     "model_attributes_type": "a mapping of keys",
     "mapping_type": "a mapping of names",
     "dict_type": "a mapping of names",
-    "tuple_type": "a list of column names",
+    "tuple_type": "a list",
 }
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> str:
-    """Everything that is wrong, each with the path of its key; at most five are spelt out."""
+    """Return all errors as one text, each with the path of its key. At most five are written out, the rest counted."""
     found = dict.fromkeys(_messages(error, model))
     shown = list(found)[:MAX_SHOWN]
     more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
@@ -42,29 +42,31 @@ def describe(error: ValidationError, model: type[BaseModel]) -> str:
 def _messages(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for details in error.errors(include_url=False):
         path, owner = _walk(details["loc"], model)
-        yield f"{shortened(path) or 'the file'}: {_message(details, owner, path.rpartition('.')[2])}"
+        message = _message(details, owner, path.rpartition(".")[2])
+        yield f"{shortened(path)}: {message}" if path else message
 
 
 def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
     kind, found, context = details["type"], details["input"], details.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            said = _unknown_key(key, owner)
+            message = _unknown_key(key, owner)
         case "missing":
-            said = f"is missing; {_names(owner)}"
+            message = f"is missing; {_names(owner)}"
         case "value_error":
-            said = shortened(str(context["error"]), MAX_SAID)
+            message = shortened(str(context["error"]), MAX_MESSAGE)
         case "literal_error":
             hint = did_you_mean(str(found), _literals(context["expected"]))
-            said = f"found {_shown(found)}; allowed: {context['expected']}{hint}"
+            message = f"found {_shown(found)}; allowed: {context['expected']}{hint}"
         case "string_pattern_mismatch":
-            said = f"found {_shown(found)}; allowed: lower-case letters, digits and _, a letter first, at most 63 long"
+            allowed = "lower-case letters, digits and _, a letter first, at most 63 characters"
+            message = f"found {_shown(found)}; allowed: {allowed}"
         case _ if kind in _EXPECTED:
-            said = f"expected {_EXPECTED[kind]}, found {_shown(found)}"
+            message = f"expected {_EXPECTED[kind]}, found {_shown(found)}"
         case _:
-            message = details["msg"]
-            said = f"{message[0].lower()}{message[1:]}, found {_shown(found)}"
-    return said
+            # pydantic's own words: limits of numbers and lengths, such as "input should be greater than 0".
+            message = f"{details['msg'][0].lower()}{details['msg'][1:]}, found {_shown(found)}"
+    return message
 
 
 def _unknown_key(key: str, owner: type[BaseModel]) -> str:
@@ -83,6 +85,7 @@ def _keys(owner: type[BaseModel]) -> list[str]:
 
 
 def _literals(expected: str) -> list[str]:
+    # pydantic gives the allowed values only as a text: 'a', 'b' or 'c'. They are used for a suggestion only.
     return [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
 
 
@@ -91,7 +94,7 @@ def _shown(value: object) -> str:
 
 
 def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, type[BaseModel]]:
-    """The path of keys as the file has them, and the model that holds the last one; union branches are left out."""
+    """The path of keys as in the file, and the model of the last key, without pydantic's names of union branches."""
     path, owner = "", model
     current: object = model
     for index, part in enumerate(location):
@@ -112,24 +115,24 @@ def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str,
 
 
 def _parts(annotation: object) -> Iterator[object]:
-    """The types that an annotation allows, out of unions and Annotated."""
+    """The types in an annotation, without Union and Annotated around them."""
     if get_origin(annotation) in (Union, UnionType, Annotated):
-        for one in get_args(annotation):
-            yield from _parts(one)
+        for part in get_args(annotation):
+            yield from _parts(part)
     else:
         yield annotation
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    return next((one for one in _parts(annotation) if isinstance(one, type) and issubclass(one, BaseModel)), None)
+    return next((part for part in _parts(annotation) if isinstance(part, type) and issubclass(part, BaseModel)), None)
 
 
 def _inside(annotation: object, container: type) -> object:
-    """What the container in an annotation holds: the elements of a tuple, the values of a mapping."""
-    for one in _parts(annotation):
-        origin = get_origin(one)
+    """The type of a container's elements (of a tuple) or values (of a mapping); None without such a container."""
+    for part in _parts(annotation):
+        origin = get_origin(part)
         if isinstance(origin, type) and issubclass(origin, container):
-            return get_args(one)[1 if container is Mapping else 0]
+            return get_args(part)[1 if container is Mapping else 0]
     return None
 
 

@@ -1,4 +1,4 @@
-"""Pipeline files: read, checked, written back as JSON. Cheap to import: a DAG file does.
+"""Reads and checks pipeline files, and writes pipelines as JSON. A DAG file imports this module, so it must be cheap.
 
 Example:
     >>> from jobs.pipeline.files import parse_pipeline
@@ -29,7 +29,7 @@ RESERVED_NAMES = frozenset({"event_logs"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenPipeline:
-    """A file that is no pipeline, and why; its DAG shows the error instead of vanishing."""
+    """A pipeline file with an error. Its DAG shows the error, so that the DAG does not disappear from Airflow."""
 
     name: str
     path: Path
@@ -38,21 +38,22 @@ class BrokenPipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFiles:
-    """All pipeline files of a directory, in the order of their names."""
+    """All pipeline files of a directory, sorted by name."""
 
     good: tuple[Pipeline, ...]
     broken: tuple[BrokenPipeline, ...]
 
 
 def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
-    """Read one pipeline, by name from `pipelines_dir` or by the path of its file.
+    """Read one pipeline by its name or by the path of its file.
 
     Args:
-        name_or_path: `flights`, or something with a `/` or ending in `.yaml` / `.yml`.
-        pipelines_dir: where names are looked up.
+        name_or_path: a name such as `flights`. A text with a `/` or ending in `.yaml` or `.yml` is a path.
+        pipelines_dir: the directory in which names are searched.
 
     Raises:
-        SpecError: no such file, or what is wrong in it: the file, the key's path, what was found, what is allowed.
+        SpecError: the file does not exist or is not valid; the message has the file, the path of the key, what was
+            found and what is allowed.
     """
     if "/" in name_or_path or name_or_path.endswith(SUFFIXES):
         return load_file(Path(name_or_path))
@@ -60,12 +61,12 @@ def load_pipeline(name_or_path: str, pipelines_dir: Path) -> Pipeline:
     path = next((file for file in files if file.stem == name_or_path), None)
     if path is None:
         names = sorted({file.stem for file in files})
-        there = f"there are: {', '.join(names)}" if names else "there are none"
+        there = f"its pipelines are: {', '.join(names)}" if names else "it has no pipeline files"
         raise SpecError(
-            f"no pipeline {shortened(name_or_path)!r}: {pipelines_dir} has no such file; "
+            f"there is no pipeline {shortened(name_or_path)!r} in the directory {pipelines_dir}; "
             f"{there}{did_you_mean(name_or_path, names)}"
         )
-    return _named_like_its_file(load_file(path), path)
+    return _check_name(load_file(path), path)
 
 
 def load_file(path: Path) -> Pipeline:
@@ -79,7 +80,9 @@ def load_file(path: Path) -> Pipeline:
 
 
 def parse_pipeline(text: str, *, source: str) -> Pipeline:
-    """Read a pipeline from YAML text; `source` names it in errors, and functions are looked for beside it.
+    """Read a pipeline from YAML text.
+
+    `source` is a path. It names the pipeline in errors, and users' functions are searched in its directory first.
 
     Raises:
         SpecError: as for `load_pipeline`.
@@ -88,26 +91,28 @@ def parse_pipeline(text: str, *, source: str) -> Pipeline:
 
 
 def build_pipeline(document: object, *, source: str, functions_dir: Path | None = None) -> Pipeline:
-    """Check a document that was read already; users' functions are looked for in `functions_dir` first.
+    """Make a pipeline of a YAML or JSON document. Users' functions are searched in `functions_dir` first.
 
     Raises:
         SpecError: as for `load_pipeline`.
     """
     if not isinstance(document, dict):
         raise SpecError(
-            f"{source}: expected a mapping that begins with `pipeline: name`, found {type(document).__name__}"
+            f"{source}: expected a mapping of keys, such as `pipeline: name`, found {type(document).__name__}"
         )
     try:
         pipeline = Pipeline.model_validate(document)
     except ValidationError as error:
         raise SpecError(f"{source}: {describe(error, Pipeline)}") from error
     if pipeline.name in RESERVED_NAMES:
-        raise SpecError(f"{source}: pipeline: {pipeline.name!r} is the name of a directory of the lake; choose another")
+        raise SpecError(
+            f"{source}: pipeline: {pipeline.name!r} is the name of a directory in the lake; choose another name"
+        )
     return pipeline.read_from(source, functions_dir)
 
 
 def load_all(pipelines_dir: Path) -> PipelineFiles:
-    """Read every pipeline file of a directory; what is broken is returned, never raised.
+    """Read every pipeline file of a directory. A file with an error is returned as a BrokenPipeline.
 
     Raises:
         SpecError: the directory is missing, or cannot be read.
@@ -116,45 +121,44 @@ def load_all(pipelines_dir: Path) -> PipelineFiles:
     broken: list[BrokenPipeline] = []
     for path in _files(pipelines_dir):
         try:
-            good.append(_named_like_its_file(load_file(path), path))
+            good.append(_check_name(load_file(path), path))
         except SpecError as error:
             broken.append(BrokenPipeline(name=path.stem, path=path, error=str(error)))
-        except Exception as error:  # noqa: BLE001  (law L10: a file stops only itself, also where the bug is ours)
-            said = (
+        except Exception as error:  # noqa: BLE001  (law L10: one file never stops the others, also if the bug is ours)
+            message = (
                 f"{path}: reading it failed with {type(error).__name__}: {error}; this is a bug in Hindcast, report it"
             )
-            broken.append(BrokenPipeline(name=path.stem, path=path, error=said))
+            broken.append(BrokenPipeline(name=path.stem, path=path, error=message))
     return PipelineFiles(good=tuple(good), broken=tuple(broken))
 
 
 def pipeline_to_json(pipeline: Pipeline) -> str:
-    """The pipeline as one line: defaults written out, short durations, aggregates in the file's order."""
+    """Return the pipeline as one line of JSON: with defaults, short durations, aggregates in the order of the file."""
     return json.dumps(pipeline_document(pipeline), separators=(",", ":"), ensure_ascii=False)
 
 
 def pipeline_document(pipeline: Pipeline) -> Mapping[str, object]:
-    """The pipeline as plain data that `build_pipeline` reads back to an equal pipeline."""
+    """Return the pipeline as plain data. `build_pipeline` makes an equal pipeline of it."""
     return pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = None) -> Pipeline:
-    """Read back what `pipeline_to_json` wrote, such as the spec that the ledger keeps of a chain.
+    """Read the JSON of `pipeline_to_json`, such as a spec that the ledger stores.
 
-    Users' functions are looked for in `functions_dir` first: the directory of the pipeline file.
+    Users' functions are searched in `functions_dir` first: the directory of the pipeline file.
 
     Raises:
-        SpecError: the text is not a pipeline of this version's grammar.
+        SpecError: the text is not JSON, or not a pipeline in the grammar of this version.
     """
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise SpecError(f"{source}: is not JSON: {error}") from error
+        raise SpecError(f"{source}: expected JSON: {error}") from error
     return build_pipeline(document, source=source, functions_dir=functions_dir)
 
 
 def _files(directory: Path) -> list[Path]:
-    """Every pipeline file of a directory, by name. `glob` would give nothing for a directory that cannot be read."""
-    try:
+    try:  # `glob` would return no files, and no error, for a directory that cannot be read
         return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
     except (OSError, ValueError) as error:
         raise SpecError(
@@ -164,16 +168,16 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _refuse_twin(path: Path) -> None:
-    """Refuse `x.yml` beside `x.yaml`: both would be pipeline x."""
+    """Refuse `x.yml` beside `x.yaml`, because both are pipeline x."""
     if path.suffix in SUFFIXES:
         twin = path.with_suffix(next(suffix for suffix in SUFFIXES if suffix != path.suffix))
         if os.path.lexists(twin):
             raise SpecError(
-                f"{path}: {twin.name} is beside it, and both are pipeline {path.stem!r}; remove one of them"
+                f"{path}: the directory also has {twin.name}, and both are pipeline {path.stem!r}; remove one of them"
             )
 
 
-def _named_like_its_file(pipeline: Pipeline, path: Path) -> Pipeline:
+def _check_name(pipeline: Pipeline, path: Path) -> Pipeline:
     if pipeline.name != path.stem:
         raise SpecError(
             f"{path}: pipeline: found {pipeline.name!r}, but the file is named {path.stem!r}; give both the same name"

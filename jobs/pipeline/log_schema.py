@@ -1,4 +1,4 @@
-"""A pipeline against the columns of its log: every name it uses is there and has a type that it can work with."""
+"""Checks a pipeline against the columns of its log: each column that the file names exists and has an allowed type."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NUMBERS = (*INTEGERS, "float", "double", "decimal")
 ORDERED = (*NUMBERS, "string", "boolean", "date", "timestamp")
 TIMES = ("timestamp", "timestamp_ntz", "date", "string")  # a text without a unit is ISO 8601
 SOURCES = (*INTEGERS, "string", "boolean", "date")
-KEYS = (*INTEGERS, "string", "boolean", "date", "timestamp")  # not float, double: NaN and -0.0 make no key
+KEYS = (*INTEGERS, "string", "boolean", "date", "timestamp")  # not float or double: NaN and -0.0 are not usable keys
 _AGGREGATE_TYPES: Mapping[str, tuple[str, ...]] = {
     "sum": NUMBERS, "avg": NUMBERS, "variance": NUMBERS, "min": ORDERED, "max": ORDERED,
 }  # fmt: skip
@@ -22,7 +22,7 @@ _AGGREGATE_TYPES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """One place of the file that names a column; no `types` means that any will do."""
+    """One key of the file that names a column. Empty `types` allow any type."""
 
     path: str
     column: str
@@ -33,11 +33,12 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
     """Check every column that the pipeline names.
 
     Args:
-        pipeline: what was read from the file.
+        pipeline: the pipeline of a file.
         columns: the log's columns, name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
 
     Raises:
-        SpecError: the file, the key, the column, what the table has and what is allowed; all that is wrong at once.
+        SpecError: a column does not exist or has a wrong type. The message has all such errors, each with the key, the
+            column, what the log has and what is allowed.
     """
     wrong = [problem for use in _uses(pipeline) if (problem := _problem(use, columns))]
     if wrong:
@@ -110,7 +111,8 @@ def _functions(pipeline: Pipeline) -> Iterator[tuple[FunctionGrammar, str]]:
 
 
 def _time_use(path: str, time: TimeColumn) -> _Use:
-    """Floats and texts are allowed: what is NaN, infinite, no time or out of range becomes a row of invalid_records."""
+    # Floats and texts are allowed. A record whose value is NaN, infinite, out of range or not a time becomes a row of
+    # invalid_records.
     return _Use(path=f"{path}.column", column=time.column, types=TIMES if time.unit is None else (*NUMBERS, "string"))
 
 
@@ -124,6 +126,8 @@ def _problem(use: _Use, columns: Mapping[str, str]) -> str | None:
         there = ", ".join(f"{name} {kind}" for name, kind in columns.items())
         return f"{use.path}: the log has no column {use.column!r}; it has {there}{did_you_mean(use.column, columns)}"
     if use.types and found.partition("(")[0].partition("<")[0] not in use.types:
-        unit = "; or give its unit: {column, unit}" if use.types == TIMES and found in NUMBERS else ""
+        unit = (
+            "; for a number write the unit: {column: ..., unit: ms}" if use.types == TIMES and found in NUMBERS else ""
+        )
         return f"{use.path}: column {use.column!r} is {found}; allowed: {', '.join(use.types)}{unit}"
     return None

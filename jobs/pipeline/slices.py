@@ -1,7 +1,7 @@
-"""The slices of a pipeline: contiguous half-open intervals of arrival, named by where they start.
+"""The slices of a pipeline: contiguous half-open intervals of arrival time, named by their start.
 
-Days are cut in the pipeline's time zone, so a day may have 23 or 25 hours; shorter slices are cut in UTC. An id is
-the start as ISO text, as short as the period allows, so that ids of one pipeline sort like their slices.
+Daily slices are days of the pipeline's time zone, so a day may have 23 or 25 hours. Shorter slices are cut in UTC. A
+slice's id is its start as ISO text, as short as the period allows. So the ids of one pipeline sort like its slices.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from jobs.plain_text import shortened
 from jobs.runs import Slice
 from windowlib.errors import RangeError, RequestError
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a naive time, so that arithmetic on it is that of plain dates
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive, so that arithmetic on it ignores time zones
 _MS = timedelta(milliseconds=1)
 _DAY_MS = UNIT_MS["d"]
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.min, date.max))
 
 MAX_SLICES = 200_000
-HALF_OPEN = "ranges are half-open: [from, to) holds `from` and ends before `to`"
+HALF_OPEN = "ranges are half-open: [from, to) includes `from` and excludes `to`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceGrid:
-    """All slices that a pipeline may ever have; `first_ms` and `last_ms` are the starts of the outermost ones."""
+    """All slices that a pipeline can have. `first_ms` and `last_ms` are the starts of the first and the last slice."""
 
     every_ms: int
     zone: ZoneInfo
@@ -34,12 +34,12 @@ class SliceGrid:
 
     @property
     def is_daily(self) -> bool:
-        """Whether slices are days of the time zone."""
+        """Whether each slice is a day of the time zone."""
         return self.every_ms == UNIT_MS["d"]
 
 
 def slice_grid(pipeline: Pipeline) -> SliceGrid:
-    """The grid that a pipeline's `log.slice` describes."""
+    """Return the grid that a pipeline's `log.slice` describes."""
     grammar: SliceGrammar = pipeline.log.slice
     grid = SliceGrid(every_ms=grammar.every_ms, zone=grammar.zone, first_ms=None, last_ms=None)
     return SliceGrid(
@@ -51,7 +51,7 @@ def slice_grid(pipeline: Pipeline) -> SliceGrid:
 
 
 def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
-    """The slice that holds an instant, whether or not it lies in first..last.
+    """Return the slice that contains an instant, also outside of first..last.
 
     Raises:
         RangeError: the instant is outside the years 1 to 9999.
@@ -59,7 +59,7 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
     if not grid.is_daily:
         return _short_slice(grid, at_ms - at_ms % grid.every_ms)
     day = (at_ms + _offset_ms(grid.zone, at_ms)) // _DAY_MS
-    # A zone may repeat hours around midnight or leave a date out; look at the neighbours rather than trust one date.
+    # A zone may repeat hours around midnight or skip a date, so the neighbouring dates are candidates, too.
     for candidate in (day - 1, day, day + 1):
         found = _day(grid, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
         if found is not None and found.start_ms <= at_ms < found.end_ms:
@@ -68,33 +68,32 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
 
 
 def next_slice(grid: SliceGrid, one: Slice) -> Slice | None:
-    """The slice after this one; None after the last."""
+    """Return the slice after this one; None after the last slice."""
     is_last = one.end_ms >= last_edge_ms(grid) or (grid.last_ms is not None and one.start_ms >= grid.last_ms)
     return None if is_last else slice_at(grid, one.end_ms)
 
 
 def previous_slice(grid: SliceGrid, one: Slice) -> Slice | None:
-    """The slice before this one; None before the first."""
+    """Return the slice before this one; None before the first slice."""
     is_first = one.start_ms <= first_edge_ms(grid) or (grid.first_ms is not None and one.start_ms <= grid.first_ms)
     return None if is_first else slice_at(grid, one.start_ms - 1)
 
 
 def first_edge_ms(grid: SliceGrid) -> int:
-    """Where the first slice of the year 1 begins; no slice lies before it."""
+    """Return the start of the first slice of the year 1. There are no slices before it."""
     return _midnight_ms(grid.zone, _FIRST_DAY) if grid.is_daily else _FIRST_DAY * _DAY_MS
 
 
 def last_edge_ms(grid: SliceGrid) -> int:
-    """Where the last slice of the year 9999 ends; no slice lies after it."""
+    """Return the end of the last slice of the year 9999. There are no slices after it."""
     return _midnight_ms(grid.zone, _LAST_DAY + 1) if grid.is_daily else (_LAST_DAY + 1) * _DAY_MS
 
 
 def slices_between(pipeline: Pipeline, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
-    """The slices of `[from_ms, to_ms)` in order, clipped to first..last; both bounds must be edges of slices.
+    """Return the slices of `[from_ms, to_ms)` in order, clipped to first..last. Both bounds must be edges of slices.
 
     Raises:
-        RangeError: the range is empty or reversed, or a bound lies inside a slice; the message names the edges beside
-        it.
+        RangeError: the range is empty or reversed, or a bound is inside a slice; the message has the slice's edges.
     """
     _check_bounds(pipeline, from_ms, to_ms)
     return _walk(slice_grid(pipeline), from_ms, to_ms)
@@ -112,29 +111,29 @@ def _check_count(pipeline: Pipeline, from_ms: int, to_ms: int, *, most: int) -> 
 
 
 def slices_ending_in(pipeline: Pipeline, after_ms: int, until_ms: int) -> tuple[Slice, ...]:
-    """The slices whose ends lie in `(after_ms, until_ms]`, clipped to first..last; what one Airflow interval covers."""
+    """Return the slices that end in `(after_ms, until_ms]`, clipped to first..last: those of one Airflow interval."""
     grid = slice_grid(pipeline)
     if until_ms <= after_ms:
         return ()
     start = slice_at(grid, after_ms).start_ms
-    return tuple(one for one in _walk(grid, start, until_ms) if after_ms < one.end_ms <= until_ms)
+    return tuple(found for found in _walk(grid, start, until_ms) if after_ms < found.end_ms <= until_ms)
 
 
 def check_range(
     pipeline: Pipeline, from_ms: int, to_ms: int, *, now_ms: int, most: int = MAX_SLICES
 ) -> tuple[Slice, ...]:
-    """The slices of a range that somebody asked for.
+    """Return the slices of a range that a person requested, after more checks than `slices_between` makes.
 
     Args:
-        pipeline: whose slices.
-        from_ms: start of the range.
-        to_ms: its end, not included.
-        now_ms: the time; a slice that is not over is refused.
-        most: how many slices one request may have.
+        pipeline: the pipeline.
+        from_ms: the start of the range.
+        to_ms: the end of the range, not included.
+        now_ms: the present time. A slice that is not over yet is refused.
+        most: the greatest number of slices in one request.
 
     Raises:
         RangeError: as for `slices_between`; or the range has more than `most` slices.
-        RequestError: slices outside first..last, or not over at `now_ms`.
+        RequestError: slices of the range are outside of first..last, or are not over at `now_ms`.
     """
     _check_bounds(pipeline, from_ms, to_ms)
     grid = slice_grid(pipeline)
@@ -146,14 +145,14 @@ def check_range(
         first = "the beginning" if first_ms is None else show_ms(grid, first_ms)
         last = "the end of time" if last_ms is None else show_ms(grid, slice_at(grid, last_ms).end_ms)
         raise RequestError(
-            f"{asked} reaches outside [{first}, {last}), all that `log.slice` of pipeline {pipeline.name} has (first: "
-            f"{pipeline.log.slice.first}, last: {pipeline.log.slice.last}, the last one included); {HALF_OPEN}"
+            f"{asked} is not inside [{first}, {last}), the slices of pipeline {pipeline.name} (`log.slice` has first: "
+            f"{pipeline.log.slice.first}, last: {pipeline.log.slice.last}; the last slice is included); {HALF_OPEN}"
         )
     if to_ms > now_ms:
         over, last_id = slice_at(grid, now_ms), slice_at(grid, to_ms - 1).slice_id
         raise RequestError(
-            f"{asked} is not over yet: it is {show_instant(now_ms)} now, and slice {last_id} ends at "
-            f"{show_instant(to_ms)}; ask for a range that ends at {show_ms(grid, over.start_ms)} at the latest "
+            f"{asked} is not over yet: the time is {show_instant(now_ms)}, and slice {last_id} ends at "
+            f"{show_instant(to_ms)}; choose a range that ends at {show_ms(grid, over.start_ms)} or before "
             f"({HALF_OPEN})"
         )
     _check_count(pipeline, from_ms, to_ms, most=most)
@@ -161,31 +160,31 @@ def check_range(
 
 
 def parse_bound(pipeline: Pipeline, text: str) -> int:
-    """Epoch ms of a date or time as people write it, in the pipeline's time zone unless it carries an offset.
+    """Return the epoch ms of an ISO date or time. Without an offset, it is in the pipeline's time zone.
 
     Raises:
-        RangeError: the text is no date or time.
+        RangeError: the text is not a date or time.
     """
     return _instant_ms(slice_grid(pipeline), text)
 
 
 def slice_of_id(pipeline: Pipeline, slice_id: str) -> Slice:
-    """The slice with this id; `2013-02-08`, or any time at which it starts.
+    """Return the slice with an id such as `2013-02-08`. Any other text of the same start is accepted, too.
 
     Raises:
-        RangeError: no slice of the pipeline starts there.
+        RangeError: no slice of the pipeline starts at that time.
     """
     grid = slice_grid(pipeline)
     found = slice_at(grid, _instant_ms(grid, slice_id))
     if found.start_ms != _instant_ms(grid, slice_id):
         raise RangeError(
-            f"no slice of pipeline {pipeline.name} starts at {slice_id}; the one that holds it is {found.slice_id}"
+            f"no slice of pipeline {pipeline.name} starts at {slice_id}; the slice that contains it is {found.slice_id}"
         )
     return found
 
 
 def show_ms(grid: SliceGrid, at_ms: int) -> str:
-    """An instant as the id of the slice that starts there, else as a time of the pipeline's zone."""
+    """Return an instant as the id of the slice that starts there, else as a time in the pipeline's zone."""
     if at_ms == last_edge_ms(grid):
         return "the end of the year 9999"
     inside = slice_at(grid, at_ms)
@@ -206,16 +205,16 @@ def _show_any(at_ms: int) -> str:
 
 
 def show_instant(at_ms: int) -> str:
-    """An instant in UTC, for people: `2013-02-08 05:15:00 UTC`; milliseconds where there are some."""
+    """Return an instant in UTC for people: `2013-02-08 05:15:00 UTC`, with milliseconds only if they are not 0."""
     if not _FIRST_DAY * _DAY_MS <= at_ms < (_LAST_DAY + 1) * _DAY_MS:
         return f"{at_ms:,} ms since 1970, outside the years 1 to 9999"
     at = _EPOCH + timedelta(milliseconds=at_ms)
-    text = at.isoformat(sep=" ", timespec="seconds")  # strftime cuts years before 1000 short
+    text = at.isoformat(sep=" ", timespec="seconds")  # strftime writes years before 1000 without leading zeros
     return f"{text}.{at_ms % 1000:03d} UTC" if at_ms % 1000 else f"{text} UTC"
 
 
 def local_ms(at: datetime, zone: ZoneInfo) -> int:
-    """Epoch ms of a time, in the zone unless it has an offset of its own; total over the years 1 to 9999."""
+    """Return the epoch ms of a time of the years 1 to 9999. A time without an offset is in `zone`."""
     offset = (at if at.tzinfo else at.replace(tzinfo=zone)).utcoffset() or timedelta()
     return round((at.replace(tzinfo=None) - _EPOCH - offset) / _MS)
 
@@ -223,10 +222,10 @@ def local_ms(at: datetime, zone: ZoneInfo) -> int:
 def _check_bounds(pipeline: Pipeline, from_ms: int, to_ms: int) -> None:
     grid = slice_grid(pipeline)
     if from_ms >= to_ms:
-        what = "empty" if from_ms == to_ms else "reversed"
+        problem = "empty" if from_ms == to_ms else "reversed"
         raise RangeError(
-            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) is {what}; {HALF_OPEN}, so `to` must be "
-            "later"
+            f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) is {problem}; {HALF_OPEN}, so `to` must be "
+            "later than `from`"
         )
     for bound_ms, name in ((from_ms, "from"), (to_ms, "to")):
         if bound_ms == last_edge_ms(grid):
@@ -234,7 +233,7 @@ def _check_bounds(pipeline: Pipeline, from_ms: int, to_ms: int) -> None:
         inside = slice_at(grid, bound_ms)
         if inside.start_ms != bound_ms:
             raise RangeError(
-                f"`{name}` {show_ms(grid, bound_ms)} lies inside the slice [{show_ms(grid, inside.start_ms)}, "
+                f"`{name}` {show_ms(grid, bound_ms)} is inside the slice [{show_ms(grid, inside.start_ms)}, "
                 f"{show_ms(grid, inside.end_ms)}) of pipeline {pipeline.name}; choose one of its edges ({HALF_OPEN})"
             )
 
@@ -253,7 +252,8 @@ def _instant_ms(grid: SliceGrid, text: str) -> int:
         return local_ms(datetime.fromisoformat(text.strip()), grid.zone)
     except ValueError as error:
         raise RangeError(
-            f"{shortened(text)!r} is no date or time; write 2013-02-08 or 2013-02-08T05:15 ({grid.zone}; {HALF_OPEN})"
+            f"{shortened(text)!r} is not a date or time; write 2013-02-08 or 2013-02-08T05:15 (time zone {grid.zone}; "
+            f"{HALF_OPEN})"
         ) from error
 
 
@@ -270,16 +270,16 @@ def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
 
 
 def _offset_ms(zone: ZoneInfo, at_ms: int) -> int:
-    """What the zone's clocks are ahead of UTC at an instant; at the edges of time, what they are a day inside."""
+    """The zone's offset from UTC at an instant. Near the years 1 and 9999, that of a day further inside the range."""
     inside_ms = min(max(at_ms, (_FIRST_DAY + 1) * _DAY_MS), (_LAST_DAY - 1) * _DAY_MS)
     at = (_EPOCH + timedelta(milliseconds=inside_ms)).replace(tzinfo=UTC).astimezone(zone)
     return (at.utcoffset() or timedelta()) // _MS
 
 
 def _midnight_ms(zone: ZoneInfo, day: int) -> int:
-    """The first instant of a date, in days since 1970.
+    """The first instant of a date, which is given in days since 1970.
 
-    Where clocks jump over midnight it is the jump (fold 0 reads the earlier offset).
+    If clocks jump over midnight, it is the instant of the jump (fold 0 uses the earlier offset).
     """
     if not _FIRST_DAY <= day <= _LAST_DAY:
         return day * _DAY_MS - _offset_ms(zone, day * _DAY_MS)
@@ -287,10 +287,10 @@ def _midnight_ms(zone: ZoneInfo, day: int) -> int:
 
 
 def _day(grid: SliceGrid, day: int) -> Slice:
-    """The slice of a date. A date that a zone leaves out (Samoa, 2011-12-30) has no length and is nobody's slice."""
+    """The slice of a date. A date that a zone skipped (Samoa, 2011-12-30) has length 0 and contains no instant."""
     start_ms, end_ms = _midnight_ms(grid.zone, day), _midnight_ms(grid.zone, day + 1)
     return Slice(slice_id=(_EPOCH.date() + timedelta(days=day)).isoformat(), start_ms=start_ms, end_ms=end_ms)
 
 
 def _beyond(at_ms: int) -> RangeError:
-    return RangeError(f"no slice holds the instant {at_ms} ms since 1970: slices are in the years 1 to 9999")
+    return RangeError(f"no slice contains the instant {at_ms} ms since 1970; slices are in the years 1 to 9999")

@@ -1,9 +1,9 @@
-"""YAML as data: one document of mappings, lists, texts, numbers, true, false and null; nothing grows when it is read.
+"""Reads YAML as plain data: one document of mappings, lists, texts, numbers, true, false and null.
 
-A pipeline file is input like any other. Anchors and aliases are allowed, but what they expand to is counted first, so
-a file of a few hundred bytes cannot become gigabytes, and a file cannot contain itself. Every other tag is refused: a
-set, for example, has no order, so the fingerprint of its pipeline would differ from process to process. A bare date
-is a text.
+A pipeline file is untrusted input. Anchors and aliases are allowed, but the expanded size is computed before anything
+is expanded. So a file of a few hundred bytes cannot become gigabytes, and a file cannot contain itself. All other tags
+are refused. A set, for example, has no order, so the fingerprint of its pipeline would differ between processes. A
+date without quotes is a text.
 """
 
 import re
@@ -33,7 +33,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
-    """`SafeLoader` that refuses duplicate keys, deep nesting and aliases that expand to too much."""
+    """`SafeLoader` that refuses duplicate keys, deep nesting, tags of other types and surrogates."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -41,8 +41,7 @@ class _Loader(yaml.SafeLoader):
 
     @override
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        """Compose one node; PyYAML recurses once per level, so the depth is limited here."""
-        self._depth += 1
+        self._depth += 1  # PyYAML recurses once per level, so the depth is limited here
         if self._depth > MAX_DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=mark)
@@ -53,7 +52,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def _check_plain(self, node: yaml.Node) -> None:
-        """Refuse every tag but those of JSON's values, and a text that is no Unicode text."""
+        """Refuse tags other than those of JSON's values, and texts with a surrogate."""
         expected = _COLLECTIONS.get(type(node), _PLAIN)
         is_merge = node.tag == _MERGE and node.value == "<<"
         if node.tag not in expected and not is_merge:
@@ -62,17 +61,16 @@ class _Loader(yaml.SafeLoader):
             return
         untagged = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
         if node.tag in _CHECKED and untagged != node.tag:
-            raise _refused(node, f"{node.value!r} is not of the type of its tag {_short(node.tag)}; {_ALLOWED}")
+            raise _refused(node, f"{node.value!r} does not have the type of its tag {_short(node.tag)}; {_ALLOWED}")
         if _SURROGATE.search(node.value):
             raise _refused(
                 node,
-                f"the text {node.value!r} holds a surrogate, which is half of a character; write the whole character, "
+                f"the text {node.value!r} has a surrogate, which is half of a character; write the whole character, "
                 "such as \\U0001F600",
             )
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
-        """Construct a mapping whose keys are texts, each given once."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
@@ -100,18 +98,18 @@ def _refused(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
 
 
 def read_yaml(path: Path) -> object:
-    """The document in a file of at most 1 MB.
+    """Return the document in a file of at most 1 MB.
 
     Raises:
-        SpecError: the file is missing, too large, not UTF-8, not YAML, or breaks one of the rules above; with line
-        and column.
+        SpecError: the file is missing, too large, not UTF-8 or not YAML, or breaks a rule of this module; the message
+            has line and column.
     """
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise SpecError(f"{path}: is not a regular file; write the pipeline into one")
+            raise SpecError(f"{path}: is not a regular file; write the pipeline into a regular file")
         if found.st_size > MAX_BYTES:
-            raise SpecError(f"{path}: is {found.st_size:,} bytes long; a pipeline file has at most {MAX_BYTES:,}")
+            raise SpecError(f"{path}: has {found.st_size:,} bytes; a pipeline file has at most {MAX_BYTES:,}")
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -122,7 +120,7 @@ def read_yaml(path: Path) -> object:
 
 
 def parse_yaml(text: str, *, source: str) -> object:
-    """The document in a text; `source` names it in errors.
+    """Return the document in a text. `source` names it in errors.
 
     Raises:
         SpecError: as for `read_yaml`.
@@ -138,14 +136,9 @@ def parse_yaml(text: str, *, source: str) -> object:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise SpecError(f"{source}{_place(error.problem_mark or error.context_mark)}: {said}") from error
-    except (
-        yaml.YAMLError,
-        ValueError,
-        TypeError,
-        OverflowError,
-    ) as error:  # a number of 5,000 digits
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise SpecError(f"{source}{_place(error.problem_mark or error.context_mark)}: {problem}") from error
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # such as a number of 5,000 digits
         raise SpecError(f"{source}: a value cannot be read: {str(error).splitlines()[0]}") from error
 
 
@@ -154,7 +147,7 @@ def _place(mark: yaml.Mark | None) -> str:
 
 
 def _check_expansion(root: yaml.Node, source: str) -> None:
-    """Refuse a document that holds more than `MAX_NODES` nodes once aliases are followed, or that contains itself."""
+    """Refuse a document that contains itself, or has more than `MAX_NODES` nodes after its aliases are expanded."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
 
@@ -162,7 +155,7 @@ def _check_expansion(root: yaml.Node, source: str) -> None:
         identity = id(node)
         if identity in open_nodes:
             raise SpecError(
-                f"{source}{_place(node.start_mark)}: an alias refers to what contains it; write the values out"
+                f"{source}{_place(node.start_mark)}: an alias refers to a value that contains it; write the values out"
             )
         if identity not in sizes:
             open_nodes.add(identity)

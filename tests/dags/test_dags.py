@@ -235,7 +235,7 @@ def test_two_files_of_one_name_are_both_refused(load_dags: "LoadDags", tmp_path:
         (tmp_path / file).write_text(GOOD, encoding="utf-8")
     dags = load_dags(tmp_path)
     assert sorted(dags) == ["backfill_flights", "replay_flights"]
-    assert all("is beside it" in (dag.doc_md or "") for dag in dags.values())
+    assert all("the directory also has" in (dag.doc_md or "") for dag in dags.values())
 
 
 def test_a_directory_that_cannot_be_read_is_shown(load_dags: "LoadDags", tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to print: nothing acts, nothing breaks the line, nothing readable is lost."""
+"""Text from outside is safe to print: no control character acts or breaks the line, and readable text stays."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ ACTS = {"Cc", "Cs", "Zl", "Zp"}
 
 
 @given(ANY_TEXT)
-def test_no_character_that_acts_is_left(text: str) -> None:
+def test_control_and_direction_characters_are_escaped(text: str) -> None:
     shown = escaped(text)
     assert not {unicodedata.category(one) for one in shown} & ACTS
     assert not {unicodedata.bidirectional(one) for one in shown} & {
@@ -33,26 +33,26 @@ def test_no_character_that_acts_is_left(text: str) -> None:
     assert escaped_lines(text).count("\n") == text.count("\n")
 
 
-def test_what_is_readable_stays() -> None:
+def test_readable_text_is_not_changed() -> None:
     for text in ("plain", "[bold]", "a\\b", "'\"`$", "é 漢字 🛫✈️👩🏽‍✈️", "עברית"):
         assert escaped(text) == text
     assert escaped("a\x1b[2J\n\t\x9b\u202e\ud800") == r"a\x1b[2J\n\t\x9b\u202e\ud800"
 
 
 @given(st.recursive(st.none() | st.integers() | ANY_TEXT, lambda one: st.lists(one) | st.dictionaries(ANY_TEXT, one)))
-def test_json_is_the_same_value(value: object) -> None:
+def test_escaped_json_is_the_same_value(value: object) -> None:
     text = escaped_json(value)
     assert json.loads(text) == value
     assert escaped(text) == text
 
 
 @given(ANY_TEXT, st.integers(1, 50))
-def test_a_text_is_cut_only_where_it_is_longer(text: str, most: int) -> None:
+def test_only_a_longer_text_is_cut(text: str, most: int) -> None:
     cut = shortened(text, most)
     assert cut == text if len(text) <= most else (cut[:-1] == text[:most] and cut[-1] == "…")
 
 
-def test_a_log_record_is_one_line_and_a_traceback_is_its_lines() -> None:
+def test_a_log_record_is_one_line_and_a_traceback_keeps_its_lines() -> None:
     formatter = EscapingFormatter("%(levelname)s %(message)s")
     record = logging.LogRecord("x", logging.INFO, "f", 1, "held: %s", ("a\nERROR forged\x1b[2J",), None)
     assert formatter.format(record) == r"INFO held: a\nERROR forged\x1b[2J"

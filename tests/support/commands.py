@@ -1,7 +1,7 @@
-"""Commands in processes of their own: waited for without a clock, and gone with the test, however it ends.
+"""Starts commands in processes of their own, waits for them without a time limit, and ends them with the test.
 
-A machine that is four times busier takes four times as long, so no test gives up after some time: it waits as long as
-the process lives that is to do what it waits for. What hangs for ever ends with the time-out of pyproject.toml.
+A busy machine may need four times as long, so no test gives up after some time. It waits as long as the process lives
+that should act. The time-out of pyproject.toml ends a test that hangs for ever.
 """
 
 import os
@@ -18,7 +18,7 @@ _POLL_S = 0.02
 
 
 def until(happened: Callable[[], object], *, lives: Callable[[], bool], what: str) -> None:
-    """Wait until something has happened; fail when what is to do it has ended without."""
+    """Wait until `happened` is true. Fail if `lives` becomes false before; `what` describes the event."""
     while not happened():
         if not lives():
             assert happened(), f"ended before: {what}"
@@ -27,7 +27,7 @@ def until(happened: Callable[[], object], *, lives: Callable[[], bool], what: st
 
 
 def until_from(process: "subprocess.Popen[str]", happened: Callable[[], object], *, what: str) -> None:
-    """Wait until a process has done something; a failure shows what it printed."""
+    """Wait until `happened` is true. If the process ends before, fail and show what the process printed."""
     try:
         until(happened, lives=lambda: process.poll() is None, what=what)
     except AssertionError as error:
@@ -36,7 +36,7 @@ def until_from(process: "subprocess.Popen[str]", happened: Callable[[], object],
 
 @dataclass(slots=True)
 class Commands:
-    """Starts programs, each in a session of its own; on leaving, no process of any of the sessions is left."""
+    """Starts programs, each in a session of its own. At the end of the `with` block it ends all their processes."""
 
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -46,8 +46,8 @@ class Commands:
     def __exit__(self, *_exc: object) -> None:
         for process in self._started:
             end_session(process.pid, grace_s=0)
-            process.communicate()  # also closes the pipes, and waits
-            while session_members(process.pid):  # killed, and about to go
+            process.communicate()  # also closes the pipes and waits for the process
+            while session_members(process.pid):  # killed processes disappear a little later
                 time.sleep(_POLL_S)
 
     def python(self, *arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""Pipelines over the flights' log, made by changing one of them: every form that the grammar knows, by name."""
+"""Sample pipelines over the log of flights: a base, and every form of the grammar as a named change to the base."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,18 +20,18 @@ _FORMS: Final[Mapping[str, Any]] = yaml.safe_load((Path(__file__).parent / "gram
 
 
 def document(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - parts of a file
-    """The base as data, with some parts replaced; None takes a part out."""
+    """Return the base as data, with some parts replaced; None removes a part."""
     whole = {**_FORMS["base"], **changes}
     return {key: part for key, part in whole.items() if part is not None}
 
 
 def pipeline(**changes: Any) -> Pipeline:  # noqa: ANN401 - parts of a file
-    """The base with some parts replaced; None takes a part out."""
+    """Return the base with some parts replaced; None removes a part."""
     return build_pipeline(document(**changes), source="sample.yaml")
 
 
 def every_form() -> dict[str, dict[str, Any]]:
-    """Every form of the grammar as changes to the base, by part and name."""
+    """Return every form of the grammar as changes to the base, by part and name."""
     tumbling = {"tumbling": {"size": "1h"}}
     of_part: dict[str, Callable[[Any], dict[str, Any]]] = {
         "watermark": lambda form: {"watermark": form},

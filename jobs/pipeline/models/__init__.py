@@ -1,1 +1,1 @@
-"""The grammar of a pipeline file as pydantic models, one module per part of the file."""
+"""The grammar of pipeline files as pydantic models, one module for each part of the file."""

@@ -1,4 +1,4 @@
-"""`windows: {atlas: ...}` of a pipeline file: a window stage as it is written in MongoDB Atlas Stream Processing."""
+"""`windows: {atlas: ...}` of a pipeline file: a window stage in the syntax of MongoDB Atlas Stream Processing."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ STAGES: Final = ("tumbling_window", "hopping_window", "session_window")
 
 
 class AtlasGrammar(GrammarModel):
-    """One window stage, with the options of `$source` that matter here and the column of a record's partition."""
+    """One window stage, the options of `$source` that windows use, and the column of a record's partition."""
 
     tumbling_window: Mapping[str, Any] | None = Field(default=None, alias="$tumblingWindow")
     hopping_window: Mapping[str, Any] | None = Field(default=None, alias="$hoppingWindow")
@@ -31,7 +31,7 @@ class AtlasGrammar(GrammarModel):
             json.dumps([self.stage, self.source], allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"a stage is JSON, and this one is not: {error}; write a date as a text or {{$date: ...}}"
+                f"the stage cannot be written as JSON: {error}; write a date as a text or {{$date: ...}}"
             ) from error
         try:
             self.windows()
@@ -41,15 +41,15 @@ class AtlasGrammar(GrammarModel):
 
     @property
     def stage(self) -> dict[str, Any]:
-        """The stage as Atlas has it: a mapping with one key."""
-        name = next(one for one in STAGES if getattr(self, one) is not None)
+        """The stage as Atlas writes it: a mapping with one key."""
+        name = next(key for key in STAGES if getattr(self, key) is not None)
         return {str(type(self).model_fields[name].alias): getattr(self, name)}
 
     def windows(self) -> "Windows":
-        """Return the windows of the stage, after a look at all of it.
+        """Check the whole stage and return its windows.
 
         Raises:
-            SpecError: it is no stage of Atlas, or one that is not supported; the message names the path inside.
+            SpecError: the stage is not valid in Atlas or not supported here; the message has the path inside the stage.
         """
         from windowlib.atlas.stages.stages import compile_pipeline
         from windowlib.atlas.window_stages import Source, read_windows
@@ -61,7 +61,7 @@ class AtlasGrammar(GrammarModel):
 
     @property
     def needs_clock(self) -> bool:
-        """Whether something waits for the replay's clock, or reads it."""
+        """Whether a part of the stage waits for the replay's clock or reads it."""
         from windowlib.atlas.clock_use import reads_clock
 
         windows = self.windows()

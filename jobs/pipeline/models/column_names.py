@@ -1,4 +1,4 @@
-"""Which names a key column or an output may not have: those of our own tables' columns (DESIGN.md, section 5)."""
+"""Checks the names of key columns and outputs: they must differ from our tables' columns (DESIGN.md, section 5)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,37 +18,41 @@ _Value = TypeVar("_Value")
 
 def _check_free(name: str, what: str, hint: str) -> None:
     if name.lower() in RESERVED:
-        raise ValueError(f"{what} {name!r} is named like a column of our own tables; {hint}")
+        raise ValueError(f"{what} {name!r} has the name of a column of Hindcast's own tables; {hint}")
     if name.lower().startswith(ACCUMULATOR_PREFIX) or name.startswith("__"):
         raise ValueError(
-            f"{what} {name!r} begins like a column of our own tables ({ACCUMULATOR_PREFIX}… or __…); {hint}"
+            f"{what} {name!r} begins with {ACCUMULATOR_PREFIX} or __, like columns of Hindcast's own tables; {hint}"
         )
 
 
 def check_key_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The key columns, when none is given twice or collides with a column of ours; case does not count in Spark.
+    """Return the key columns if no name occurs twice or collides with a column of our tables.
+
+    Spark ignores the case of column names, and so does this check.
 
     Raises:
-        ValueError: names the column and what to do.
+        ValueError: the message has the column and what to do.
     """
     seen: dict[str, str] = {}
     for column in columns:
         _check_free(column, "key column", f"rename it in the log, or add a copy such as {column.strip('_')}_key")
         if _REFUSED_BY_DELTA & set(column):
             raise ValueError(
-                f"key column {column!r} holds a character that Delta refuses in a column name; rename it in the log"
+                f"key column {column!r} has a character that Delta refuses in a column name; rename it in the log"
             )
         if column.lower() in seen:
-            raise ValueError(f"key column {column!r} is given twice ({seen[column.lower()]!r}; case does not count)")
+            raise ValueError(f"key column {column!r} is given twice ({seen[column.lower()]!r}; case is ignored)")
         seen[column.lower()] = column
     return columns
 
 
 def check_output_names(named: Mapping[str, _Value], what: str) -> Mapping[str, _Value]:
-    """The outputs (`what`: aggregate, output column ..), when every name is a free identifier, case not counting.
+    """Return the outputs if every name is a valid identifier that differs from the others and from our columns.
+
+    `what` is the kind of output for the message, such as "aggregate". Case is ignored.
 
     Raises:
-        ValueError: names the output and what to do; or there is none.
+        ValueError: a name is not allowed, or `named` is empty; the message has the name and what to do.
     """
     if not named:
         raise ValueError(f"needs at least one {what}")
@@ -56,22 +60,23 @@ def check_output_names(named: Mapping[str, _Value], what: str) -> Mapping[str, _
     for name in named:
         if not _OUTPUT_NAME.fullmatch(name):
             raise ValueError(
-                f"{what} {name!r} is no name: letters, digits and _, not beginning with a digit, at most 64 long"
+                f"{what} {name!r} is not a valid name; allowed: letters, digits and _, a letter or _ first, at most 64 "
+                "characters"
             )
         _check_free(name, what, f"choose another name, such as {name.strip('_')}_value")
         if name.lower() in seen:
-            raise ValueError(f"{what}s {seen[name.lower()]!r} and {name!r} differ in case only; rename one")
+            raise ValueError(f"{what}s {seen[name.lower()]!r} and {name!r} differ in case only; rename one of them")
         seen[name.lower()] = name
     return named
 
 
 def check_apart(key_columns: tuple[str, ...], named: Iterable[str], what: str) -> None:
-    """Refuse an output that is named like a key column.
+    """Refuse an output that has the name of a key column.
 
     Raises:
-        ValueError: names the output and what to do.
+        ValueError: the message has the output and what to do.
     """
     keys = {column.lower() for column in key_columns}
     for name in named:
         if name.lower() in keys:
-            raise ValueError(f"{what} {name!r} is named like a key column; choose another name, such as {name}_value")
+            raise ValueError(f"{what} {name!r} has the name of a key column; choose another name, such as {name}_value")

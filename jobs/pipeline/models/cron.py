@@ -1,87 +1,88 @@
-"""Five-field cron expressions: checked when a pipeline file is read, not at midnight."""
+"""Cron schedules of five fields: checked when a pipeline file is read, not when Airflow first uses them.
+
+croniter, the library that Airflow uses, checks the values and finds days that no month has. This module refuses more:
+syntax that cron programs read differently (`L`, `#`, `?`, `H`, `22-2`, `6-6`) and steps that are longer than the field.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
-MAX_LENGTH = 100  # Airflow keeps a description of the schedule of at most 1,000 letters
+MAX_LENGTH: Final = 100  # Airflow stores a description of the schedule of at most 1,000 letters
 
-_FIELDS = (
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day of month", 1, 31, ()),
-    ("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")),
-    ("day of week", 0, 7, ("sun", "mon", "tue", "wed", "thu", "fri", "sat")),
+
+class _Field(NamedTuple):
+    name: str
+    lowest: int
+    highest: int
+    names: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        names = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
+        return f"*, {self.lowest} to {self.highest}{names}, ranges a-b with a before b, lists a,b and steps */n"
+
+    def number(self, text: str) -> int | None:
+        if text.isdigit():
+            return int(text)
+        return self.names.index(text) + self.lowest if text in self.names else None
+
+
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_FIELDS: Final = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day of week", 0, 7, ("sun", "mon", "tue", "wed", "thu", "fri", "sat")),
 )
-_DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # in a leap year
-_PART = re.compile(r"(?:(\*)|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?", re.ASCII)
+_SEPARATED: Final = re.compile(r"\S+", re.ASCII)  # as croniter splits: a no-break space does not separate fields
+_PART: Final = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?", re.ASCII)
 
 
 def check_cron(expression: str) -> str:
-    """The expression itself, when it is five fields of numbers, names, ranges, lists and steps, and some day fits it.
+    """Return the expression if it has five fields of numbers, names, ranges, lists and steps, and runs on some day.
 
     Raises:
-        ValueError: names the field, what was found and what is allowed.
+        ValueError: the message has the field, what was found and what is allowed.
     """
     if len(expression) > MAX_LENGTH:
         raise ValueError(f"a schedule has at most {MAX_LENGTH} letters, found {len(expression):,}")
-    parts = expression.split()
-    if len(parts) != len(_FIELDS):
+    texts = _SEPARATED.findall(expression)
+    if len(texts) != len(_FIELDS):
         raise ValueError(
-            f"{expression!r} has {len(parts)} fields; a schedule has five: minute, hour, day of month, month, day of "
-            "week, "
-            'such as "0 6 * * *" for every day at six'
+            f"{expression!r} has {len(texts)} fields; a schedule has five: minute, hour, day of month, month, day of "
+            'week, such as "0 6 * * *" for every day at six'
         )
-    for text, (name, low, high, names) in zip(parts, _FIELDS, strict=True):
-        for part in text.lower().split(","):
-            if not _is_valid(part, low=low, high=high, names=names):
-                allowed = f"{low} to {high}" + (f" or {names[0]} to {names[-1]}" if names else "")
-                raise ValueError(
-                    f"{name} {text!r} of {expression!r}: allowed are *, {allowed}, ranges a-b, lists a,b and steps */n"
-                )
-    _refuse_never(expression, parts)
+    for index, (text, field) in enumerate(zip(texts, _FIELDS, strict=True)):
+        alone = " ".join(text if place == index else "*" for place in range(len(_FIELDS)))
+        if not all(_is_plain(part, field) for part in text.lower().split(",")) or not _is_valid(alone):
+            raise ValueError(f"{field.name} {text!r} of {expression!r}: allowed are {field.allowed}")
+    _, _, days, months, weekdays = texts
+    # If weekdays are given as well, a day that fits either field is enough, so some day always fits.
+    if weekdays == "*" and not _is_valid(expression):
+        raise ValueError(f"{expression!r} never runs: day of month {days} is in none of its months ({months})")
     return expression
 
 
-def _refuse_never(expression: str, parts: Sequence[str]) -> None:
-    """Refuse days that no month has. Where weekdays are given as well, either is enough, so some day always fits."""
-    _, _, days, months, weekdays = parts
-    if weekdays == "*":
-        wanted_days, wanted_months = (set(_values(text, _FIELDS[place])) for text, place in ((days, 2), (months, 3)))
-        longest = max(_DAYS_OF_MONTH[month - 1] for month in wanted_months)
-        if min(wanted_days) > longest:
-            raise ValueError(
-                f"{expression!r} never runs: day of month {days} is in none of its months ({months}), which have at "
-                f"most {longest} days"
-            )
+def _is_plain(part: str, field: _Field) -> bool:
+    """Whether all cron programs read the part alike. croniter checks the values.
 
-
-def _values(text: str, field: tuple[str, int, int, tuple[str, ...]]) -> Iterator[int]:
-    """Every number that a checked field stands for."""
-    _, low, high, names = field
-    for part in text.lower().split(","):
-        match = _PART.fullmatch(part)
-        assert match is not None, "the field was checked"
-        star, first, last, step = match.groups()
-        start = low if star else _number(first, low, names)
-        end = high if star or (step and last is None) else _number(last or first, low, names)
-        assert start is not None
-        assert end is not None
-        yield from range(start, end + 1, int(step or 1))
-
-
-def _is_valid(part: str, *, low: int, high: int, names: tuple[str, ...]) -> bool:
+    croniter reads 22-2 as a range over midnight and 6-6 as every hour, and accepts steps longer than the field.
+    """
     match = _PART.fullmatch(part)
     if match is None:
         return False
-    star, first, last, step = match.groups()
-    bounds = [_number(text, low, names) for text in (first, last) if text is not None]
-    if any(bound is None or not low <= bound <= high for bound in bounds):
+    first, last, step = match.groups()
+    if step is not None and int(step) > field.highest:
         return False
-    numbers = [bound for bound in bounds if bound is not None]
-    return (star is not None or numbers == sorted(numbers)) and (step is None or 1 <= int(step) <= high)
+    if last is None:
+        return True
+    low, high = field.number(first), field.number(last)
+    return low is not None and high is not None and low < high
 
 
-def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
-    if text.isdigit():
-        return int(text)
-    return names.index(text) + low if text in names else None
+def _is_valid(expression: str) -> bool:
+    """Whether croniter accepts the expression, and some month has one of its days."""
+    from croniter import croniter  # 14 ms, which only a file with a schedule pays
+
+    return bool(croniter.is_valid(expression, strict=True))

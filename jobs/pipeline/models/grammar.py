@@ -1,4 +1,4 @@
-"""What the models of the pipeline grammar share: the strict base, names of columns, functions, units, refusals."""
+"""Shared parts of the pipeline grammar: the strict base model, types of names, units, functions, and checks."""
 
 import re
 import unicodedata
@@ -24,26 +24,26 @@ from jobs.plain_text import shortened
 
 
 class GrammarModel(BaseModel):
-    """A part of a pipeline file: unknown keys refused, nothing converted silently, no change after reading."""
+    """Base of all parts of a pipeline file: refuses unknown keys, converts no types, and is immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=False, validate_default=False)
 
 
 def refuse_control_characters(value: str) -> str:
-    """The text itself, when it has no control character such as a line break."""
+    """Return the text if it has no control character. Line breaks and tabs are control characters."""
     if any(unicodedata.category(character) == "Cc" for character in value):
-        raise ValueError(f"must not hold control characters, found {shortened(value)!r}")
+        raise ValueError(f"must not have control characters, found {shortened(value)!r}")
     return value
 
 
 def refuse_controls_but_lines(value: str) -> str:
-    """The text itself, when it has no control character but line breaks and tabs."""
+    """Return the text if it has no control characters except line breaks and tabs."""
     refuse_control_characters(value.translate({ord("\n"): " ", ord("\t"): " "}))
     return value
 
 
 class Unit(Enum):
-    """What an integer time counts, since 1970-01-01T00:00:00Z or since any instant."""
+    """The unit of an integer time or duration. A time counts from 1970-01-01T00:00:00Z."""
 
     S = "s"
     MS = "ms"
@@ -64,17 +64,18 @@ Columns = Annotated[tuple[ColumnName, ...], Strict(strict=False), Field(min_leng
 
 
 class Nothing(GrammarModel):
-    """A part that has nothing to say: `{}`."""
+    """A part without keys: `{}`."""
 
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 class FunctionGrammar(GrammarModel):
-    """A user's own function or class: `module:name`, or a mapping that says more.
+    """A user's function or class: `module:name`, or a mapping with more keys.
 
-    `columns` are what it reads of a record. Its source is part of the pipeline's fingerprint, unless `version` stands
-    for it. Reading a pipeline file imports nothing (jobs.engine.user_functions does, when a replay is planned).
+    `columns` are the columns that it reads from a record. The text of its module is part of the pipeline's
+    fingerprint; if `version` is given, the version is used instead. Reading a pipeline file imports nothing.
+    `jobs.engine.user_functions` imports the module when a replay is planned.
     """
 
     name: str
@@ -100,28 +101,28 @@ class FunctionGrammar(GrammarModel):
 
     @property
     def module(self) -> str:
-        """The dotted name of its module."""
+        """The dotted name of the function's module."""
         return self.name.partition(":")[0]
 
 
 def only_text(value: object, key: str) -> object:
-    """`{key: value}` for a text, else the value: a part that is mostly one word, and sometimes a mapping."""
+    """Return `{key: value}` for a text, else the value. Used by parts that may be one word or a mapping."""
     return {key: value} if isinstance(value, str) else value
 
 
 def not_a_mapping(value: object, form: str) -> None:
-    """Refuse what is neither a text nor a mapping, before pydantic says so in its own words."""
+    """Refuse a value that is not a text and not a mapping. pydantic's own message would not have the allowed forms."""
     if not isinstance(value, str | Mapping):
         raise ValueError(f"{form}; found {value!r}")  # noqa: TRY004  (pydantic takes ValueError)
 
 
 def not_yet(what: str, instead: str) -> ValueError:
-    """The error for a part of the grammar that comes later, and what to write today."""
+    """Return the error for a part of the grammar that is not built yet; `instead` is what to write today."""
     return ValueError(f"{what} is part of the grammar but not built yet; {instead}")
 
 
 def one_of(model: GrammarModel, names: tuple[str, ...], what: str) -> None:
-    """Refuse a model that has none or several of the given fields."""
+    """Refuse a model unless exactly one of the given fields is set; `what` names the choice in the message."""
     fields = type(model).model_fields
     keys = {name: fields[name].alias or name for name in names}
     given = [keys[name] for name in names if getattr(model, name) is not None]

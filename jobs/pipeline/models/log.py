@@ -1,4 +1,4 @@
-"""The `log` part of a pipeline file: where the event log is, what its columns mean, how it is cut into slices."""
+"""The `log` part of a pipeline file: the table of the event log, the meaning of its columns, and its slices."""
 
 from datetime import date, datetime
 from typing import Annotated, Literal, Self
@@ -21,7 +21,7 @@ from jobs.plain_text import shortened
 
 
 class TimeColumn(GrammarModel):
-    """A column that holds an instant: a TIMESTAMP when `unit` is None, else a number of units since the epoch."""
+    """A column of times: of type TIMESTAMP if `unit` is None, else a number of units since 1970-01-01 UTC."""
 
     column: ColumnName
     unit: UnitName | None = None
@@ -33,7 +33,7 @@ class TimeColumn(GrammarModel):
 
 
 FIRST_DAY, LAST_DAY = date(1, 1, 4), date(9999, 12, 28)
-"""The days of which slices can be made: Python's, less three at either end for neighbours and offsets of time zones."""
+"""The first and last day with slices: three days inside Python's range, for neighbouring slices and time zones."""
 
 
 def _check_iso(value: str) -> str:
@@ -44,10 +44,10 @@ def _check_iso(value: str) -> str:
             f"expected a date such as 2013-02-08 or a time such as 2013-02-08T05:15, found {value!r}"
         ) from None
     if parsed.tzinfo is not None:
-        raise ValueError(f"{value!r} carries a UTC offset; write the time in the slice's own `timezone`")
+        raise ValueError(f"{value!r} has a UTC offset; write the time without one, in the time zone of `timezone`")
     if not FIRST_DAY <= parsed.date() <= LAST_DAY:
         raise ValueError(
-            f"{value!r} is outside of {FIRST_DAY} to {LAST_DAY}, the days of which slices can be made; leave it out if "
+            f"{value!r} is outside of {FIRST_DAY} to {LAST_DAY}, the days that can have slices; leave the key out if "
             "the log has no such bound"
         )
     return value
@@ -61,13 +61,13 @@ def _check_zone(value: str) -> str:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(
-            f"unknown time zone {shortened(value)!r}; write a name of the IANA list such as UTC or Europe/Berlin"
+            f"unknown time zone {shortened(value)!r}; write a name of the IANA database, such as UTC or Europe/Berlin"
         ) from None
     return value
 
 
 class SliceGrammar(GrammarModel):
-    """How the log is cut by arrival: every day in a time zone, or every so many hours or minutes in UTC."""
+    """How the log is cut into slices by arrival: days of a time zone, or periods of hours or minutes in UTC."""
 
     by: ColumnName
     every_ms: PositiveDuration = Field(default=UNIT_MS["d"], alias="every")
@@ -89,29 +89,28 @@ class SliceGrammar(GrammarModel):
             raise not_yet(f"slices longer than a day (every: {every})", "write every: 1d")
         if day_ms % self.every_ms or self.every_ms % UNIT_MS["m"]:
             raise ValueError(
-                f"every: {every} does not divide a day into whole minutes; write 1d, 12h, 6h, 1h, 30m, 15m, 5m, 1m "
-                "or the like"
+                f"every: {every} does not divide a day into equal slices of whole minutes; write for example 1d, 12h, "
+                "6h, 1h, 30m, 15m, 5m or 1m"
             )
         if self.every_ms < day_ms and self.timezone != "UTC":
             raise ValueError(
-                f"slices of {every} are cut in UTC, found timezone: {self.timezone}; where clocks change, an hour "
-                "comes twice or never"
+                f"slices of {every} are cut in UTC, found timezone: {self.timezone}; leave timezone out, because when "
+                "clocks change in a time zone, an hour occurs twice or not at all"
             )
         if self.first and self.last and datetime.fromisoformat(self.first) > datetime.fromisoformat(self.last):
             raise ValueError(
-                f"first: {self.first} comes after last: {self.last}; both are slices of the pipeline, the last one "
-                "included"
+                f"first: {self.first} is after last: {self.last}; both are slices of the pipeline, last included"
             )
         return self
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone in which days begin."""
+        """The time zone of daily slices."""
         return ZoneInfo(self.timezone)
 
 
 class ReadyGrammar(GrammarModel):
-    """When a slice that is over is also complete: one of four signs, and how long to wait for it before giving up."""
+    """When a slice that is over counts as complete: one of four signs, and the longest time to wait for it."""
 
     after_ms: Duration | None = Field(default=None, alias="after")
     newer_commit: Literal[True] | None = None
@@ -126,7 +125,7 @@ class ReadyGrammar(GrammarModel):
 
 
 class LogGrammar(GrammarModel):
-    """The event log: where it is, and what its columns mean."""
+    """The event log: its table, and the meaning of its columns."""
 
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
     key: Columns | None = None
@@ -147,7 +146,7 @@ class LogGrammar(GrammarModel):
     @classmethod
     def _commits_or_columns(cls, value: object) -> object:
         if value != "commits" and not (isinstance(value, list) and value):
-            raise ValueError(f"expected commits, or a list of columns that are a total order; found {value!r}")
+            raise ValueError(f"expected commits, or a list of columns that order all records; found {value!r}")
         return value
 
     @field_validator("table")
@@ -155,7 +154,7 @@ class LogGrammar(GrammarModel):
     def _stay_inside(cls, value: str) -> str:
         if "://" not in value and ".." in value.split("/"):
             raise ValueError(
-                f"must not climb with '..', found {value!r}; write a path below the lake, an absolute path or a URI"
+                f"must not contain '..', found {value!r}; write a path relative to the lake, an absolute path or a URI"
             )
         return value
 
@@ -166,5 +165,5 @@ class LogGrammar(GrammarModel):
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The key columns in order; none for `over: all`."""
+        """The key columns in order; empty for `over: all`."""
         return self.key or ()

@@ -1,8 +1,8 @@
-"""The grammar of a pipeline file (DESIGN.md, section 4) as frozen models: what the file says, nothing derived.
+"""The grammar of a pipeline file (DESIGN.md, section 4) as frozen models, without derived values.
 
-The names of fields are the keys of the file; durations are milliseconds in Python (`size_ms`) and texts in the file
-(`size: 1h`). `jobs.pipeline.files` reads files into these models. Its errors
-name the key. Each part of a file has a module in this package. docs/PIPELINES.md describes the grammar for people.
+The fields have the names of the file's keys. Durations are milliseconds in Python (`size_ms`) and texts in the file
+(`size: 1h`). `jobs.pipeline.files` reads files into these models, and its errors name the key. Each part of a file has
+a module in this package. docs/PIPELINES.md describes the grammar for users.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ MAX_PARALLELISM = 32_768  # Flink's bound on key groups
 
 
 class QualityGrammar(GrammarModel):
-    """The suite that judges every run, and the severity from which a failed check stops publication."""
+    """The suite that checks every run, and the lowest severity of a failed check that stops publication."""
 
     suite: str
     fail_on: Literal["critical", "warning", "info"] = "critical"
@@ -64,7 +64,7 @@ class QualityGrammar(GrammarModel):
 
 
 class Pipeline(GrammarModel):
-    """One pipeline file. `source` is the file it was read from, for messages; it is no part of the pipeline."""
+    """One pipeline file. `source`, the path of the file, is used in messages and is not a part of the pipeline."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = Field(alias="pipeline")
     log: LogGrammar
@@ -94,13 +94,13 @@ class Pipeline(GrammarModel):
         front_end = self.front_end
         if front_end == "atlas":
             if self.aggregates or self.process is not None:
-                raise ValueError("windows.atlas computes by its own pipeline; leave out aggregates and process")
+                raise ValueError("windows.atlas has a pipeline of its own; leave out aggregates and process")
         elif not self.aggregates and self.process is None:
             raise ValueError("needs aggregates, such as {records: {count: {}}}, or process, a function of your own")
         elif self.windows is None and (self.process is None or self.aggregates):
             raise ValueError("aggregates need windows, such as windows: {tumbling: {size: 1h}}")
         if self.windows is None and self.process is not None and self.process.window_state:
-            raise ValueError("process.window_state needs windows; without them keep what you remember in process.state")
+            raise ValueError("process.window_state needs windows; without windows, declare the state in process.state")
         check_apart(self.log.key_columns, self.aggregates, "aggregate")
         check_apart(self.log.key_columns, self.output_columns, "output column")
         for columns in self.process.side_outputs.values() if self.process is not None else ():
@@ -110,12 +110,12 @@ class Pipeline(GrammarModel):
     @model_validator(mode="after")
     def _watermark_where_needed(self) -> Self:
         if self.front_end is not None and self.watermark is not None:
-            raise ValueError(f"windows.{self.front_end} makes its own watermark; leave out watermark")
+            raise ValueError(f"windows.{self.front_end} computes its own watermark; leave out watermark")
         waits = self.windows is not None and self.windows.waits_for_watermark
         if waits and self.watermark is None:
             raise ValueError(
-                "watermark is missing; these windows end when event time has passed them, so write how it moves on, "
-                "such as watermark: {kind: bounded, out_of_orderness: 1h}"
+                "watermark is missing; these windows end when the watermark passes them; write how the watermark is "
+                "computed, such as watermark: {kind: bounded, out_of_orderness: 1h}"
             )
         if self.watermark is not None and self.watermark.emit.on == "commit" and self.log.order != "commits":
             raise ValueError(f"watermark.emit: commit needs log.order: commits, found {list(self.log.order)}")
@@ -125,8 +125,8 @@ class Pipeline(GrammarModel):
     def _clock_where_needed(self) -> Self:
         if self.needs_clock and self.log.arrival_time is None:
             raise ValueError(
-                "log.arrival_time is missing: something here waits for the clock or reads it ($$NOW), and the clock of "
-                "a replay is the time at which records arrived; name the column that holds it"
+                "log.arrival_time is missing; a part of this pipeline waits for the clock or reads it ($$NOW), and the "
+                "clock of a replay is the arrival time of the records; name the column of the arrival time"
             )
         return self
 
@@ -142,12 +142,12 @@ class Pipeline(GrammarModel):
 
     @property
     def front_end(self) -> str | None:
-        """The other engine whose windows these are: storm, atlas or None."""
+        """The engine whose syntax the windows use: storm, atlas, or None for Hindcast's own."""
         return None if self.windows is None else self.windows.front_end
 
     @property
     def needs_clock(self) -> bool:
-        """Whether anything waits for the replay's clock, as far as the file shows; users' functions may, too."""
+        """Whether a part of the file needs the replay's clock. Users' functions may need it without this flag."""
         parts = (self.watermark, self.windows)
         return any(part is not None and part.needs_clock for part in parts)
 
@@ -169,16 +169,16 @@ class Pipeline(GrammarModel):
 
     @property
     def source(self) -> str:
-        """Where the pipeline was read from, such as `pipelines/flights.yaml`."""
+        """The place from which the pipeline was read, such as `pipelines/flights.yaml`."""
         return self._source or f"pipeline {self.name}"
 
     @property
     def functions_dir(self) -> Path | None:
-        """Where the modules of users' functions are looked for first: beside the pipeline file."""
+        """The directory of the pipeline file, in which the modules of users' functions are searched first."""
         return self._functions_dir
 
     def read_from(self, source: str, functions_dir: Path | None = None) -> "Pipeline":
-        """Return the same pipeline, with `source` named in its errors and functions looked for in `functions_dir`."""
+        """Return a copy of the pipeline with this `source` and `functions_dir`."""
         copy = self.model_copy()
-        copy._source, copy._functions_dir = source, functions_dir  # noqa: SLF001  (a copy of ours)
+        copy._source, copy._functions_dir = source, functions_dir  # noqa: SLF001  (the copy has the same class)
         return copy

@@ -1,4 +1,4 @@
-"""What a pipeline computes: `aggregates` by name, and `process`, a user's own function."""
+"""The `aggregates` and `process` parts of a pipeline file: named aggregates, and a user's function."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ AGGREGATE_KINDS: Final = ("count", "sum", "min", "max", "avg", "variance", "firs
 
 
 class AggregateGrammar(GrammarModel):
-    """One aggregate: `count` has no column, every other kind has one."""
+    """One aggregate. Every kind except `count` has a column."""
 
     kind: str
     column: ColumnName | None
@@ -36,7 +36,7 @@ class AggregateGrammar(GrammarModel):
         if kind == "count" and column == {}:
             return {"kind": kind, "column": None}
         if kind == "count":
-            raise ValueError(f"count takes no column, it counts records: write {{count: {{}}}}; found {column!r}")
+            raise ValueError(f"count counts records and takes no column; write {{count: {{}}}}; found {column!r}")
         if not isinstance(column, str):
             raise ValueError(f"{kind} needs the name of a column: {form}; found {column!r}")  # noqa: TRY004  (pydantic takes ValueError)
         return {"kind": kind, "column": column}
@@ -59,17 +59,17 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 
 
 class StateGrammar(GrammarModel):
-    """One piece of state that the function keeps: a value, a list or a map, and the type of what is in it."""
+    """One piece of state of the function: a value, a list or a map, and the type of its values."""
 
     kind: Literal["value", "list", "map"] = "value"
     type: TypeName
 
 
 class ProcessGrammar(GrammarModel):
-    """A user's function: over whole windows, or over single records with timers where there are no windows.
+    """A user's function. It computes windows or, without windows, single records and timers.
 
-    `output` are the columns that it returns, as a mapping or in this order. What it remembers it declares in `state`
-    (of the key) and `window_state` (of one window).
+    `output` has the columns of its results: mappings, or values in this order. `state` (per key) and `window_state`
+    (per window) declare all state that it keeps.
     """
 
     function: FunctionGrammar
@@ -89,7 +89,8 @@ class ProcessGrammar(GrammarModel):
         for name in value:
             if not _NAME.fullmatch(name):
                 raise ValueError(
-                    f"{name!r} is no name: lower-case letters, digits and _, a letter first, at most 63 long"
+                    f"{name!r} is not a valid name; allowed: lower-case letters, digits and _, a letter first, at most "
+                    "63 characters"
                 )
         return value
 
@@ -104,5 +105,5 @@ class ProcessGrammar(GrammarModel):
     def _states_apart(self) -> "ProcessGrammar":
         both = sorted(set(self.state) & set(self.window_state))
         if both:
-            raise ValueError(f"{', '.join(both)} is in state and in window_state; names must differ")
+            raise ValueError(f"{', '.join(both)} is in state and in window_state; rename one of them")
         return self

@@ -1,4 +1,4 @@
-"""`windows: {storm: ...}` of a pipeline file: Apache Storm's windows, with everything that Storm's builder takes."""
+"""`windows: {storm: ...}` of a pipeline file: Apache Storm's windows, with all options of Storm's builder."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,7 +11,7 @@ _LENGTHS = "{count: 100}, {ms: 5000}, 5s"
 
 
 class StormLength(GrammarModel):
-    """So many tuples, or so much time."""
+    """A number of tuples, or a time."""
 
     count: Annotated[int, Field(ge=1)] | None = None
     ms: Annotated[int, Field(ge=1)] | None = None
@@ -31,14 +31,14 @@ class StormLength(GrammarModel):
 
 
 class StormStreams(GrammarModel):
-    """Which column names a tuple's stream, and which streams must have spoken before there is a watermark."""
+    """The column that names a tuple's stream, and the streams that must have a tuple before a watermark exists."""
 
     column: ColumnName
     expected: Columns | None = None
 
 
 class StormGrammar(GrammarModel):
-    """Windows of a length, one every slide; by default a window at every tuple. They make their own watermark."""
+    """Windows of a length, one per slide; by default one per tuple. Storm's windows compute their own watermark."""
 
     length: StormLength
     slide: StormLength = StormLength(count=1)
@@ -53,5 +53,5 @@ class StormGrammar(GrammarModel):
     @model_validator(mode="after")
     def _event_time_only(self) -> Self:
         if self.time == "processing" and (self.streams is not None or self.lag_ms or self.late):
-            raise ValueError("time: processing has no watermark: leave out streams, lag and late")
+            raise ValueError("time: processing has no watermark; leave out streams, lag and late")
         return self

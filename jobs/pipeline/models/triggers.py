@@ -1,4 +1,4 @@
-"""The `trigger` of a pipeline file: when a window fires. It is a mapping with one key; some take others inside."""
+"""The `trigger` part of a pipeline file: when a window fires. It is a mapping with one key, and may be nested."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -12,14 +12,14 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class ContinuousGrammar(GrammarModel):
-    """Fire whenever a clock passes a multiple of `every`, and at the window's end."""
+    """Fire each time the clock passes a multiple of `every`, and at the window's end."""
 
     every_ms: PositiveDuration = Field(alias="every")
     time: Clock = "event"
 
 
 class DeltaGrammar(GrammarModel):
-    """Fire when a record's column exceeds that of the last one that fired by more than `threshold`."""
+    """Fire when a record's column exceeds that of the last record that fired by more than `threshold`."""
 
     column: ColumnName
     threshold: Annotated[float, Strict(strict=False), Field(allow_inf_nan=False)]
@@ -27,7 +27,7 @@ class DeltaGrammar(GrammarModel):
 
 
 class TimeoutGrammar(GrammarModel):
-    """As `trigger`, and fire when the clock has moved on by `after` since the first record (or the last: `restart`)."""
+    """Fire as `trigger` does, and also `after` the first record by the clock (with `restart`: after the last one)."""
 
     trigger: "TriggerGrammar"
     after_ms: Duration = Field(alias="after")
@@ -36,14 +36,14 @@ class TimeoutGrammar(GrammarModel):
 
 
 class AfterWatermarkGrammar(GrammarModel):
-    """Fire at the window's end; `early` may fire before it, `late` after it."""
+    """Fire at the window's end. `early` may fire before the end, `late` after it."""
 
     early: "TriggerGrammar | None" = None
     late: "TriggerGrammar | None" = None
 
 
 class OrFinallyGrammar(GrammarModel):
-    """As `trigger`, until `finally` fires: then no more."""
+    """Fire as `trigger` does, until `finally` fires for the first and last time."""
 
     trigger: "TriggerGrammar"
     last: "TriggerGrammar" = Field(alias="finally")
@@ -77,7 +77,7 @@ COMPOSITE_KINDS: Final = (
 
 
 class TriggerGrammar(GrammarModel):
-    """One trigger: Flink's (`event_time` .. `end_of_stream`), Beam's (`after_watermark` .. `default`), or a user's."""
+    """One trigger: of Flink (`event_time` .. `end_of_stream`), of Beam (`after_watermark` .. `default`) or a user's."""
 
     event_time: Nothing | None = None
     processing_time: Nothing | None = None
@@ -107,7 +107,7 @@ class TriggerGrammar(GrammarModel):
 
     @property
     def kind(self) -> str:
-        """The one field that is set."""
+        """The name of the one field that is set."""
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
     def parts(self) -> "tuple[TriggerGrammar, ...]":
@@ -119,21 +119,21 @@ class TriggerGrammar(GrammarModel):
             inside += [self.after_watermark.early, self.after_watermark.late]
         if self.or_finally is not None:
             inside += [self.or_finally.trigger, self.or_finally.last]
-        return tuple(one for one in inside if one is not None)
+        return tuple(part for part in inside if part is not None)
 
     def whole(self) -> "tuple[TriggerGrammar, ...]":
-        """Return this trigger and all inside it, outside first."""
+        """Return this trigger and all triggers inside it, from the outside to the inside."""
         return (self, *(deeper for part in self.parts() for deeper in part.whole()))
 
     @property
     def needs_clock(self) -> bool:
-        """Whether it waits for the replay's clock; a user's own cannot tell."""
+        """Whether it waits for the replay's clock. False for a user's trigger, which may wait for it all the same."""
         return any(
-            one.kind in ("processing_time", "timeout", "after_processing_time_ms")
-            or (one.continuous is not None and one.continuous.time == "processing")
-            for one in self.whole()
+            part.kind in ("processing_time", "timeout", "after_processing_time_ms")
+            or (part.continuous is not None and part.continuous.time == "processing")
+            for part in self.whole()
         )
 
 
 for _part in (TimeoutGrammar, AfterWatermarkGrammar, OrFinallyGrammar):
-    _part.model_rebuild()  # they name TriggerGrammar, which did not exist yet
+    _part.model_rebuild()  # their fields refer to TriggerGrammar, which is defined after them

@@ -1,4 +1,4 @@
-"""The `watermark` part of a pipeline file: how event time moves on."""
+"""The `watermark` part of a pipeline file: how the watermark is computed."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -23,8 +23,8 @@ _NEEDED: Final = {
     "legacy_bounded": ("out_of_orderness", "how far records may be out of order, such as 6h"),
     "punctuated": ("function", "module:name of a function from (event time, columns) to a watermark or None"),
     "periodic": ("function", "module:name of a function from the greatest event time to a watermark or None"),
-    "column": ("column", "the column that carries the watermark"),
-    "ingestion": ("every", "how often the clock becomes the watermark, such as 200ms"),
+    "column": ("column", "the column with the watermark"),
+    "ingestion": ("every", "the interval at which the watermark is set to the clock, such as 200ms"),
 }
 _BELONGS_TO: Final = {
     "out_of_orderness": ("bounded", "legacy_bounded"),
@@ -37,7 +37,7 @@ _EMISSIONS: Final = "every_record, commit, {records: 100}, {every: 200ms}"
 
 
 class EmitGrammar(GrammarModel):
-    """When the watermark goes out: with records, on the clock's ticks, or when a commit of the log is over."""
+    """When the watermark is emitted: with records, at ticks of the clock, or after a commit of the log."""
 
     on: Literal["every_record", "commit"] | None = None
     records: Annotated[int, Field(ge=1)] | None = None
@@ -62,12 +62,12 @@ class EmitGrammar(GrammarModel):
 
     @property
     def is_every_record(self) -> bool:
-        """Whether it goes out with every record."""
+        """Whether the watermark is emitted with every record."""
         return self.on == "every_record" or self.records == 1
 
 
 class SourcesGrammar(GrammarModel):
-    """Several sources in one log, each with a watermark of its own; the least of those that are not idle counts."""
+    """Several sources in one log. Each has its own watermark; the least of those that are not idle is used."""
 
     column: ColumnName
     expected: Columns | None = None
@@ -78,12 +78,12 @@ class SourcesGrammar(GrammarModel):
     def _each_once(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         twice = sorted({name for name in value or () if (value or ()).count(name) > 1})
         if twice:
-            raise ValueError(f"{', '.join(twice)} is given twice; each source is expected once")
+            raise ValueError(f"{', '.join(twice)} is given twice; name each source once")
         return value
 
 
 class WatermarkGrammar(GrammarModel):
-    """How event time moves on: what makes the watermark, when it goes out, from how many sources."""
+    """How the watermark is computed, when it is emitted, and from which sources."""
 
     kind: Kind
     out_of_orderness_ms: Duration | None = Field(default=None, alias="out_of_orderness")
@@ -110,19 +110,19 @@ class WatermarkGrammar(GrammarModel):
     @model_validator(mode="after")
     def _emission_fits_kind(self) -> Self:
         if self.kind == "ingestion" and (not self.emit.is_every_record or self.sources is not None):
-            raise ValueError("kind: ingestion takes no emit and no sources: the clock says it all, at every tick")
-        is_said_at_once = self.emit.is_every_record or self.emit.every_ms is not None
-        if self.kind in ("punctuated", "column") and not is_said_at_once:
+            raise ValueError("kind: ingestion takes no emit and no sources; it is set to the clock at every tick")
+        is_immediate = self.emit.is_every_record or self.emit.every_ms is not None
+        if self.kind in ("punctuated", "column") and not is_immediate:
             raise ValueError(
-                f"kind: {self.kind} goes out with the record that carries it; leave emit out, or write "
-                "emit: {every: 200ms} for the ticks by which idle_timeout measures silence"
+                f"kind: {self.kind} is emitted with the record that has the watermark; leave emit out, or write "
+                "emit: {every: 200ms} for the ticks that idle_timeout needs"
             )
         if self.function is not None and self.kind == "periodic" and self.function.columns is not None:
-            raise ValueError("a periodic function gets the greatest event time only; leave out its columns")
+            raise ValueError("a periodic function gets only the greatest event time; leave out its columns")
         return self
 
     @property
     def needs_clock(self) -> bool:
-        """Whether the replay's clock moves it."""
+        """Whether the watermark depends on the replay's clock."""
         is_ticking = self.kind == "ingestion" or self.emit.every_ms is not None
         return is_ticking or (self.sources is not None and self.sources.idle_timeout_ms is not None)

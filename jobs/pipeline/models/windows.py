@@ -1,4 +1,4 @@
-"""The `windows` part of a pipeline file: which windows a record belongs to, when they fire, what they keep."""
+"""The `windows` part of a pipeline file: the windows of a record, when they fire, and which records they keep."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
@@ -25,13 +25,13 @@ _STAGGERS: Final = "aligned, natural, {random: {seed: 7}}"
 
 
 class RandomStagger(GrammarModel):
-    """Where the windows lie is drawn once, from the seed."""
+    """The offset of the windows is a random number, drawn once from the seed."""
 
     seed: int
 
 
 class StaggerGrammar(GrammarModel):
-    """How the windows of a pipeline are shifted, once and for all, at the log's first record."""
+    """How the windows of a pipeline are shifted. The shift is fixed at the log's first record."""
 
     by: Literal["aligned", "natural"] | None = None
     random: RandomStagger | None = None
@@ -59,12 +59,12 @@ def _check_offset(offset_ms: int, below_ms: int, what: str) -> None:
         sign = "-" if offset_ms < 0 else ""
         raise ValueError(
             f"offset: found {sign}{format_duration(abs(offset_ms))}, allowed: between -{format_duration(below_ms)} and "
-            f"{format_duration(below_ms)}, the {what}"
+            f"{format_duration(below_ms)} (the {what}), without the two"
         )
 
 
 class Tumbling(GrammarModel):
-    """Windows of one size side by side."""
+    """Windows of one size, without overlaps and gaps."""
 
     size_ms: PositiveDuration = Field(alias="size")
     offset_ms: SignedDuration = Field(default=0, alias="offset")
@@ -77,7 +77,7 @@ class Tumbling(GrammarModel):
 
 
 class Sliding(GrammarModel):
-    """A window of `size` every `slide`; they overlap where slide < size and leave gaps where slide > size."""
+    """A window of `size` every `slide`. If slide < size the windows overlap; if slide > size there are gaps."""
 
     size_ms: PositiveDuration = Field(alias="size")
     slide_ms: PositiveDuration = Field(alias="slide")
@@ -99,7 +99,7 @@ _GAPS: Final = "30m, {column: gap_ms}, {function: module:name}"
 
 
 class GapGrammar(GrammarModel):
-    """The silence that ends a session: one duration, or what each record brings along."""
+    """The gap that ends a session: one duration, or a value from each record (a column or a function)."""
 
     fixed_ms: PositiveDuration | None = Field(default=None, alias="fixed")
     column: ColumnName | None = None
@@ -115,7 +115,7 @@ class GapGrammar(GrammarModel):
     def _exactly_one(self) -> Self:
         one_of(self, ("fixed_ms", "column", "function"), f"of {_GAPS}")
         if self.unit is not None and self.column is None:
-            raise ValueError("a unit belongs to a column; a function returns ms")
+            raise ValueError("unit is allowed with column only; a function returns ms")
         return self
 
     @model_serializer(mode="wrap")
@@ -124,46 +124,46 @@ class GapGrammar(GrammarModel):
 
 
 class Session(GrammarModel):
-    """One window per burst of activity; a silence of `gap` ends it."""
+    """A window that grows with its records; a silence of `gap` ends it."""
 
     gap: GapGrammar
 
 
 class DynamicSession(GrammarModel):
-    """Sessions whose gap each record brings along."""
+    """Sessions in which each record has its own gap."""
 
     gap: GapGrammar
 
     @model_validator(mode="after")
     def _brought_along(self) -> Self:
         if self.gap.fixed_ms is not None:
-            raise ValueError("a gap of one duration makes plain sessions; write session:, or a column or function")
+            raise ValueError("a dynamic session needs a column or a function for its gap; for one duration use session")
         return self
 
 
 class CountWindow(GrammarModel):
-    """Windows of `size` records of a key, every `slide` records, or end to end."""
+    """Windows of `size` records of a key, one per `slide` records; without `slide` they do not overlap."""
 
     size: Annotated[int, Field(ge=1)]
     slide: Annotated[int, Field(ge=1)] | None = None
 
 
 class KeepRecords(GrammarModel):
-    """Keep the last records, a number of them or a time."""
+    """Keep the last `keep` records."""
 
     keep: Annotated[int, Field(ge=0)]
     after: bool = False
 
 
 class KeepTime(GrammarModel):
-    """Keep the records less than this much older than the latest."""
+    """Keep the records that are less than `keep` older than the latest one."""
 
     keep_ms: PositiveDuration = Field(alias="keep")
     after: bool = False
 
 
 class KeepDelta(GrammarModel):
-    """Keep the records whose column is less than `threshold` below that of the last one."""
+    """Keep the records whose column is less than `threshold` below that of the last record."""
 
     column: ColumnName
     threshold: Annotated[float, Strict(strict=False), Field(allow_inf_nan=False)]
@@ -172,7 +172,7 @@ class KeepDelta(GrammarModel):
 
 
 class EvictorGrammar(GrammarModel):
-    """Which records a window drops around a firing: before the function sees them, or `after`."""
+    """Which records a window drops at a firing: before the function gets them, or `after`."""
 
     count: KeepRecords | None = None
     time: KeepTime | None = None
@@ -200,7 +200,7 @@ _SETTINGS: Final = (
 
 
 class WindowsGrammar(GrammarModel):
-    """Which windows a record belongs to, when they fire, and how long each still accepts records."""
+    """The windows of a record, when they fire, and how long they accept late records."""
 
     tumbling: Tumbling | None = None
     sliding: Sliding | None = None
@@ -226,29 +226,27 @@ class WindowsGrammar(GrammarModel):
     @model_validator(mode="after")
     def _settings_fit_kind(self) -> Self:
         fields = type(self).model_fields
-        said = [name for name in _SETTINGS if getattr(self, name) != fields[name].default]
-        if self.front_end is not None and said:
-            key = fields[said[0]].alias or said[0]
-            raise ValueError(f"{self.front_end} has its own way for everything, and takes no {key} beside it")
-        if self.count is not None and said:
-            key = fields[said[0]].alias or said[0]
-            raise ValueError(
-                f"count windows fire by their own count and take no {key}; use global: {{}} with a trigger"
-            )
+        given = [name for name in _SETTINGS if getattr(self, name) != fields[name].default]
+        if self.front_end is not None and given:
+            key = fields[given[0]].alias or given[0]
+            raise ValueError(f"windows.{self.front_end} has its own options and takes no {key}; leave it out")
+        if self.count is not None and given:
+            key = fields[given[0]].alias or given[0]
+            raise ValueError(f"count windows fire at their size and take no {key}; use global: {{}} with a trigger")
         if self.global_ is not None and (self.time == "processing" or self.allowed_lateness_ms):
-            raise ValueError("a global window has no end in time: leave out time and allowed_lateness")
+            raise ValueError("a global window never ends; leave out time and allowed_lateness")
         if self.time == "processing" and self.allowed_lateness_ms:
-            raise ValueError("nothing is late on time: processing; leave out allowed_lateness")
+            raise ValueError("with time: processing no record is late; leave out allowed_lateness")
         return self
 
     @property
     def front_end(self) -> str | None:
-        """The other engine whose windows these are: storm, atlas or None."""
+        """The engine whose syntax the windows use: storm, atlas, or None for Hindcast's own."""
         return next((name for name in FRONT_ENDS if getattr(self, name) is not None), None)
 
     @property
     def assigner(self) -> AssignerGrammar | None:
-        """The one kind of window that the file names; None for another engine's."""
+        """The kind of window in the file; None for Storm's and Atlas's windows."""
         chosen: AssignerGrammar | None = next(
             (found for name in ASSIGNERS if (found := getattr(self, name)) is not None), None
         )
@@ -256,7 +254,7 @@ class WindowsGrammar(GrammarModel):
 
     @property
     def waits_for_watermark(self) -> bool:
-        """Whether nothing would happen here without a watermark, as far as the file shows."""
+        """Whether the windows need a watermark to fire, as far as the file shows."""
         if self.front_end is not None or self.time == "processing":
             return False
         return self.count is None and (self.global_ is None or self.needs_watermark)
@@ -264,28 +262,28 @@ class WindowsGrammar(GrammarModel):
     @property
     def needs_watermark(self) -> bool:
         """Whether a trigger waits for event time."""
-        found = self.trigger.whole() if self.trigger is not None else ()
+        parts = self.trigger.whole() if self.trigger is not None else ()
         return any(
-            one.kind in ("event_time", "end_of_stream", "after_watermark", "default")
-            or (one.continuous is not None and one.continuous.time == "event")
-            for one in found
+            part.kind in ("event_time", "end_of_stream", "after_watermark", "default")
+            or (part.continuous is not None and part.continuous.time == "event")
+            for part in parts
         )
 
     @property
     def is_processing_time(self) -> bool:
-        """Whether a record's windows are chosen by when it arrives."""
+        """Whether a record's windows depend on its arrival time instead of its event time."""
         if self.storm is not None:
             return self.storm.time == "processing"
         return not self.atlas.windows().is_event_time if self.atlas is not None else self.time == "processing"
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether windows have no bounds in time."""
+        """Whether the windows have no bounds in time."""
         return self.count is not None or self.global_ is not None
 
     @property
     def needs_clock(self) -> bool:
-        """Whether anything here waits for the replay's clock, as far as the file shows."""
+        """Whether a part of the windows needs the replay's clock, as far as the file shows."""
         is_natural = self.tumbling is not None and self.tumbling.stagger.by == "natural"
         return (
             self.time == "processing"
@@ -296,9 +294,9 @@ class WindowsGrammar(GrammarModel):
         )
 
     def functions(self) -> tuple[FunctionGrammar, ...]:
-        """Return the user's functions that are named here."""
+        """Return the users' functions that this part of the file names."""
         sessions = (self.session, self.dynamic_session)
-        found = [one.gap.function for one in sessions if one is not None]
-        found += [one.function for one in (self.trigger.whole() if self.trigger else ())]
+        found = [session.gap.function for session in sessions if session is not None]
+        found += [part.function for part in (self.trigger.whole() if self.trigger else ())]
         found += [self.evictor.function] if self.evictor is not None else []
-        return tuple(one for one in found if one is not None)
+        return tuple(function for function in found if function is not None)

@@ -1,4 +1,4 @@
-"""A shell in which a test types commands; Spark is replaced where a run would start it."""
+"""A shell that runs commands of `hindcast` in this process. A fake replayer replaces Spark."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day
 
 
 class Shell:
-    """Runs commands in one lake, and remembers what was printed."""
+    """Runs commands in one lake, and stores what the last command printed."""
 
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.root, self.capsys = root, capsys

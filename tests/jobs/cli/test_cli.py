@@ -112,8 +112,8 @@ def test_plan_verify_tells_what_differs(
     [
         (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-03"), 2, "is empty"),
         (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-01"), 2, "is reversed"),
-        (("plan", "sales", "--from", "2024-01-03T05:00", "--to", "2024-01-04"), 2, "lies inside the slice"),
-        (("run", "sales", "--from", "yesterday", "--to", "2024-01-01"), 2, "'yesterday' is no date"),
+        (("plan", "sales", "--from", "2024-01-03T05:00", "--to", "2024-01-04"), 2, "is inside the slice"),
+        (("run", "sales", "--from", "yesterday", "--to", "2024-01-01"), 2, "'yesterday' is not a date"),
         (("run", "sales", "--from", "2024-01-01", "--to", "2999-01-01"), 1, "is not over yet"),
         (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-04"), 1, "2024-01-02 has no published run"),
         (("run", "sale", *RANGE), 2, "did you mean 'sales'?"),

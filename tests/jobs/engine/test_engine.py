@@ -1,4 +1,4 @@
-"""Engines that a pipeline file comes down to, run over a few flights in one process: who reads which column where."""
+"""Compiled Engines, run over a few flights in one process: which part reads which column, and what is emitted."""
 
 import json
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ def value_of(layout: ValueLayout, row: dict[str, Any]) -> Any:  # noqa: ANN401 -
 def run(
     built: Engine, rows: Sequence[dict[str, Any]] = FLIGHTS, *, is_clocked: bool = False, cut: int | None = None
 ) -> list[Output]:
-    """One key, one source; behind the last record come a day of silence and the end of time.
+    """Run an Engine with one key and one source; after the last record follow a silent day and the end of time.
 
-    At `cut` operator and driver go on as others, restored from their snapshots.
+    At record `cut`, a new operator and a new driver are restored from the snapshots and continue.
     """
     operator, driver = built.operator.build(), built.time.driver()
     operator.begin(0)
@@ -53,7 +53,7 @@ def run(
             operator, driver = built.operator.build(), built.time.driver()
             operator.restore(snapshot)
             operator.begin(0)
-            driver.restore([SourceRow(*one) for one in json.loads(json.dumps(sources))])
+            driver.restore([SourceRow(*row) for row in json.loads(json.dumps(sources))])
         at_ms = row["departed_at"]
         clock_ms = row["reported_at"] if is_clocked else at_ms
         operator.advance_processing_time(clock_ms, (0, rank), inclusive=False)
@@ -72,11 +72,11 @@ def run(
 def panes(outputs: Sequence[Output]) -> list[tuple[Any, ...]]:
     """Start hour and end hour of each pane, and its values."""
     shown = []
-    for one in outputs:
-        if isinstance(one, Pane):
-            start_ms, end_ms = one.window
+    for output in outputs:
+        if isinstance(output, Pane):
+            start_ms, end_ms = output.window
             hours = (None, None) if start_ms is None or end_ms is None else (start_ms / HOUR_MS, end_ms / HOUR_MS)
-            shown.append((*hours, one.values))
+            shown.append((*hours, output.values))
     return shown
 
 
@@ -88,52 +88,52 @@ def test_aggregates_of_tumbling_hours() -> None:
     assert panes(run(built())) == [(0, 1, (3, 6.0)), (1, 2, (1, -2.0)), (4, 5, (1, 0.0))]
 
 
-def test_a_gap_that_a_function_finds_in_a_column() -> None:
+def test_a_function_computes_the_gap_from_a_column() -> None:
     gap = {"session": {"gap": {"function": {"name": f"{OURS}:gap_of_distance", "columns": ["distance"]}}}}
     one = built(windows=gap)
     assert one.layout.columns == (None, "dep_delay", "distance")
     assert panes(run(one)) == [(0, 50 / 60 + 3, (4, 4.0)), (4, 5, (1, 0.0))]
 
 
-def test_a_gap_that_a_column_holds() -> None:
+def test_a_column_holds_the_gap() -> None:
     rows = [row | {"rest_s": 1200 if row["carrier"] == "AA" else 60} for row in FLIGHTS]
     one = built(windows={"session": {"gap": {"column": "rest_s", "unit": "s"}}})
     assert [values for *_, values in panes(run(one, rows))] == [(2, 1.0), (2, 3.0), (1, 0.0)]
 
 
-def test_a_gap_that_is_missing_stops_the_run() -> None:
+def test_a_missing_gap_stops_the_run() -> None:
     with pytest.raises(SpecError, match="has gap None"):
         run(built(windows={"session": {"gap": {"column": "rest_s"}}}))
 
 
-def test_a_trigger_of_the_users_sees_the_columns_that_it_names() -> None:
+def test_a_users_trigger_gets_the_columns_that_the_file_lists() -> None:
     trigger = {"function": {"name": f"{OURS}:FireOnCarrier", "columns": ["carrier"]}}
     windows = {"tumbling": {"size": "1d"}, "trigger": trigger, "leftovers": "report"}
     assert panes(run(built(windows=windows))) == [(0, 24, (2, 1.0)), (0, 24, (4, 4.0))]
 
 
-def test_a_delta_reads_a_column_that_an_aggregate_reads_too_and_passes_over_nulls() -> None:
+def test_a_delta_shares_the_column_of_an_aggregate_and_skips_nulls() -> None:
     windows = {"global": {}, "trigger": {"delta": {"column": "dep_delay", "threshold": 3}}}
     one = built(windows=windows, watermark=None)
     assert one.layout.columns == (None, "dep_delay")
     assert panes(run(one)) == [(None, None, (3, 6.0))]
 
 
-def test_an_evictor_of_the_users_and_the_aggregates_behind_it() -> None:
+def test_a_users_evictor_drops_records_before_the_aggregates() -> None:
     evictor = {"function": {"name": f"{OURS}:KeepLongFlights", "columns": ["distance"]}}
     one = built(windows={"tumbling": {"size": "1d"}, "evictor": evictor})
-    assert one.accumulators == {}, "windows keep their records whole"
+    assert one.accumulators == {}, "the windows store whole records"
     assert panes(run(one)) == [(0, 24, (2, 5.0))]
 
 
-def test_a_window_function_sees_mappings() -> None:
+def test_a_window_function_gets_mappings() -> None:
     process = {"function": f"{OURS}:longest", "output": {"flight": "string", "miles": "double"}}
     one = built(windows={"tumbling": {"size": "1d"}}, aggregates=None, process=process)
     assert one.layout.kind == "mapping"
     assert panes(run(one)) == [(0, 24, {"flight": "f2", "miles": 1200.0})]
 
 
-def test_a_reduce_an_aggregate_and_a_fold_of_the_users() -> None:
+def test_a_users_reduce_aggregate_and_fold() -> None:
     day = {"tumbling": {"size": "1d"}}
     reduce = {"function": {"name": f"{OURS}:longest_so_far", "columns": ["flight_id", "distance"]}}
     one = built(
@@ -149,7 +149,7 @@ def test_a_reduce_an_aggregate_and_a_fold_of_the_users() -> None:
     assert panes(run(built(windows=day, aggregates=None, process=folded))) == [(0, 24, "AAUAAAUADL")]
 
 
-def test_a_process_function_behind_aggregates_sees_their_results_by_name() -> None:
+def test_a_process_function_after_aggregates_gets_their_results_by_name() -> None:
     one = built(
         process={
             "function": f"{OURS}:Share",
@@ -181,7 +181,7 @@ def test_a_keyed_process_function_without_windows() -> None:
 def test_watermarks_from_columns_and_functions() -> None:
     marks = [None, 5, None, 90_000_000, 7]
     rows = [row | {"reported_at": mark} for row, mark in zip(FLIGHTS, marks, strict=True)]
-    # The fourth record carries a watermark behind all windows, so the fifth is late.
+    # The fourth record carries a watermark after all windows, so the fifth is late.
     assert panes(run(built(watermark={"kind": "column", "column": "reported_at"}), rows)) == [
         (0, 1, (3, 6.0)),
         (1, 2, (1, -2.0)),
@@ -194,19 +194,19 @@ def test_watermarks_from_columns_and_functions() -> None:
     assert len(panes(run(built(watermark=functions)))) == 3
 
 
-def test_a_watermark_that_is_no_number_stops_the_run() -> None:
+def test_a_watermark_that_is_not_a_whole_number_stops_the_run() -> None:
     functions = {"kind": "punctuated", "function": f"{OURS}:half_of_it"}
     with pytest.raises(SpecError, match=r"half_of_it returned 0\.0; a watermark is a whole number of epoch ms"):
         run(built(watermark=functions))
 
 
-def test_retractions_keep_what_was_said() -> None:
+def test_retracting_windows_store_the_last_emitted_values() -> None:
     one = built(windows={"tumbling": {"size": "1h"}, "accumulation": "retracting", "allowed_lateness": "1d"})
     assert one.keeps_last
     assert not built().keeps_last
 
 
-def test_the_clock_matters_where_something_may_wait_for_it() -> None:
+def test_the_clock_is_needed_if_something_may_wait_for_it() -> None:
     assert not built().needs_clock
     assert built(windows={"tumbling": {"size": "1h"}, "time": "processing"}).needs_clock
     users = {
@@ -234,7 +234,7 @@ FORMS = every_form()
 
 
 def many_flights(seed: int) -> list[dict[str, Any]]:
-    """Rows with every column, some of them null, a few hours long and out of order."""
+    """Rows of a few hours with every column, out of order, some values null."""
     random, rows = Random(seed), list[dict[str, Any]]()
     for place in range(150):
         arrived_ms = place * 120_000
@@ -250,7 +250,7 @@ def many_flights(seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_runs_and_what_it_emits_fits_its_tables(name: str) -> None:
+def test_every_form_runs_and_its_rows_fit_the_tables(name: str) -> None:
     one = built(**FORMS[name])
     keys = {"origin": "string"}
     rows = OutputRows(tuple(one.outputs), {tag: tuple(columns) for tag, columns in one.side_outputs.items()})
@@ -263,12 +263,12 @@ def test_every_form_runs_and_what_it_emits_fits_its_tables(name: str) -> None:
         table, values = rows.row(output, 0)
         assert len(values) == written.get(table, len(values))
         emitted += table == tables.WINDOW_OUTPUTS
-    # These windows are over before their triggers fire; the audit counts what they held (leftovers: report).
+    # The windows of these two end before their triggers fire. The audit counts their records (leftovers: report).
     assert (emitted == 0) == (name in {"trigger-never", "trigger-end"})
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_goes_on_from_a_snapshot(name: str) -> None:
+def test_every_form_continues_from_a_snapshot_with_the_same_output(name: str) -> None:
     one, rows = built(**FORMS[name]), many_flights(4)
     whole = run(one, rows, is_clocked=True)
     for cut in (1, 40, 110):
@@ -280,11 +280,11 @@ def test_atlas_documents_are_rows() -> None:
     assert {len(values) for *_, values in panes(run(one))} == {1}
 
 
-def test_the_window_spec_of_a_pipeline_without_windows() -> None:
+def test_a_pipeline_without_windows_has_no_window_spec() -> None:
     process = {
         "function": f"{OURS}:Silence",
         "output": {"silent_since_ms": "bigint"},
         "state": {"waiting": {"type": "bigint"}},
     }
-    with pytest.raises(SpecError, match="no WindowSpec but a KeyedProcessSpec"):
+    with pytest.raises(SpecError, match="WindowSpec, found a KeyedProcessSpec"):
         window_spec(pipeline(windows=None, aggregates=None, process=process), COLUMNS)

@@ -1,4 +1,4 @@
-"""Users' functions that raise, or end the program, where they run: a person is told the line, and sees no traceback."""
+"""Users' functions that raise or end the program: the error names file and line, in the driver and in a worker."""
 
 import sys
 from collections.abc import Iterator
@@ -59,24 +59,26 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
-        ("raises", "raised MyError: two\nlines ({dir}/my_bad.py, line 9, in raises). Mend it"),
-        ("exits", "called sys.exit: 0 ({dir}/my_bad.py, line 12, in exits). Mend it"),
-        ("helped", "raised ZeroDivisionError: division by zero ({dir}/my_bad_helpers.py, line 2, in fail). Mend it"),
+        ("raises", "raised MyError: two\nlines ({dir}/my_bad.py, line 9, in raises). Correct it"),
+        ("exits", "called sys.exit: 0 ({dir}/my_bad.py, line 12, in exits). Correct it"),
+        ("helped", "raised ZeroDivisionError: division by zero ({dir}/my_bad_helpers.py, line 2, in fail). Correct it"),
     ],
 )
-def test_in_the_driver(pipeline: Pipeline, tmp_path: Path, name: str, said: str) -> None:
+def test_an_error_in_the_driver_names_file_and_line(
+    pipeline: Pipeline, tmp_path: Path, name: str, message: str
+) -> None:
     module = pipeline.functions()[0].model_copy(update={"name": f"my_bad:{name}"})
     function = Functions(source=pipeline.source, directory=pipeline.functions_dir).load(module, "gap")
     assert callable(function)
     with pytest.raises(SpecError) as caught, explained(pipeline):
         function({})
-    assert said.format(dir=tmp_path) in str(caught.value)
+    assert message.format(dir=tmp_path) in str(caught.value)
     assert str(caught.value).startswith(f"{pipeline.source}: a function of yours ")
 
 
-def test_in_a_worker(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_an_error_in_a_worker_names_file_and_line(pipeline: Pipeline, tmp_path: Path) -> None:
     text = WORKER.format(file=tmp_path / "my_bad.py")
     with (
         pytest.raises(SpecError, match=r"raised MyError: two\nlines \(.*my_bad\.py, line 9, in raises\)"),
@@ -88,7 +90,7 @@ def test_in_a_worker(pipeline: Pipeline, tmp_path: Path) -> None:
         raise RuntimeError(exits)
 
 
-def test_an_error_of_windowlib_in_a_worker_is_that_error(pipeline: Pipeline) -> None:
+def test_an_error_of_windowlib_in_a_worker_keeps_its_class_and_message(pipeline: Pipeline) -> None:
     text = WORKER.format(file="/x.py").replace(
         "my_bad.MyError: two\nlines", "windowlib.errors.CheckpointError: damaged: x"
     )
@@ -96,12 +98,12 @@ def test_an_error_of_windowlib_in_a_worker_is_that_error(pipeline: Pipeline) -> 
         raise RuntimeError(text)
 
 
-def test_a_worker_that_is_gone_may_have_been_ended_by_a_function(pipeline: Pipeline) -> None:
+def test_if_a_worker_died_the_error_names_the_functions(pipeline: Pipeline) -> None:
     with pytest.raises(RequestError, match=r"my_bad:raises.*too little memory"), explained(pipeline):
         raise RuntimeError("Caused by: java.io.EOFException\n\tat java.base")
 
 
-def test_what_is_no_users_fault_stays_as_it_is(pipeline: Pipeline) -> None:
+def test_an_error_outside_of_users_functions_is_not_changed(pipeline: Pipeline) -> None:
     for error in (
         RuntimeError("x"),
         RuntimeError(WORKER.format(file="/x.py")),

@@ -1,4 +1,4 @@
-"""Users' functions: where they are looked for, what a person is told, what the fingerprint covers, how they travel."""
+"""Users' functions: where modules are searched, error messages, the fingerprint, and shipping to workers."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def _leave_no_modules() -> Iterator[None]:
 
 
 def write(directory: Path, *, gap: str = GAP, helpers: str = HELPERS, function: str = "my_gaps:gap") -> Path:
-    """A pipeline file with a module beside it that uses another."""
+    """A pipeline file with two modules beside it; the first imports the second."""
     (directory / "my_gaps.py").write_text(gap)
     (directory / "my_helpers.py").write_text(helpers)
     path = directory / "sample.yaml"
@@ -53,32 +53,32 @@ def gap_ms(path: Path) -> int:
     return found
 
 
-def test_a_module_lies_beside_the_pipeline_file(tmp_path: Path) -> None:
+def test_a_module_beside_the_pipeline_file_is_found(tmp_path: Path) -> None:
     assert gap_ms(write(tmp_path)) == 60_000
 
 
-def test_two_directories_may_have_modules_of_one_name(tmp_path: Path) -> None:
+def test_two_directories_may_have_modules_of_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     first, second = write(tmp_path / "a"), write(tmp_path / "b", gap="def gap(columns):\n    return 7\n")
     assert [gap_ms(first), gap_ms(second), gap_ms(first)] == [60_000, 7, 60_000]
 
 
-def test_a_module_that_changed_is_read_again(tmp_path: Path) -> None:
+def test_a_changed_module_is_imported_again(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert gap_ms(path) == 60_000
     write(tmp_path, gap="def gap(columns):\n    return 8\n")
     assert gap_ms(path) == 8
 
 
-def test_a_module_in_a_package_beside_the_file(tmp_path: Path) -> None:
+def test_a_module_in_a_package_beside_the_file_is_found(tmp_path: Path) -> None:
     (tmp_path / "functions").mkdir()
     (tmp_path / "functions" / "gaps.py").write_text("def gap(columns):\n    return 5\n")
     assert gap_ms(write(tmp_path, function="functions.gaps:gap")) == 5
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         ("my_gabs:gap", "there is no module 'my_gabs'; looked in "),
         ("my_gaps:gapp", "has no 'gapp'; it has factor, gap, NUMBER, Thing; did you mean 'gap'?"),
@@ -86,12 +86,12 @@ def test_a_module_in_a_package_beside_the_file(tmp_path: Path) -> None:
         ("my_gaps:Thing", "my_gaps:Thing is the class Thing; allowed: a function"),
         ("my_broken:gap", "my_broken.py failed: ZeroDivisionError: division by zero"),
         ("my_syntax:gap", "importing"),
-        ("json:gap", "json.py is named like the module 'json' of Python or of an installed package; rename it"),
-        ("yaml:gap", "yaml.py is named like the module 'yaml' of Python or of an installed package; rename it"),
+        ("json:gap", "json.py has the same name as the module 'json' of Python or of an installed package; rename it"),
+        ("yaml:gap", "yaml.py has the same name as the module 'yaml' of Python or of an installed package; rename it"),
         ("windowlib.triggers.flink:Never", "'windowlib.triggers.flink' is a module of Hindcast"),
     ],
 )
-def test_what_a_person_is_told(tmp_path: Path, function: str, said: str) -> None:
+def test_an_error_names_the_file_the_key_and_the_problem(tmp_path: Path, function: str, message: str) -> None:
     path = write(tmp_path, gap=GAP + "NUMBER = 5\nclass Thing:\n    pass\n", function=function)
     (tmp_path / "my_broken.py").write_text("1 / 0\n")
     (tmp_path / "my_syntax.py").write_text("def gap(:\n")
@@ -99,11 +99,11 @@ def test_what_a_person_is_told(tmp_path: Path, function: str, said: str) -> None
         (tmp_path / f"{name}.py").write_text("def gap(columns):\n    return 5\n")
     with pytest.raises(SpecError) as caught:
         gap_ms(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith(f"{path}: windows.session.gap.function: ")
 
 
-def test_the_fingerprint_covers_the_source_and_what_it_uses(tmp_path: Path) -> None:
+def test_the_fingerprint_covers_the_module_and_the_modules_it_imports(tmp_path: Path) -> None:
     path = write(tmp_path)
     first = spec_fingerprint(load_file(path))
     assert spec_fingerprint(load_file(write(tmp_path))) == first
@@ -114,7 +114,7 @@ def test_the_fingerprint_covers_the_source_and_what_it_uses(tmp_path: Path) -> N
     assert spec_fingerprint(load_file(write(tmp_path / "elsewhere"))) == first, "the place does not count"
 
 
-def test_a_version_stands_for_the_source(tmp_path: Path) -> None:
+def test_a_version_replaces_the_source_in_the_fingerprint(tmp_path: Path) -> None:
     def hashed(version: str, **parts: str) -> str:
         path = write(tmp_path, **parts)
         function = {"name": "my_gaps:gap", "version": version}
@@ -135,14 +135,14 @@ def test_a_broken_module_breaks_no_other_pipeline_and_reading_imports_nothing(tm
     assert "my_gaps" not in sys.modules
 
 
-def test_a_module_that_is_gone_is_said_when_a_run_is_planned(tmp_path: Path) -> None:
+def test_a_removed_module_is_reported_when_a_run_is_planned(tmp_path: Path) -> None:
     path = write(tmp_path)
     (tmp_path / "my_gaps.py").unlink()
     with pytest.raises(SpecError, match="there is no module 'my_gaps'"):
         spec_fingerprint(load_file(path))
 
 
-def test_what_is_shipped(tmp_path: Path) -> None:
+def test_loaded_modules_are_shipped_and_installed_packages_are_not(tmp_path: Path) -> None:
     one = load_file(write(tmp_path))
     functions = pipeline_functions(one)
     assert functions.own_modules() == []
@@ -150,11 +150,11 @@ def test_what_is_shipped(tmp_path: Path) -> None:
     assert [module.__name__ for module in functions.own_modules()] == ["my_gaps", "my_helpers"]
     installed = Functions(source="p.yaml")
     installed.load(FunctionGrammar.model_validate("yaml:safe_load"), "process.function")
-    assert installed.own_modules() == [], "packages are expected on the workers"
+    assert installed.own_modules() == [], "the workers must have packages"
 
 
-def test_shipped_functions_work_where_their_module_is_not(tmp_path: Path) -> None:
-    """What Spark does: pickle in one process, run in another that never saw the directory."""
+def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path) -> None:
+    """As Spark does: pickle in one process, run in another process that cannot see the directory."""
     code = (
         "import sys\n"
         "from pathlib import Path\n"

@@ -1,4 +1,4 @@
-"""Every YAML block of docs/PIPELINES.md is a part of a pipeline that is read, built and hashed."""
+"""Every YAML block of docs/PIPELINES.md is a valid part of a pipeline: it is read, compiled and hashed."""
 
 import re
 
@@ -22,7 +22,7 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("place", range(len(BLOCKS)))
-def test_a_block_of_the_page(place: int) -> None:
+def test_each_block_of_the_page_is_valid(place: int) -> None:
     whole = yaml.safe_load(BLOCKS[0]) | yaml.safe_load(BLOCKS[place])
     text = yaml.safe_dump({key: part for key, part in whole.items() if part not in (None, {})}, sort_keys=False)
     pipeline = parse_pipeline(text, source="docs/PIPELINES.md")
@@ -31,7 +31,7 @@ def test_a_block_of_the_page(place: int) -> None:
     spec_fingerprint(pipeline)
 
 
-def test_the_first_block_is_whole() -> None:
+def test_the_first_block_is_a_whole_pipeline() -> None:
     assert len(BLOCKS) > 25
     assert parse_pipeline(BLOCKS[0], source="docs/PIPELINES.md").name == "flights"
 

@@ -1,4 +1,4 @@
-"""Every form of the grammar is read, written back, built over a log and hashed; what is wrong is refused by its key."""
+"""Every form of the grammar is read, written as JSON, compiled and hashed. Invalid forms are refused by their key."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ _SAME_AS_BASE = {"watermark-bounded", "windows-tumbling"}
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_survives_json_and_builds_its_engine(name: str) -> None:
+def test_every_form_is_equal_after_json_and_builds_its_engine(name: str) -> None:
     one = pipeline(**FORMS[name])
     text = pipeline_to_json(one)
     again = pipeline_from_json(text, source="ledger", functions_dir=one.functions_dir)
@@ -37,20 +37,20 @@ def test_every_form_survives_json_and_builds_its_engine(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_engine_travels_to_the_workers(name: str) -> None:
+def test_every_operator_spec_can_be_sent_to_the_workers(name: str) -> None:
     operator = engine(pipeline(**FORMS[name]), COLUMNS).operator
     cloudpickle.loads(cloudpickle.dumps(operator)).build()  # type: ignore[no-untyped-call]
 
 
 def test_every_form_has_a_fingerprint_of_its_own() -> None:
-    """One for each, but for those that say what the base says."""
+    """Only the forms that are equal to the base have the fingerprint of the base."""
     found: dict[str, str] = {"": spec_fingerprint(pipeline())}
     for name, changes in FORMS.items():
         found[name] = spec_fingerprint(pipeline(**changes))
     assert {name for name in FORMS if found[name] == found[""]} == _SAME_AS_BASE
     others = {name: hashed for name, hashed in found.items() if name and name not in _SAME_AS_BASE}
     twins = [sorted(name for name in others if others[name] == one) for one in set(others.values())]
-    assert sorted(tuple(names) for names in twins if len(names) > 1) == [], "two forms with one meaning"
+    assert sorted(tuple(names) for names in twins if len(names) > 1) == [], "two forms have the same fingerprint"
 
 
 def _leaves(part: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # noqa: ANN401 - a part of a file
@@ -59,8 +59,8 @@ def _leaves(part: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # 
     return [path]
 
 
-def test_no_field_of_the_grammar_is_left_out_of_the_document() -> None:
-    """What is written out is what is hashed; a field that a form sets must be found there, wherever it lies."""
+def test_every_field_of_the_grammar_is_in_the_document() -> None:
+    """The document is what is hashed, so each field that a form sets must be in it."""
     for name, changes in FORMS.items():
         written = yaml.safe_dump(pipeline_document(pipeline(**changes)))
         for key, part in changes.items():
@@ -73,18 +73,18 @@ REFUSED = yaml.safe_load((Path(__file__).parent / "refused.yaml").read_text())
 
 
 def refused(when: str) -> pytest.MarkDecorator:
-    """The table of what is refused at one stage."""
+    """The cases that are refused at one stage."""
     cases = REFUSED[when]
-    rows = [(case["changes"], case["says"]) for case in cases]
-    return pytest.mark.parametrize(("changes", "said"), rows, ids=[case["name"] for case in cases])
+    rows = [(case["changes"], case["message"]) for case in cases]
+    return pytest.mark.parametrize(("changes", "message"), rows, ids=[case["name"] for case in cases])
 
 
 @refused("read")
-def test_what_is_refused_when_the_file_is_read(changes: dict[str, Any], said: str) -> None:
+def test_an_invalid_file_is_refused_when_it_is_read(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         pipeline(**changes)
     assert str(caught.value).startswith("sample.yaml: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_is_refused_when_the_file_is_read(changes: dict[str, Any], said: st
     ],
     ids=["windows", "trigger", "composite", "continuous", "stagger", "ingestion", "ticks", "idle", "storm"],
 )
-def test_what_waits_for_the_clock_needs_an_arrival_time(changes: dict[str, Any]) -> None:
+def test_a_pipeline_that_needs_the_clock_needs_an_arrival_time(changes: dict[str, Any]) -> None:
     log = pipeline_document(pipeline())["log"]
     assert isinstance(log, dict)
     assert pipeline(**changes).needs_clock
@@ -110,7 +110,7 @@ def test_what_waits_for_the_clock_needs_an_arrival_time(changes: dict[str, Any])
         pipeline(**changes, log={key: part for key, part in log.items() if key != "arrival_time"})
 
 
-def test_commits_need_a_log_in_the_order_of_commits() -> None:
+def test_emission_with_commits_needs_a_log_in_the_order_of_commits() -> None:
     log = pipeline_document(pipeline())["log"]
     assert isinstance(log, dict)
     with pytest.raises(SpecError, match=r"watermark\.emit: commit needs log\.order: commits, found \['flight_id'\]"):
@@ -118,45 +118,45 @@ def test_commits_need_a_log_in_the_order_of_commits() -> None:
 
 
 @refused("schema")
-def test_what_does_not_fit_the_log(changes: dict[str, Any], said: str) -> None:
+def test_a_column_that_does_not_fit_the_log_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         validate_against_schema(pipeline(**changes), COLUMNS)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @refused("built")
-def test_what_does_not_go_together(changes: dict[str, Any], said: str) -> None:
+def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], message: str) -> None:
     one = pipeline(**changes)
     with pytest.raises(SpecError) as caught:
         engine(one, COLUMNS)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("sample.yaml: ")
 
 
-# Set by other tests (test_files.py, test_fingerprints.py), or the name of a thing and not a meaning.
+# Models whose fields other tests set (test_files.py, test_fingerprints.py), or which only name a column or a file.
 _ELSEWHERE = {"LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar"}
 _OF_THE_FILE = {("Pipeline", name) for name in ("quality", "schedule", "owner", "description", "max_parallelism")}
 
 
-def _said(part: object) -> Iterator[tuple[str, str]]:
-    """Every field of every part that says something else than its default."""
+def _set_fields(part: object) -> Iterator[tuple[str, str]]:
+    """Every (model, field) inside a part whose value differs from the default."""
     match part:
         case BaseModel():
             for name, field in type(part).model_fields.items():
                 value = getattr(part, name)
                 if value != field.default:
                     yield type(part).__name__, name
-                    yield from _said(value)
+                    yield from _set_fields(value)
         case tuple():
-            yield from (found for one in part for found in _said(one))
+            yield from (found for inside in part for found in _set_fields(inside))
         case Mapping():
-            yield from (found for one in part.values() for found in _said(one))
+            yield from (found for inside in part.values() for found in _set_fields(inside))
         case _:
             return
 
 
 def _fields(annotation: object, seen: set[type[BaseModel]]) -> Iterator[tuple[str, str]]:
-    """Every field of every model below an annotation."""
+    """Every (model, field) of every model inside an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if annotation not in seen:
             seen.add(annotation)
@@ -164,12 +164,12 @@ def _fields(annotation: object, seen: set[type[BaseModel]]) -> Iterator[tuple[st
                 yield annotation.__name__, name
                 yield from _fields(field.annotation, seen)
         return
-    for one in get_args(annotation):
-        yield from _fields(one, seen)
+    for inside in get_args(annotation):
+        yield from _fields(inside, seen)
 
 
 def test_the_forms_use_every_field_of_the_grammar() -> None:
-    """So a new field is in the tests above, the one of its fingerprint included, or this one fails."""
-    used = {found for changes in FORMS.values() for found in _said(pipeline(**changes))}
+    """A new field needs a form, and so is in the tests above, also in the test of fingerprints."""
+    used = {found for changes in FORMS.values() for found in _set_fields(pipeline(**changes))}
     every = {found for found in _fields(Pipeline, set()) if found[0] not in _ELSEWHERE}
     assert every - used - _OF_THE_FILE == set()

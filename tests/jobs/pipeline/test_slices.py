@@ -1,4 +1,4 @@
-"""Slices: contiguous, ordered, named by their start, in any time zone."""
+"""Slices are contiguous and ordered, and their ids are their starts, in every time zone."""
 
 import contextlib
 import re
@@ -74,13 +74,13 @@ def _check_the_ends(zone: str, every: str) -> None:
         one: Slice | None = begin
         for _ in range(5 * 24 * 60):
             one = step(without, one) if one else None
-        assert one is None, "the grid ends, it does not fail"
+        assert one is None, "the grid ends without an error"
 
 
 @given(st.one_of(st.dates().map(str), st.datetimes().map(str), st.integers(-(10**20), 10**20)), st.sampled_from(ZONES))
 @example("0001-01-01", "UTC")
 @example("9999-12-31T23:59:59.999999", "Pacific/Apia")
-def test_any_date_is_a_bound_or_one_clear_error(at: str | int, zone: str) -> None:
+def test_any_date_is_a_bound_or_a_range_error(at: str | int, zone: str) -> None:
     pipeline = cut(f"timezone: {zone}")
     for use in (
         lambda ms: slice_at(slice_grid(pipeline), ms),
@@ -96,7 +96,7 @@ def test_any_date_is_a_bound_or_one_clear_error(at: str | int, zone: str) -> Non
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_a_range_of_too_many_slices_is_refused_before_they_are_made(most: int) -> None:
+def test_a_range_of_too_many_slices_is_refused_before_slices_are_computed(most: int) -> None:
     now_ms, day = day_ms("2024-02-01"), 24 * HOUR
     start = day_ms("2024-01-01")
     assert len(check_range(cut("every: 1d"), start, start + most * day, now_ms=now_ms, most=most)) == most
@@ -125,17 +125,17 @@ def test_days_are_contiguous_and_their_ids_sort(zone: str, at_ms: int) -> None:
         ("Europe/Berlin", "2013-03-31", 23),
         ("Europe/Berlin", "2013-10-27", 25),
         ("America/Sao_Paulo", "2018-11-04", 23),  # clocks jump over midnight
-        ("America/Havana", "2013-11-03", 25),  # midnight comes twice
+        ("America/Havana", "2013-11-03", 25),  # midnight occurs twice
         ("UTC", "2013-03-31", 24),
     ],
 )
-def test_days_where_clocks_change(zone: str, day: str, hours: int) -> None:
+def test_a_day_on_which_clocks_change_has_23_or_25_hours(zone: str, day: str, hours: int) -> None:
     pipeline = cut(f"timezone: {zone}")
     one = slice_of_id(pipeline, day)
     assert (one.slice_id, (one.end_ms - one.start_ms) / HOUR) == (day, hours)
 
 
-def test_a_date_that_a_zone_left_out_is_no_slice() -> None:
+def test_a_date_that_a_zone_skipped_has_no_slice() -> None:
     days = slices_between(
         cut("timezone: Pacific/Apia"),
         *(parse_bound(cut("timezone: Pacific/Apia"), day) for day in ("2011-12-28", "2012-01-02")),
@@ -156,7 +156,7 @@ def test_ids_are_as_short_as_the_period_allows(every: str, ids: list[str]) -> No
     assert [slice_of_id(pipeline, one.slice_id) for one in found] == list(found)
 
 
-def test_first_and_last_clip_and_last_is_included() -> None:
+def test_a_range_is_clipped_to_first_and_last_and_last_is_included() -> None:
     pipeline = cut("first: 2024-01-02, last: 2024-01-04")
     found = slices_between(pipeline, day_ms("2024-01-01"), day_ms("2024-02-01"))
     assert [one.slice_id for one in found] == ["2024-01-02", "2024-01-03", "2024-01-04"]
@@ -164,7 +164,7 @@ def test_first_and_last_clip_and_last_is_included() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "error", "said"),
+    ("start", "end", "error", "message"),
     [
         ("2024-01-03", "2024-01-03", RangeError, "[2024-01-03, 2024-01-03) is empty"),
         ("2024-01-04", "2024-01-03", RangeError, "is reversed"),
@@ -172,29 +172,31 @@ def test_first_and_last_clip_and_last_is_included() -> None:
             "2024-01-03T01:00",
             "2024-01-04",
             RangeError,
-            "`from` 2024-01-03T01:00:00+00:00 lies inside the slice [2024-01-03, 2024-01-04)",
+            "`from` 2024-01-03T01:00:00+00:00 is inside the slice [2024-01-03, 2024-01-04)",
         ),
         ("2024-01-03", "2024-01-03T23:59", RangeError, "`to`"),
-        ("2024-01-01", "2024-01-03", RequestError, "reaches outside [2024-01-02, 2024-01-21)"),
-        ("2024-01-03", "2024-01-22", RequestError, "the last one included"),
-        ("2024-01-09", "2024-01-12", RequestError, "is not over yet: it is 2024-01-11 05:00:00 UTC now"),
+        ("2024-01-01", "2024-01-03", RequestError, "is not inside [2024-01-02, 2024-01-21)"),
+        ("2024-01-03", "2024-01-22", RequestError, "the last slice is included"),
+        ("2024-01-09", "2024-01-12", RequestError, "is not over yet: the time is 2024-01-11 05:00:00 UTC"),
     ],
 )
-def test_refused_ranges_say_half_open(start: str, end: str, error: type[Exception], said: str) -> None:
+def test_the_error_of_a_refused_range_explains_half_open(
+    start: str, end: str, error: type[Exception], message: str
+) -> None:
     pipeline = cut("first: 2024-01-02, last: 2024-01-20")
-    with pytest.raises(error, match=re.escape(said)) as caught:
+    with pytest.raises(error, match=re.escape(message)) as caught:
         check_range(
             pipeline, parse_bound(pipeline, start), parse_bound(pipeline, end), now_ms=day_ms("2024-01-11") + 5 * HOUR
         )
     assert "half-open" in str(caught.value)
 
 
-def test_bounds_as_people_write_them() -> None:
+def test_a_bound_is_an_iso_date_or_time() -> None:
     pipeline = cut("timezone: Europe/Berlin")
     assert parse_bound(pipeline, "2013-02-08") == day_ms("2013-02-08") - HOUR
     assert parse_bound(pipeline, "2013-02-08T00:00Z") == day_ms("2013-02-08")
     for text in ("8.2.2013", "", "2013-02-30", "99999-01-01"):
-        with pytest.raises(RangeError, match="is no date or time"):
+        with pytest.raises(RangeError, match="is not a date or time"):
             parse_bound(pipeline, text)
 
 
@@ -208,7 +210,7 @@ def test_an_airflow_interval_covers_the_slices_that_end_in_it() -> None:
 
 
 @given(st.lists(st.integers(0, 40 * 24), min_size=2, max_size=8, unique=True))
-def test_intervals_side_by_side_cover_every_slice_once(hours: list[int]) -> None:
+def test_adjacent_intervals_cover_every_slice_once(hours: list[int]) -> None:
     edges = sorted(hours)
     start = day_ms("2024-01-01")
     pieces = [slices_ending_in(sales(), start + a * HOUR, start + b * HOUR) for a, b in pairwise(edges)]
@@ -225,14 +227,13 @@ def test_intervals_side_by_side_cover_every_slice_once(hours: list[int]) -> None
         (-62_135_596_800_000, "0001-01-01 00:00:00 UTC"),
     ],
 )
-def test_instants_for_people(at_ms: int, text: str) -> None:
+def test_an_instant_is_shown_in_utc(at_ms: int, text: str) -> None:
     assert show_instant(at_ms) == text
 
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("every", ["1d", "1h"])
-def test_the_ends_of_time_are_slices_like_others(zone: str, every: str) -> None:
-    """The years 1 and 9999 have slices, and nothing lies before or after them."""
+def test_the_years_1_and_9999_have_slices_and_no_slice_is_outside(zone: str, every: str) -> None:
     if every == "1h" and zone != "UTC":
         return
     pipeline = cut(f"every: {every}, timezone: {zone}")
@@ -252,14 +253,14 @@ def test_the_ends_of_time_are_slices_like_others(zone: str, every: str) -> None:
 
 
 @pytest.mark.parametrize("at_ms", [-(2**63), -62_140_000_000_000, 253_500_000_000_000, 2**63 - 1])
-def test_beyond_the_ends_of_time_is_a_clear_error(at_ms: int) -> None:
+def test_an_instant_outside_the_years_1_to_9999_is_a_range_error(at_ms: int) -> None:
     with pytest.raises(RangeError, match="slices are in the years 1 to 9999"):
         slice_at(grid("Europe/Berlin"), at_ms)
     assert "outside the years 1 to 9999" in show_instant(at_ms)
 
 
 @pytest.mark.parametrize(("first", "last"), [("0001-01-04", "9999-12-28"), ("9999-12-28", "9999-12-28")])
-def test_a_pipeline_may_name_the_ends_of_time(first: str, last: str) -> None:
+def test_first_and_last_of_a_pipeline_may_be_the_first_and_last_allowed_day(first: str, last: str) -> None:
     pipeline = cut(f'first: "{first}", last: "{last}", timezone: Asia/Kathmandu')
     one = slice_of_id(pipeline, "9999-12-28")
     with pytest.raises(RequestError, match="is not over yet"):

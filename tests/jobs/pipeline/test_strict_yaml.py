@@ -1,4 +1,4 @@
-"""YAML that tries to be more than data."""
+"""Strict YAML: documents that are plain data are read, all others are refused with line and column."""
 
 import contextlib
 import json
@@ -24,13 +24,13 @@ MERGES = "a: &a {k: 1}\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param("a: 1\na: 2", "line 2, column 1: the key 'a' is given twice", id="duplicate key"),
         pytest.param("x: {a: 1, a: 2}", "the key 'a' is given twice", id="duplicate key inside"),
         pytest.param(BOMB, "expands to more than", id="billion laughs"),
         pytest.param(MERGES, "expands to more than", id="billion merges"),
-        pytest.param("a: &a [*a]", "refers to what contains it", id="a list in itself"),
+        pytest.param("a: &a [*a]", "refers to a value that contains it", id="a list in itself"),
         pytest.param("[" * 100_000, "nested deeper than 32", id="deep flow"),
         pytest.param(
             "a: !!python/object/apply:os.system [id]",
@@ -46,10 +46,10 @@ MERGES = "a: &a {k: 1}\n" + "".join(
         pytest.param("a: !!map [x]", "the tag !!map is not allowed here", id="a list that says mapping"),
         pytest.param("a: !!str {b: 1}", "the tag !!str is not allowed here", id="a mapping that says text"),
         pytest.param("a: !!merge x", "the tag !!merge is not allowed", id="a merge that is none"),
-        pytest.param("a: !!bool maybe", "'maybe' is not of the type of its tag !!bool", id="a bool that is none"),
-        pytest.param("a: !!int ''", "'' is not of the type of its tag !!int", id="an empty int"),
-        pytest.param('a: "\\ud800"', "line 1, column 4: the text '\\ud800' holds a surrogate", id="half a character"),
-        pytest.param('"\\udfff": 1', "holds a surrogate", id="half a character in a key"),
+        pytest.param("a: !!bool maybe", "'maybe' does not have the type of its tag !!bool", id="a bool that is none"),
+        pytest.param("a: !!int ''", "'' does not have the type of its tag !!int", id="an empty int"),
+        pytest.param('a: "\\ud800"', "line 1, column 4: the text '\\ud800' has a surrogate", id="half a character"),
+        pytest.param('"\\udfff": 1', "has a surrogate", id="half a character in a key"),
         pytest.param(f"a: {'9' * 5_000}", "a value cannot be read", id="a long number"),
         pytest.param("? [1, 2]\n: x", "a key must be a text", id="a list as key"),
         pytest.param("a: 1\n---\nb: 2", "expected a single document", id="two documents"),
@@ -57,13 +57,13 @@ MERGES = "a: &a {k: 1}\n" + "".join(
         pytest.param("a: \x00", "p.yaml", id="a control character"),
     ],
 )
-def test_refused_with_the_place(text: str, said: str) -> None:
+def test_other_documents_are_refused(text: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_yaml(text, source="p.yaml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_aliases_that_stay_small_are_fine() -> None:
+def test_aliases_with_a_small_expansion_are_accepted() -> None:
     assert parse_yaml("a: &x {k: 1}\nb: *x\nc: {<<: *x, m: 2}", source="p") == {
         "a": {"k": 1},
         "b": {"k": 1},
@@ -83,8 +83,8 @@ PARTS = (
 )  # fmt: skip
 
 
-def test_whatever_is_read_is_plain_data_the_same_in_every_process() -> None:
-    """JSON can spell it, so no set or object is left whose order or text depends on the process."""
+def test_each_document_that_is_read_is_plain_data() -> None:
+    """JSON can represent it, so it has no set or object whose order or text depends on the process."""
     read = 0
     for seed in seeds(2_000):
         rng = random.Random(seed)
@@ -99,10 +99,10 @@ def test_whatever_is_read_is_plain_data_the_same_in_every_process() -> None:
 
 def _types(value: object) -> set[type]:
     inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-    return {type(value)}.union(*(_types(one) for one in inside))
+    return {type(value)}.union(*(_types(part) for part in inside))
 
 
-def test_files(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_or_not_utf_8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("a: " + "x" * MAX_BYTES)
     with pytest.raises(SpecError, match="at most 1,000,000"):
