@@ -1,7 +1,7 @@
 """Reads a suite file into a `SuiteFile` without Great Expectations, in milliseconds, so that every plan can read it.
 
 Great Expectations drops a misspelt expectation with a log line and reports success. This module raises a `SpecError`
-for every mistake. The error names the file, the suite, the index, the value that was found, and the closest allowed one.
+for every mistake. The error names the file, suite, index, the value that was found, and the closest allowed one.
 """
 
 import difflib
