@@ -1,6 +1,7 @@
 """Suites of checks in Great Expectations' own format, and the only code that imports Great Expectations.
 
-`expectations.loader` reads a suite file strictly and without Great Expectations (milliseconds), `expectations.runner`
-runs a suite over one table (the first call imports Great Expectations, 7 s), `expectations.wording` puts a check into
-words. Nothing here knows of slices, runs or the ledger: `jobs.replay.checks` does.
+`expectations.loader` reads and validates a suite file without Great Expectations, in milliseconds.
+`expectations.runner` runs a suite over one table; its first call imports Great Expectations, which takes 7 s.
+`expectations.wording` describes a check and its result in words. This package does not depend on slices, runs or the
+ledger; `jobs.replay.checks` connects it to them.
 """

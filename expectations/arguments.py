@@ -1,6 +1,7 @@
-"""What an argument of an expectation may be.
+"""Checks the values of the arguments of an expectation.
 
-A judge looks at a value as JSON gives it and answers with the problem, in words that follow the value, or None.
+A judge takes a JSON value and returns None if the value is allowed, otherwise the problem as the end of a sentence that
+begins with the value ("is not a number").
 """
 
 import re
@@ -9,41 +10,41 @@ from datetime import datetime
 from typing import Any
 
 EXACT_LIMIT = 2**53
-"""Great Expectations compares on Spark as doubles: bounds below this one are exact for every 64-bit integer."""
+"""On Spark, Great Expectations compares as doubles. A bound below this limit is exact for every 64-bit integer."""
 
 Problem = str | None
 Judge = Callable[[Any], Problem]
 
 _INEXACT = (
-    f"is not below 2^53 = {EXACT_LIMIT:,}; Great Expectations compares as doubles there, so neighbours look equal: "
-    "compare a difference or a share instead"
+    f"is not below 2^53 = {EXACT_LIMIT:,}; Great Expectations compares as doubles, which are not exact there: compare "
+    "a difference or a share instead"
 )
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
 _PRINTABLE_FROM = ord(" ")
 
 
 def number(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """An integer that a double holds exactly, or a double."""
+    """Allow an integer that a double represents exactly, or a double."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is not a number"
     return _INEXACT if isinstance(value, int) and abs(value) >= EXACT_LIMIT else None
 
 
 def bound(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """A number, or a UTC time in ISO form for a TIMESTAMP column."""
+    """Allow a number, or a UTC time in ISO form for a TIMESTAMP column."""
     if not isinstance(value, str):
         return number(value)
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
-        return "is neither a number nor an ISO time such as 2013-02-08T05:00:00"
+        return "is not a number or an ISO time such as 2013-02-08T05:00:00"
     if at.tzinfo:
-        return "has an offset; times in suites are UTC, so write it without"
+        return "has an offset; times in suites are UTC, so write the time without an offset"
     return None if "T" in value or " " in value else "is a date; write the time too, such as 2013-02-08T00:00:00"
 
 
 def count(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """A whole number, 0 or more; 3.0 too, for Great Expectations writes the numbers of a suite as floats."""
+    """Allow a whole number, 0 or more. 3.0 is allowed, because Great Expectations writes numbers as floats."""
     problem = number(value)
     if problem is None and (value < 0 or value != int(value)):
         return "is not a count: a whole number, 0 or more"
@@ -51,52 +52,52 @@ def count(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
 
 
 def share(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """A number from 0 to 1."""
+    """Allow a number from 0 to 1."""
     return None if number(value) is None and 0 <= value <= 1 else "is not a share: a number from 0 to 1"
 
 
 def flag(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """A boolean; 0 and 1 are none."""
-    return None if isinstance(value, bool) else "is neither true nor false"
+    """Allow a boolean. 0 and 1 are not booleans."""
+    return None if isinstance(value, bool) else "is not true or false"
 
 
 def name(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """A column's name."""
+    """Allow the name of a column."""
     if not isinstance(value, str) or not value:
         return "is not the name of a column"
     if "`" in value or any(ord(character) < _PRINTABLE_FROM for character in value):
-        return "holds a backtick or a control character, with which Great Expectations cannot address a column"
+        return "has a backtick or a control character, which Great Expectations cannot use in the name of a column"
     return None
 
 
 def names(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """One or more columns, none twice."""
+    """Allow a list of one or more different columns."""
     if not isinstance(value, list) or not value:
         return "is not a list of column names"
     if len({str(item) for item in value}) != len(value):
         return "names a column twice"
-    return next((f"holds {item!r}, which {problem}" for item in value if (problem := name(item))), None)
+    return next((f"has the item {item!r}, which {problem}" for item in value if (problem := name(item))), None)
 
 
 def several_names(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """Two or more columns, none twice."""
+    """Allow a list of two or more different columns."""
     return "names only one column; two are needed" if isinstance(value, list) and len(value) == 1 else names(value)
 
 
 def values(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """One or more values of one kind: the engines compare a text with a number differently."""
+    """Allow a list of values of one kind, because the engines compare a text with a number differently."""
     if not isinstance(value, list) or not value:
         return "is not a list of values"
     if any(not isinstance(item, str | int | float) for item in value):
-        return "holds something else than texts, numbers and booleans"
+        return "has an item that is not a text, number or boolean"
     if len({float if number(item) is None else type(item) for item in value}) > 1:
         return "mixes texts, numbers and booleans, which the two engines compare differently"
     numbers = (item for item in value if not isinstance(item, str | bool))
-    return next((f"holds {item}, which {problem}" for item in numbers if (problem := number(item))), None)
+    return next((f"has the item {item}, which {problem}" for item in numbers if (problem := number(item))), None)
 
 
 def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """A regular expression that Python can compile; Spark reads it as Java does, alike for all common syntax."""
+    """Allow a regular expression that Python can compile. Spark uses Java's syntax, which is mostly the same."""
     if not isinstance(value, str):
         return "is not a regular expression"
     try:
@@ -107,22 +108,22 @@ def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
 
 
 def regexes(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """One or more regular expressions."""
+    """Allow a list of one or more regular expressions."""
     if not isinstance(value, list) or not value:
         return "is not a list of regular expressions"
-    return next((f"holds {item!r}, which {problem}" for item in value if (problem := regex(item))), None)
+    return next((f"has the item {item!r}, which {problem}" for item in value if (problem := regex(item))), None)
 
 
 def one_of(*allowed: str) -> Judge:
-    """One of a few words."""
-    return lambda value: None if value in allowed else f"is none of {', '.join(allowed)}"
+    """Return a judge that allows only the given words."""
+    return lambda value: None if value in allowed else f"is not one of {', '.join(allowed)}"
 
 
 def condition(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """Which rows a check looks at, as data. Text conditions are code (SQL on Spark, Python on pandas): refused."""
+    """Allow a condition for rows that is written as data. A text would be code: SQL on Spark, Python on pandas."""
     if isinstance(value, str):
         return (
-            "is code for one engine (SQL for Spark, Python for pandas), which a suite may not hold; write it as data: "
+            "is code for one engine (SQL for Spark, Python for pandas), which a suite may not have; write it as data: "
             '{"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "result"}'
         )
     if not isinstance(value, dict):
@@ -162,7 +163,7 @@ def _comparison(value: Mapping[str, Any]) -> Problem:
     if operator in {"IN", "NOT_IN"}:
         problem = values(parameter)
     elif isinstance(parameter, str) and bound(parameter) is None:
-        problem = "is a time, which the two engines read in different zones; compare a column of milliseconds"
+        problem = "is a time, which the two engines read in different zones; compare a column of milliseconds instead"
     else:
         problem = None if isinstance(parameter, str | bool) else number(parameter)
     return f"compares with {parameter!r}, which {problem}" if problem else None
@@ -171,7 +172,7 @@ def _comparison(value: Mapping[str, Any]) -> Problem:
 def _group(parts: object, kind: str) -> Problem:
     if not isinstance(parts, list) or not parts:
         return "has no list of conditions"
-    # Great Expectations allows alternatives of conjunctions, nothing deeper.
+    # Great Expectations allows an or of ands, and no deeper nesting.
     if any(isinstance(part, dict) and part.get("type") == "or" for part in parts):
-        return f"holds an or inside an {kind}; write alternatives (or) of conjunctions (and)"
-    return next((f"holds a part that {problem}" for part in parts if (problem := condition(part))), None)
+        return f"has an or inside an {kind}; write it as an or of and conditions"
+    return next((f"has a part that {problem}" for part in parts if (problem := condition(part))), None)

@@ -1,8 +1,8 @@
-"""Which expectations a suite may use, with which arguments; and for the others, why not.
+"""The expectations that a suite may use, with their arguments, and the reasons why the others are refused.
 
-An expectation is admitted when it reads data only (no SQL, no code) and gives the same verdict on pandas and on Spark:
-`tests/expectations/test_engines_spark.py` plays every admitted type on both. The list of arguments is held equal to the
-installed Great Expectations by the same tests, so this module needs no import of it, which would take 7 s.
+An expectation is admitted if it only reads data (no SQL, no code) and gives the same verdict on pandas and on Spark.
+`tests/expectations/test_engines_spark.py` runs every admitted type on both. The same tests compare the arguments with
+the installed Great Expectations, so this module does not import it (7 s).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from expectations import arguments as may_be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The arguments of one expectation, each with what judges its value; of `at_least_one` not all may be absent."""
+    """The arguments of one expectation, each with its judge. Of `at_least_one`, one argument must be given."""
 
     required: Mapping[str, may_be.Judge]
     optional: Mapping[str, may_be.Judge]
@@ -21,13 +21,13 @@ class Shape:
 
     @property
     def arguments(self) -> frozenset[str]:
-        """All arguments that may be given."""
+        """The names of all allowed arguments."""
         return frozenset(self.required) | frozenset(self.optional)
 
 
 _ROWS: Mapping[str, may_be.Judge] = {"row_condition": may_be.condition}
 _MOSTLY: Mapping[str, may_be.Judge] = {**_ROWS, "mostly": may_be.share}
-# The engines disagree about a pair with a null, so such a pair is never judged; that it is none is a check of its own.
+# The engines differ for a pair with a null, so such a pair is never judged. Another check can demand that none is null.
 PAIR_IGNORES = "either_value_is_missing"
 _PAIR: Mapping[str, may_be.Judge] = {**_MOSTLY, "ignore_row_if": may_be.one_of(PAIR_IGNORES)}
 _MANY: Mapping[str, may_be.Judge] = {
@@ -109,17 +109,17 @@ AGGREGATES = frozenset(
     for kind, shape in ADMITTED.items()
     if "column" in shape.required and "mostly" not in shape.optional and kind != "expect_column_to_exist"
 ) - {"expect_column_proportion_of_non_null_values_to_be_between"}
-"""Checks of one value computed from a column's non-null values: without any, there is no such value."""
+"""Checks of one value that is computed from a column's non-null values. It does not exist if all values are null."""
 
 _SQL = "it runs the suite's own SQL with all rights of the job (it can read files, drop tables, call Java)"
 _SQL_ONLY = "Great Expectations offers it for SQL databases only"
-_ORDER = "it depends on the order of rows, and a table has none on Spark"
-_TYPES = "types have other names on pandas than on Spark; the pipeline's tables have fixed types anyway"
+_ORDER = "it depends on the order of rows, and a table on Spark has no order"
+_TYPES = "types have other names on pandas than on Spark, and the pipeline's tables have fixed types anyway"
 _ESTIMATE = "the two engines estimate it differently, so the verdict would depend on the size of the slice"
 _STRINGS = "Great Expectations does not offer it on Spark; use expect_column_values_to_match_regex"
 
 REFUSED: Mapping[str, str] = {
-    "unexpected_rows_expectation": f"{_SQL}; say it with columns and a row_condition",
+    "unexpected_rows_expectation": f"{_SQL}; use checks of columns with a row_condition",
     "expect_query_results_to_match_comparison": _SQL,
     "expect_table_row_count_to_equal_other_table": _SQL_ONLY,
     "expect_column_quantile_values_to_be_between": (
@@ -127,7 +127,7 @@ REFUSED: Mapping[str, str] = {
         "use expect_column_median_to_be_between"
     ),
     "expect_column_kl_divergence_to_be_less_than": "Great Expectations 1.24.1 cannot store its result with numpy 2",
-    "expect_column_most_common_value_to_be_in_set": "which of several equally common values it sees differs by engine",
+    "expect_column_most_common_value_to_be_in_set": "of equally common values, each engine may choose another",
     "expect_column_pair_values_to_be_in_set": _STRINGS.replace("match_regex", "be_in_set with a row_condition"),
     "expect_column_type_to_be": _TYPES,
     "expect_column_values_to_be_of_type": _TYPES,

@@ -1,7 +1,7 @@
-"""From a suite file to a `SuiteFile`, without Great Expectations: milliseconds, so a plan can afford it.
+"""Reads a suite file into a `SuiteFile` without Great Expectations, in milliseconds, so that every plan can read it.
 
-Great Expectations drops a misspelt expectation with a log line and calls the suite a success; here every slip is a
-`SpecError` that names the file, the suite, the index, what was found and what is close to it.
+Great Expectations drops a misspelt expectation with a log line and reports success. This module raises a `SpecError`
+for every mistake. The error names the file, suite, index, the value that was found, and the closest allowed one.
 """
 
 import difflib
@@ -22,14 +22,15 @@ _CHECK_KEYS = frozenset({"type", "kwargs", "severity", "description", "meta", "n
 
 
 def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
-    """Find the suite file that a pipeline names, inside `root` and nowhere else.
+    """Return the path of the suite file that a pipeline names. It must be inside `root`.
 
     Args:
         text: `expectations/flights.json` or `flights.json`, or an absolute path inside `root`.
-        root: the directory of suites; symbolic links are followed before the comparison.
+        root: the directory of suites; symbolic links are resolved before the comparison.
 
     Raises:
-        SpecError: the path leaves `root`, is no `.json` file, or does not exist; with the files that do.
+        SpecError: the path is outside `root`, is not a `.json` file, or does not exist. The message lists the files
+            that exist.
     """
     home = root.resolve()
     given = Path(text)
@@ -38,7 +39,7 @@ def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
     inside = given if given.is_absolute() or given.parts[0] != home.name else Path(*given.parts[1:])
     path = (home / inside).resolve()
     if not path.is_relative_to(home):
-        raise SpecError(f"suite {text!r} lies outside of {home}, where suites are reviewed; {_available(home)}")
+        raise SpecError(f"suite {text!r} is outside of {home}, the directory of suites; {_available(home)}")
     if not path.is_file():
         raise SpecError(f"suite {text!r} does not exist in {home}; {_available(home)}")
     return path
@@ -50,19 +51,20 @@ def _available(home: Path) -> str:
 
 
 def load_suite_file(path: Path) -> SuiteFile:
-    """Read a suite file and check all of it.
+    """Return the suites of a file, fully validated except for the existence of columns.
 
-    The file is one object with at least one of `window_outputs`, `late_records` and `run`, each a suite in Great
-    Expectations' format without ids: `{"name": ..., "expectations": [{"type", "kwargs", "severity"?, "description"?,
-    "meta"?}], "meta"?}`.
+    The file is one object with at least one of the keys `window_outputs`, `late_records` and `run`. Each value is a
+    suite in Great Expectations' format without ids: `{"name": ..., "expectations": [{"type", "kwargs", "severity"?,
+    "description"?, "meta"?, "notes"?}], "meta"?, "notes"?}`.
 
     Raises:
-        SpecError: anything that Great Expectations would reject, drop, or decide differently on its two engines.
+        SpecError: the file has something that Great Expectations would reject, drop, or decide differently on its two
+            engines.
     """
     document = read_json(path)
     reader = _Reader(path)
     if not isinstance(document, dict) or not document:
-        reader.fail("holds no suite", "one JSON object with at least one of the keys " + ", ".join(TABLES))
+        reader.fail("has no suite", "write one JSON object with at least one of the keys " + ", ".join(TABLES))
     reader.keys(document, TABLES, what="table")
     suites = {table: reader.suite(table, raw) for table, raw in document.items()}
     content = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -70,11 +72,14 @@ def load_suite_file(path: Path) -> SuiteFile:
 
 
 def check_suite_file(path: Path, *, columns: Mapping[str, Collection[str]] | None = None) -> SuiteFile:
-    """`load_suite_file`, and that every column a check reads exists.
+    """Return the suites of a file, fully validated, also that the columns of the checks exist.
 
     Args:
         path: the suite file.
-        columns: the columns of each table, as far as known; those of `run` are always known.
+        columns: table -> its columns, for the tables to check; the columns of `run` are always checked.
+
+    Raises:
+        SpecError: as for `load_suite_file`, or a check reads a column that its table does not have.
     """
     loaded = load_suite_file(path)
     known: dict[str, Collection[str]] = {RUN: tuple(RUN_COLUMNS), **(columns or {})}
@@ -90,7 +95,7 @@ def check_suite_file(path: Path, *, columns: Mapping[str, Collection[str]] | Non
 
 
 class _Reader:
-    """Turns raw JSON into suites; knows the file and the place for its messages."""
+    """Converts raw JSON into suites, and keeps the file and the present place for messages."""
 
     __slots__ = ("_path", "_place")
 
@@ -99,17 +104,17 @@ class _Reader:
         self._place = ""
 
     def fail(self, found: str, wanted: str) -> NoReturn:
-        """Raise with the place, what was found and what is wanted."""
+        """Raise a `SpecError` with the place, what was found and what to do."""
         raise SpecError(f"{self._path}:{self._place} {found}; {wanted}")
 
     def keys(self, raw: Mapping[str, Any], allowed: Collection[str], *, what: str) -> None:
-        """Refuse a key that is not allowed, with the closest that is."""
+        """Refuse a key that is not allowed, and suggest the closest allowed one."""
         for key in raw:
             if key not in allowed:
                 self.fail(f"unknown {what} {key!r}", _suggest(key, allowed))
 
     def suite(self, table: str, raw: object) -> Suite:
-        """Read the suite of one table."""
+        """Return the suite of one table."""
         self._place = f" suite {table}:"
         if not isinstance(raw, dict):
             self.fail(f"is {_kind(raw)}", "write an object with name and expectations")
@@ -118,7 +123,9 @@ class _Reader:
         if not isinstance(name, str) or not name:
             self.fail(f"has the name {name!r}", 'give it a name, such as "flights.run"')
         if not isinstance(expectations, list) or not expectations:
-            self.fail("has no expectations", "a suite that checks nothing always passes: add one, or remove the suite")
+            self.fail(
+                "has no expectations", "a suite without expectations would always pass: add one, or remove the suite"
+            )
         checks = tuple(
             self.check(f"{table}: expectation {index}", index, item) for index, item in enumerate(expectations)
         )
@@ -126,7 +133,7 @@ class _Reader:
         return Suite(name=name, table=table, checks=checks)
 
     def check(self, place: str, index: int, raw: object) -> Check:
-        """Read one expectation."""
+        """Return the check of one expectation."""
         self._place = f" suite {place}:"
         if not isinstance(raw, dict):
             self.fail(f"is {_kind(raw)}", "write an object with type and kwargs")
@@ -136,13 +143,13 @@ class _Reader:
         if not isinstance(kwargs, dict):
             self.fail(f"({kind}) has kwargs that are {_kind(kwargs)}", "write an object")
         self._arguments(str(kind), shape, kwargs)
+        self._check_meta(raw)
         return Check(
             index=index,
             type=str(kind),
             kwargs=kwargs,
             severity=self._severity(str(kind), raw.get("severity", "critical")),
             description=self._text(raw, "description"),
-            meta=self._meta(raw),
         )
 
     def _shape(self, kind: object) -> Shape:
@@ -161,7 +168,7 @@ class _Reader:
         if missing:
             self.fail(f"lacks {', '.join(missing)}", f"found {', '.join(sorted(kwargs)) or 'no argument'}")
         if shape.at_least_one and all(kwargs.get(name) is None for name in shape.at_least_one):
-            self.fail(f"has neither of {', '.join(shape.at_least_one)}", "it would accept everything: give one")
+            self.fail(f"has none of {', '.join(shape.at_least_one)}", "it would accept everything: give one")
         for name, value in kwargs.items():
             if value is None and name in shape.optional:
                 continue
@@ -189,11 +196,10 @@ class _Reader:
             self.fail(f"has a {key} that is {_kind(value)}", "write a text")
         return value
 
-    def _meta(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _check_meta(self, raw: Mapping[str, Any]) -> None:
         value = raw.get("meta") or {}
         if not isinstance(value, dict):
             self.fail(f"has a meta that is {_kind(value)}", "write an object")
-        return value
 
 
 def _suggest(found: str, allowed: Collection[str]) -> str:

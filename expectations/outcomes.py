@@ -1,16 +1,18 @@
-"""What came of one check: plain data, independent of Great Expectations."""
+"""The result of one check as plain data, independent of Great Expectations."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One check of one table.
+    """The result of one check of one table.
 
-    `exception` is set when the check itself broke, which is not a failure: nobody knows whether the data is good.
-    `observed` is a JSON object: `value` (of an aggregate, or of a run's one row), `values` (distinct ones),
-    `unexpected` of `rows`, `share`, `missing`, a `sample` of at most 20 distinct unexpected values, and a `note`.
-    `arguments` is the demand as JSON, without the columns.
+    `exception` is set if the check itself failed; then it is unknown whether the data is good. `description` is the
+    suite's own text about the check. `arguments` is the demand as JSON, without the columns. `observed` is a JSON
+    object with some of these keys: `value` (of an aggregate, or of the one row of `run`), `values` (distinct ones),
+    `rows`, `missing` (nulls), `unexpected` (rows that break the demand), `share` (unexpected of the rows with a value),
+    `sample` (at most 20 distinct unexpected values), `absent` (at most 20 required values that were not found), and
+    `note` (why there is no value).
     """
 
     index: int
@@ -21,6 +23,4 @@ class Outcome:
     exception: str | None
     observed: str
     arguments: str
-    unexpected_count: int | None
-    element_count: int | None
     description: str

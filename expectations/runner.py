@@ -1,10 +1,11 @@
-"""Run a suite over one table with Great Expectations, in memory, leaving nothing behind.
+"""Runs a suite over one table with Great Expectations, in memory and without files.
 
-The first call imports Great Expectations: 7 s and 300 MB. After that a suite of ten checks takes about 50 ms on pandas.
+The first call imports Great Expectations, which takes 7 s and 300 MB. After that, a suite of ten checks takes about
+50 ms on pandas.
 
-What is held constant here: an ephemeral context (no files, no store, so nothing a result holds can break one), one
-thread at a time (Great Expectations shares temporary views and a current context), no progress bars, no cached
-DataFrames, BASIC results with at most 20 unexpected values, NaN as null on both engines, times as UTC.
+Fixed settings: an ephemeral context without stores (a store could fail to serialize a result), one thread at a time
+(Great Expectations shares temporary views and a current context), no progress bars, no cached DataFrames, BASIC
+results with at most 20 unexpected values, NaN as null on both engines, times in UTC.
 """
 
 import functools
@@ -42,10 +43,10 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def prepare(suite: Suite) -> None:
-    """Import Great Expectations and build the suite, so that a replay learns of a bad suite before it starts.
+    """Import Great Expectations and build the suite, so that a replay fails before it starts if the suite is bad.
 
     Raises:
-        SpecError: Great Expectations does not take the suite.
+        SpecError: Great Expectations does not accept the suite.
     """
     with _ONE_AT_A_TIME, _quiet():
         _build(suite.name, suite.checks)
@@ -54,24 +55,24 @@ def prepare(suite: Suite) -> None:
 def validate(
     table_name: str, frame: "pd.DataFrame | DataFrame", suite: Suite, *, engine: Engine = "pandas"
 ) -> list[Outcome]:
-    """Run every check of `suite` over `frame`.
+    """Return the outcome of every check of `suite` over `frame`.
 
-    A check of values passes where there are no rows, with a note that says so: only a row count can judge emptiness.
-    Where there are rows but only nulls, a check of an aggregate (a mean, a sum) fails: it has no value to judge.
-    A check that breaks gives an outcome with `exception`; it spoils no other check.
+    Without rows, a check of values passes with a note; only a check of the row count can fail then. With rows that are
+    all null, a check of an aggregate (a mean, a sum) fails, because there is no value to compare. A check that raises
+    an exception gives an outcome with `exception` and does not affect the other checks.
 
     Args:
-        table_name: for messages.
-        frame: a pandas or a Spark DataFrame, according to `engine`; not changed, not cached.
-        suite: what to check.
-        engine: where to check. Both give the same verdicts (tests/expectations/test_engines_spark.py).
+        table_name: the table's name, for messages.
+        frame: a pandas or Spark DataFrame, according to `engine`; it is neither changed nor cached.
+        suite: the checks to run.
+        engine: the engine that checks. Both give the same verdicts (tests/expectations/test_engines_spark.py).
 
     Returns:
         One outcome per check, in the order of the suite.
 
     Raises:
-        SpecError: Great Expectations does not take the suite.
-        InvariantBroken: Great Expectations did not answer for every check.
+        SpecError: Great Expectations does not accept the suite.
+        InvariantBroken: Great Expectations returned no result for some checks.
     """
     with _ONE_AT_A_TIME, _quiet():
         table = table_of(frame, engine)
@@ -79,16 +80,16 @@ def validate(
         missing = [check.type for check in suite.checks if check.index not in answers]
         if missing:
             raise InvariantBroken(
-                f"{table_name}: Great Expectations gave no answer for {', '.join(missing)} of suite {suite.name}, "
+                f"{table_name}: Great Expectations returned no result for {', '.join(missing)} of suite {suite.name}, "
                 f"only {len(answers)} of {len(suite.checks)}; report this"
             )
-        # Only the run's one row has values worth keeping; a table of one row is still a table.
+        # The table `run` has one row by definition, so its values are kept. Other tables may have one row by chance.
         value_of = table.only_value if suite.table == RUN else None
         return [_outcome(check, answers[check.index], table, value_of=value_of) for check in suite.checks]
 
 
 class _Answer:
-    """What Great Expectations says about one check: its result or what broke, and the companion's result."""
+    """Great Expectations' results for one check: its own result or exception, and the companion's result."""
 
     __slots__ = ("companion", "exception", "result")
 
@@ -98,7 +99,7 @@ class _Answer:
         self.exception: str | None = None
 
     def take(self, result: "ExpectationValidationResult") -> None:
-        """Keep a result in its role."""
+        """Store a result by its role, check or companion."""
         if _tags(result)[_ROLE] == _COMPANION:
             self.companion = result
         else:
@@ -112,13 +113,13 @@ def _tags(result: "ExpectationValidationResult") -> Mapping[str, Any]:
 
 
 def _ask(table: Table, suite: Suite) -> Mapping[int, _Answer]:
-    """All checks in one pass; where that breaks as a whole, each alone, so that one check cannot spoil the others."""
+    """Run all checks in one pass; if the pass raises, run each check alone, so that one cannot break the others."""
     batch = _batch_definition(table.engine).get_batch(batch_parameters={"dataframe": table.frame})
     try:
         return _ask_together(batch, suite.name, suite.checks)
     except SpecError:
         raise
-    except Exception:  # noqa: BLE001 -- whatever breaks inside Great Expectations must become a verdict
+    except Exception:  # noqa: BLE001 -- any exception of Great Expectations must become a verdict
         return {check.index: _ask_alone(batch, suite.name, check) for check in suite.checks}
 
 
@@ -140,26 +141,29 @@ def _ask_alone(batch: "Batch", name: str, check: Check) -> _Answer:
 
 
 def _build(name: str, checks: Sequence[Check]) -> "gx.ExpectationSuite":
-    """Make Great Expectations' own suite, and make sure that it dropped nothing."""
+    """Return Great Expectations' own suite; refuse it if Great Expectations dropped an expectation."""
     import great_expectations as gx
 
     raw = [part for check in checks for part in _parts(check)]
     try:
         suite = gx.ExpectationSuite(name=name, expectations=raw)
     except Exception as error:
-        raise SpecError(f"suite {name}: Great Expectations does not take it: {error}") from error
+        raise SpecError(f"suite {name}: Great Expectations does not accept it: {error}") from error
     if len(suite.expectations) != len(raw) or not raw:
         kept = {(one.meta or {}).get(_INDEX) for one in suite.expectations}
         lost = ", ".join(f"{check.index} ({check.type})" for check in checks if check.index not in kept)
         raise SpecError(
             f"suite {name}: Great Expectations kept {len(suite.expectations)} of {len(raw)} expectations and dropped "
-            f"{lost or 'all'}; a suite must be run whole or not at all"
+            f"{lost or 'all'}; a suite is run with all its expectations or not at all"
         )
     return suite
 
 
 def _parts(check: Check) -> list[dict[str, Any]]:
-    """The check, and for an aggregate a count of its rows and nulls, without which its silence cannot be read."""
+    """Return the expectation, and for an aggregate a companion that counts its rows and nulls.
+
+    Without the companion, a missing aggregate value could mean no rows or only nulls.
+    """
     kwargs = {name: _in_utc(value) if name in _BOUNDS else value for name, value in check.kwargs.items()}
     if "column_A" in kwargs:
         kwargs.setdefault("ignore_row_if", PAIR_IGNORES)
@@ -173,13 +177,13 @@ def _parts(check: Check) -> list[dict[str, Any]]:
 
 
 def _in_utc(bound: object) -> object:
-    """A time without its zone would be read in the zone of the machine by one engine, of the session by the other."""
+    """Add UTC to a time: pandas would read it in the machine's zone, and Spark in the session's zone."""
     return f"{bound}+00:00" if isinstance(bound, str) else bound
 
 
 @functools.cache
 def _batch_definition(engine: Engine) -> "BatchDefinition[Any]":
-    """One context, data source and asset per engine and process; a batch is then only a DataFrame handed in."""
+    """Return the batch definition of an engine; a process creates one context, data source and asset per engine."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import (
         DataContextConfig,
@@ -187,7 +191,7 @@ def _batch_definition(engine: Engine) -> "BatchDefinition[Any]":
         ProgressBarsConfig,
     )
 
-    # Without a docs site: the default one is a directory below /tmp that nobody removes.
+    # The default docs site is a directory below /tmp that Great Expectations never removes.
     config = DataContextConfig(store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False))
     context = gx.get_context(mode="ephemeral", project_config=config)
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
@@ -203,7 +207,7 @@ def _batch_definition(engine: Engine) -> "BatchDefinition[Any]":
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Great Expectations and its dependencies warn about each other; nothing there is for the user to act on."""
+    """Ignore warnings: Great Expectations and its dependencies warn about each other, and a user cannot act on it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -227,18 +231,16 @@ def _outcome(check: Check, answer: _Answer, table: Table, *, value_of: Callable[
         exception=answer.exception[:_MAX_EXCEPTION] if answer.exception else None,
         observed=to_json(observed),
         arguments=check.arguments,
-        unexpected_count=observed.get("unexpected"),
-        element_count=observed.get("rows"),
         description=check.description,
     )
 
 
 def _judged_by_rows(
-    success: bool,  # noqa: FBT001 -- what it was until now, returned as what it is
+    success: bool,  # noqa: FBT001 -- returned unchanged or replaced
     observed: dict[str, Any],
     companion: Mapping[str, Any],
 ) -> tuple[bool, dict[str, Any]]:
-    """Read an aggregate beside the count of its rows: the engines disagree about aggregates of nothing (0, null)."""
+    """Decide about an aggregate by its count of rows, because the engines differ without values (0 or null)."""
     rows, nulls = int(companion.get("element_count") or 0), int(companion.get("unexpected_count") or 0)
     if rows == 0:
         return True, {"note": NOTE_NO_ROWS}
@@ -248,7 +250,7 @@ def _judged_by_rows(
 
 
 def _exception(result: "ExpectationValidationResult") -> str | None:
-    """What broke a check. Great Expectations gives one record, or one per metric under the metric's name."""
+    """Return the exception of a check. Great Expectations has one record, or one per metric by the metric's name."""
     info: Mapping[str, Any] = result.exception_info or {}
     records = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, Mapping)]
     messages = [str(one.get("exception_message")).strip() for one in records if one.get("raised_exception")]
@@ -256,7 +258,7 @@ def _exception(result: "ExpectationValidationResult") -> str | None:
 
 
 def _observed(details: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """Great Expectations' result, in few words. An empty object where it observed nothing."""
+    """Return Great Expectations' result in the keys of `Outcome.observed`; empty if it observed nothing."""
     found: dict[str, Any] = {}
     value = json_safe(table.plain(details.get("observed_value")))
     if value is not None:

@@ -1,4 +1,4 @@
-"""JSON files that people write: read with the strictness that turns a slip into a message."""
+"""Reads JSON files that people write, and refuses what a JSON parser would accept silently (such as a double key)."""
 
 import json
 import re
@@ -15,12 +15,12 @@ MAX_SHOWN = 60
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def read_json(path: Path) -> Any:  # noqa: ANN401 -- JSON is what it is; the caller narrows it
-    """Read one JSON document.
+def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller narrows it
+    """Return the JSON document of a file.
 
     Raises:
-        SpecError: the file is missing, larger than 1 MB, not UTF-8, not JSON, nested deeper than 32, or holds a key
-            twice, NaN, an infinity or an endless number.
+        SpecError: the file is missing, larger than 1 MB, not UTF-8, not JSON, nested deeper than 32 levels, or has a
+            key twice in one object, NaN, an infinity, a number of more than 40 digits, or one above 1.8e308.
     """
     try:
         with path.open("rb") as file:
@@ -28,7 +28,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- JSON is what it is; the cal
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror or error}; give the path of a JSON file") from error
     if len(raw) > MAX_BYTES:
-        raise SpecError(f"{path}: is larger than {MAX_BYTES:,} bytes, the most that is read; split it")
+        raise SpecError(f"{path}: is larger than {MAX_BYTES:,} bytes, which is the limit; split it")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -47,12 +47,12 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- JSON is what it is; the cal
 
 
 def _check_depth(text: str, path: Path) -> None:
-    """Bound the nesting before the parser recurses into it; brackets inside strings do not count."""
+    """Refuse deep nesting before the parser recurses into it; brackets inside strings do not count."""
     depth = 0
     for character in _STRING.sub("", text):
         depth += (character in "[{") - (character in "]}")
         if depth > MAX_DEPTH:
-            raise SpecError(f"{path}: is nested deeper than {MAX_DEPTH} levels, the most that is read; flatten it")
+            raise SpecError(f"{path}: is nested deeper than {MAX_DEPTH} levels, which is the limit; flatten it")
 
 
 def _no_duplicates(pairs: Sequence[tuple[str, Any]], path: Path) -> dict[str, Any]:
@@ -60,27 +60,29 @@ def _no_duplicates(pairs: Sequence[tuple[str, Any]], path: Path) -> dict[str, An
     for key, value in pairs:
         if key in found:
             raise SpecError(
-                f"{path}: the key {key!r} stands twice in one object, with {_short(found[key])} and {_short(value)}; "
-                "JSON readers silently drop one of them, so keep only the one you mean"
+                f"{path}: the key {key!r} appears twice in one object, with {_short(found[key])} and {_short(value)}; "
+                "JSON parsers silently drop one of them, so keep only the one you mean"
             )
         found[key] = value
     return found
 
 
 def _refuse_constant(name: str, path: Path) -> Any:  # noqa: ANN401 -- the hook's type
-    raise SpecError(f"{path}: {name} is not a number that a check can be held to; write a finite number")
+    raise SpecError(f"{path}: {name} is not a number that a check can compare with; write a finite number")
 
 
 def _bounded_int(digits: str, path: Path) -> int:
     if len(digits) > MAX_DIGITS:
-        raise SpecError(f"{path}: a number of {len(digits)} digits ({digits[:12]}...); at most {MAX_DIGITS} are read")
+        raise SpecError(
+            f"{path}: a number has {len(digits)} digits ({digits[:12]}...); at most {MAX_DIGITS} are allowed"
+        )
     return int(digits)
 
 
 def _finite_float(digits: str, path: Path) -> float:
     number = float(digits)
     if number in {float("inf"), float("-inf")}:
-        raise SpecError(f"{path}: {digits[:40]} is beyond what a double can hold; write a number below 1.8e308")
+        raise SpecError(f"{path}: {digits[:40]} is too large for a double; write a number below 1.8e308")
     return number
 
 

@@ -1,8 +1,8 @@
-"""A suite as plain data: which checks a table gets, in order. Values that check nothing; the loader makes them."""
+"""A suite as plain data: the checks of a table, in order. The loader creates and validates these values."""
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,17 @@ RUN_COLUMNS: Mapping[str, str] = {
     "invalid_share": "double",
     "watermark_ms": "bigint",
 }
-"""The one row that stands for a whole run. Shares are of the records read, 0.0 where nothing was read."""
+"""The columns of the table `run`, whose one row describes a run. Shares are of the records read; 0.0 without any."""
 
 SEVERITIES = ("info", "warning", "critical")
-"""From the least to the most severe, as Great Expectations names them."""
+"""Great Expectations' severities, from the least to the most severe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One expectation of a suite.
 
-    `index` is its place in the file, counted from 0; `kwargs` are Great Expectations' own arguments.
+    `index` is its position in the suite, counted from 0. `kwargs` are Great Expectations' own arguments.
     """
 
     index: int
@@ -42,18 +42,17 @@ class Check:
     kwargs: Mapping[str, Any]
     severity: str = "critical"
     description: str = ""
-    meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the check reads, in the order of its arguments; empty for a check of the table itself."""
+        """The columns that the check reads, in the order of its arguments; empty for a check of the whole table."""
         single = (self.kwargs.get(name) for name in ("column", "column_A", "column_B"))
         several = self.kwargs.get("column_list", ()) if self.type not in SHAPE_CHECKS else ()
         return tuple(dict.fromkeys([*(name for name in single if name is not None), *several]))
 
     @property
     def arguments(self) -> str:
-        """What the check demands, as canonical JSON: the arguments without the columns."""
+        """The demand as canonical JSON: the arguments without the columns, unless the check is about columns."""
         demanded = {key: value for key, value in self.kwargs.items() if key not in COLUMN_ARGUMENTS}
         if self.type in SHAPE_CHECKS:
             demanded = dict(self.kwargs)
@@ -71,7 +70,7 @@ SHAPE_CHECKS = frozenset(
         "expect_table_columns_to_match_set",
     }
 )
-"""Checks of which columns there are. For these a table may not be cut down to the columns that are read."""
+"""Checks of the set of columns. A table must keep all its columns for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,7 @@ class Suite:
 
     @property
     def columns(self) -> frozenset[str] | None:
-        """The columns that the suite reads; None where it judges which columns there are, so needs them all."""
+        """The columns that the suite reads; None if it needs all, because it checks the set of columns."""
         if any(check.type in SHAPE_CHECKS for check in self.checks):
             return None
         conditions = (check.kwargs.get("row_condition") for check in self.checks)
@@ -93,7 +92,7 @@ class Suite:
 
 
 def condition_columns(condition: object) -> frozenset[str]:
-    """Every column named in a structured row condition, at any depth."""
+    """Return every column that a structured row condition names, at any depth."""
     if not isinstance(condition, dict):
         return frozenset()
     parts = condition.get("conditions")
@@ -106,7 +105,7 @@ def condition_columns(condition: object) -> frozenset[str]:
 class SuiteFile:
     """All suites of one file, by table.
 
-    `content` is the canonical JSON of the file: two files that differ in white space or key order are the same checks.
+    `content` is the canonical JSON of the file. It is equal for files that differ only in white space or key order.
     """
 
     path: Path
@@ -115,9 +114,9 @@ class SuiteFile:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The file as plain data; the checks' fingerprint is made of it."""
+        """The file as plain data. The fingerprint of the checks is computed from it."""
         return dict(json.loads(self.content))
 
     def __iter__(self) -> Iterator[Suite]:
-        """The suites in the order in which the tables are checked."""
+        """Iterate over the suites in the order in which the tables are checked."""
         return iter(self.suites[table] for table in TABLES if table in self.suites)

@@ -1,4 +1,4 @@
-"""A table as the checks see it, the same on both engines: NaN is null, and times are UTC wherever the machine is."""
+"""Wraps a table so that both engines check the same values: NaN is null, and times are in UTC on every machine."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ Engine = Literal["pandas", "spark"]
 
 
 class PandasTable:
-    """A table on pandas, which has NaN for null already."""
+    """A table on pandas, where NaN means null already. All times get the zone UTC."""
 
     engine: Engine = "pandas"
 
@@ -27,16 +27,16 @@ class PandasTable:
         self.frame = frame.assign(**{str(name): column for name, column in (zoned | naive).items()})
 
     def only_value(self, column: str) -> Any:  # noqa: ANN401 -- any value of a table
-        """The value of `column` where the table has exactly one row, else None."""
+        """Return the value of `column` if the table has exactly one row, otherwise None."""
         return self.frame[column].iloc[0] if len(self.frame) == 1 and column in self.frame else None
 
     def plain(self, value: Any) -> Any:  # noqa: ANN401 -- any value of a table
-        """A value that was read from the table, its times in UTC: here they are."""
+        """Return a value of the table with its times in UTC; on pandas they are in UTC already."""
         return value
 
 
 class SparkTable:
-    """A table on Spark, where NaN would be the greatest number and not null; it becomes null, as on pandas."""
+    """A table on Spark. NaN becomes null as on pandas, because Spark treats NaN as the greatest number."""
 
     engine: Engine = "spark"
 
@@ -50,11 +50,11 @@ class SparkTable:
         )
 
     def only_value(self, column: str) -> Any:  # noqa: ANN401, ARG002 -- as PandasTable.only_value
-        """None: one row is not worth Spark, and nobody asks."""
+        """Return None: a table of one row is always checked on pandas."""
         return None
 
     def plain(self, value: Any) -> Any:  # noqa: ANN401 -- any value of a table
-        """A value that was read from the table, its times in UTC: Spark hands them over in the machine's zone."""
+        """Return a value of the table with its times in UTC; Spark returns them in the machine's zone."""
         if isinstance(value, datetime):
             return value.astimezone(UTC)
         if hasattr(value, "asDict"):
@@ -70,5 +70,5 @@ Table = PandasTable | SparkTable
 
 
 def table_of(frame: "pd.DataFrame | DataFrame", engine: Engine) -> Table:
-    """Wrap `frame`, which is a pandas or a Spark DataFrame according to `engine`."""
+    """Return `frame`, a pandas or Spark DataFrame according to `engine`, as a table."""
     return PandasTable(frame) if engine == "pandas" else SparkTable(frame)

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them; what a number means is told by its column's name (STYLE: suffix rules)."""
+"""Formats numbers for people. The suffix of a column's name gives the unit (docs/GLOSSARY.md, How names are built)."""
 
 import json
 import math
@@ -10,7 +10,11 @@ _FOUR_DIGITS_BELOW = 10_000
 
 
 def spell(value: object, column: str | None = None) -> str:
-    """Any JSON value: `_share` columns as per cent, `_by_ms` as a duration, other `_ms` as a time, else with commas."""
+    """Return any JSON value as text.
+
+    Numbers of a `_share` column are percentages, of a `_by_ms` column durations, of another `_ms` column times. Other
+    numbers have thousands separators.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -25,20 +29,20 @@ def spell(value: object, column: str | None = None) -> str:
 
 
 def plain(value: float) -> str:
-    """`1,234`, `0.25`, `12,345.7`: whole numbers exactly, others with four digits or one decimal."""
+    """Return `1,234`, `0.25` or `12,345.7`: a whole number exactly, others with four digits or one decimal."""
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}"
     return f"{value:,.4g}" if abs(value) < _FOUR_DIGITS_BELOW else f"{value:,.1f}"
 
 
 def percent(share: float) -> str:
-    """`25 %`, `0.064 %`: three digits, and never 100 % of what is not the whole."""
+    """Return a share as `25 %` or `0.064 %`: three digits, and at most 99.9 % for a share below 1."""
     text = f"{share * 100:.3g}"
     return f"{'99.9' if text == '100' and share < 1 else text} %"
 
 
 def duration(ms: float) -> str:
-    """`5.5 h`, `2 d`: in the greatest unit that it fills, three digits."""
+    """Return a duration as `5.5 h` or `2 d`: three digits, in the largest unit that is not above the duration."""
     seconds, sign = abs(ms) / 1000, "-" if ms < 0 else ""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
@@ -47,7 +51,7 @@ def duration(ms: float) -> str:
 
 
 def instant(ms: float) -> str:
-    """`2013-02-08 05:00 UTC`; outside the years 1 to 9999 the milliseconds themselves."""
+    """Return a time as `2013-02-08 05:00 UTC`; outside the years 1 to 9999, the number of milliseconds."""
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).strftime("%Y-%m-%d %H:%M UTC")
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Anything that a table may hold, as a value that JSON can carry, cut to a length that a report can show."""
+"""Converts values of a table to JSON, shortened for a report."""
 
 import json
 import math
@@ -14,9 +14,10 @@ MAX_DEPTH = 6
 
 
 def json_safe(value: Any, *, depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 -- any value of a table, any JSON value
-    """Make `value` plain: numpy scalars become Python's, times ISO text, bytes hex, NaN and infinities their names.
+    """Return `value` as plain JSON data.
 
-    Texts are cut after 200 characters, lists and objects after 20 items, nesting after 6 levels.
+    A numpy scalar becomes a Python value, a time ISO text, bytes hexadecimal digits, NaN and infinities their names.
+    Texts are cut to 200 characters, lists and objects to 20 items, and nesting to 6 levels.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -51,5 +52,5 @@ def _other(value: Any, depth: int) -> Any:  # noqa: ANN401 -- as in json_safe
 
 
 def to_json(value: Any) -> str:  # noqa: ANN401 -- any value of a table
-    """`value` as JSON text, keys sorted, so that equal observations are equal texts."""
+    """Return `value` as JSON text with sorted keys, so that equal observations give equal texts."""
     return json.dumps(json_safe(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,7 +1,7 @@
-"""A check in words: what it demands and what it found. Pure; serves messages, the report and the command line.
+"""Describes a check and its result in words, for messages, the report and the command line. Pure functions.
 
-Everything here takes the plain values that `quality_results` stores, and never raises on values of another version: an
-unknown check is named by its type.
+The functions take the plain values of `quality_results`. They never raise on values of another version of Hindcast: an
+unknown check is described by its type.
 """
 
 import math
@@ -15,11 +15,11 @@ _PREFIX = "expect_"
 
 
 def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
-    """What a check demands, such as `invalid_share at most 25 %` or `origin one of EWR, JFK, LGA`.
+    """Return what a check demands, such as `invalid_share at most 25 %` or `origin one of EWR, JFK, LGA`.
 
     Args:
         check: the type of an expectation.
-        column: its columns, joined by `, `; None for a check of the table.
+        column: its columns, joined by `, `; None for a check of the whole table.
         arguments: its arguments without the columns.
     """
     template = _TEMPLATES.get(check)
@@ -42,7 +42,7 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
 
 
 def finding(column: str | None, observed: Mapping[str, Any]) -> str:
-    """What a check observed, such as `78.2 %` or `3 of 5,000 rows (0.06 %), among them LGA`; `nothing` if nothing."""
+    """Return what a check observed: `78.2 %`, `3 of 5,000 rows unexpected (0.06 %), among them LGA`, or `nothing`."""
     if "note" in observed:
         return str(observed["note"])
     if "value" in observed:
@@ -54,7 +54,7 @@ def finding(column: str | None, observed: Mapping[str, Any]) -> str:
 
 
 def limits(check: str, arguments: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """The least and the greatest number that pass, for the lines of a chart; None where there is no such number."""
+    """Return the least and the greatest number that pass, for the lines of a chart; None without such a limit."""
     if check.endswith("_to_be_between"):
         return _limit(arguments.get("min_value")), _limit(arguments.get("max_value"))
     if check.endswith(("_to_equal", "_count_to_equal")):
@@ -63,12 +63,12 @@ def limits(check: str, arguments: Mapping[str, Any]) -> tuple[float | None, floa
 
 
 def measured(observed: Mapping[str, Any]) -> float | None:
-    """The one number that a check's history is drawn from: its value, else the share of unexpected rows."""
+    """Return the number that a chart shows for a check: its value, otherwise the share of unexpected rows."""
     return _limit(observed["value"]) if "value" in observed else _limit(observed.get("share"))
 
 
 def is_share_of_rows(observed: Mapping[str, Any]) -> bool:
-    """Whether `measured` is the share of unexpected rows, not a value that the check's own limits apply to."""
+    """Return whether `measured` is the share of unexpected rows. The check's limits do not apply to that share."""
     return "value" not in observed and "share" in observed
 
 

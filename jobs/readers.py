@@ -1,4 +1,8 @@
-"""For readers with Spark: the published rows of any table, all tables of all slices as of one ledger version."""
+"""Reads published tables with Spark. This is the public interface for users, who may import the names in `__all__`.
+
+Each function reads one version of the ledger first. So all slices that it returns were published at that version, and
+two calls with the same `at` return tables that belong together.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,24 +22,31 @@ from windowlib.records.tables import PARTITION_COLUMNS, ROW_ID, WINDOW_OUTPUTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+__all__ = ["published", "published_rows"]
+
 
 def published(
     spark: "SparkSession", lake: str, pipeline: str, *, at: int | None = None, all_panes: bool = False,
     verify: bool | None = None,
 ) -> "DataFrame":  # fmt: skip
-    """Return the published windows of a pipeline: of each window the last pane, or `all_panes`.
+    """Return the published windows of a pipeline, one row per window and key: its last pane.
+
+    Discarding panes and panes of several values have more than one row (docs/PIPELINES.md, `mode`).
 
     Args:
         spark: the session.
-        lake: the lake's root.
-        pipeline: its name.
-        at: a ledger version to look back to; the newest when None.
-        all_panes: every pane ever published, superseded ones too.
-        verify: see `published_rows`.
+        lake: the root of the lake, a path or URI.
+        pipeline: the name of the pipeline.
+        at: the ledger version to read; the newest when None.
+        all_panes: return every published pane, also those that a later pane replaced or superseded.
+        verify: whether to compare each row with its id, see `published_rows`.
+
+    Returns:
+        The columns of `window_outputs` without `row_id`, `row_check` and `fired_rank`; the order of rows is undefined.
 
     Raises:
-        LedgerError: nothing has been published (at that version).
-        StoreError: a file cannot be read, or its rows are not those that were written.
+        LedgerError: nothing was published at that version.
+        StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     place, view = _resolved(lake, pipeline, at)
     rows = _checked_rows(spark, place, _Asked(pipeline, WINDOW_OUTPUTS, view, verify))
@@ -55,20 +66,21 @@ def published(
 def published_rows(
     spark: "SparkSession", lake: str, pipeline: str, *, table: str, at: int | None = None, verify: bool | None = None
 ) -> "DataFrame":
-    """Return the published rows of one table. The ledger is resolved first, so all tables flip together.
+    """Return the published rows of one table of a pipeline, with all its columns.
 
     Args:
         spark: the session.
-        lake: the lake's root.
-        pipeline: its name.
-        table: its name.
-        at: a ledger version to look back to; the newest when None.
-        verify: compare every row with its id before it is returned (20 s a million rows). None: where there are at most
-            CONTENT_ROWS; elsewhere, as with False, the sums of the stored ids only.
+        lake: the root of the lake, a path or URI.
+        pipeline: the name of the pipeline.
+        table: the name of the table, such as `late_records`.
+        at: the ledger version to read; the newest when None.
+        verify: True compares the content of each row with its id (about 20 s per million rows). False compares only
+            the sums of the stored ids with the ledger. None does the first for up to 50,000 rows and the second for
+            more.
 
     Raises:
-        LedgerError: nothing has been published (at that version).
-        StoreError: a file cannot be read, or its rows are not those that were written.
+        LedgerError: nothing was published at that version.
+        StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     place, view = _resolved(lake, pipeline, at)
     asked = _Asked(pipeline, table, view, verify)
@@ -88,13 +100,14 @@ def _resolved(lake: str, pipeline: str, at: int | None) -> tuple[Lake, LedgerVie
     view = Ledger(place.ledger(pipeline), now_ms=now_ms).view(at)
     if not view.published:
         raise LedgerError(
-            f"pipeline {pipeline} has published nothing in lake {lake}; `hindcast status {pipeline}` says what is open"
+            f"pipeline {pipeline} has published nothing in lake {lake}; `hindcast status {pipeline}` shows its open "
+            "requests"
         )
     return place, view
 
 
 def _checked_rows(spark: "SparkSession", lake: Lake, asked: _Asked) -> "DataFrame":
-    """Return all rows of a table, after a look at the published ones; the ledger decides which they are."""
+    """Return all rows of a table, after checking the published ones against the ledger."""
     limits = {None: CONTENT_ROWS, True: None, False: 0}
     stored = StoredRuns(lake, asked.pipeline, asked.view, limits[asked.verify])
     stored.read(asked.table, published_runs(asked.view), (ROW_ID,))

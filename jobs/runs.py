@@ -79,7 +79,12 @@ class CheckpointRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One check of one run. `observed` and `arguments` are JSON texts."""
+    """One check of one run.
+
+    `observed` and `arguments` are JSON texts. `message` is the result as one sentence, for people. The fields
+    `description` (the suite's own words) and `error` (the exception, if the check itself failed) are in the ledger and
+    not in `quality_results`. A ledger that an older Hindcast wrote does not have them: both are None.
+    """
 
     slice_id: str
     table: str
@@ -90,6 +95,8 @@ class CheckResult:
     observed: str | None = None
     arguments: str = "{}"
     message: str = ""
+    description: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is said about a table of ours that cannot be read: one paragraph that names the file. No traceback, no Rust."""
+"""Turns errors about a damaged table of Hindcast's own into one paragraph that names the table and the file."""
 
 import json
 import re
@@ -16,10 +16,10 @@ ADVICE = (
 
 @contextmanager
 def reading(uri: str) -> Iterator[None]:
-    """Turn what deltalake and Arrow raise over a damaged table into one clear error.
+    """Turn the exceptions of deltalake and Arrow about a damaged table into a `StoreError`.
 
     Raises:
-        StoreError: names the table and, where it can be told, the file.
+        StoreError: names the table and, for a local table, the damaged file.
     """
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
@@ -35,12 +35,12 @@ def reading(uri: str) -> Iterator[None]:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether a library ended on a panic of Rust, which is no Exception and whose class is not exported."""
+    """Return whether an exception is a Rust panic. Its class is not an `Exception`, and no library exports it."""
     return type(error).__name__ == "PanicException"
 
 
 def unreadable(uri: str, error: BaseException) -> StoreError:
-    """Return the error that names the table and the file that cannot be read."""
+    """Return a `StoreError` that names the table and, if one is found, the damaged file."""
     found = damaged_file(uri)
     if found is None:
         return StoreError(f"table {uri} cannot be read: {one_line(error)}. {ADVICE}")
@@ -49,13 +49,17 @@ def unreadable(uri: str, error: BaseException) -> StoreError:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what a library says about an error, without colours, line breaks and numbered frames."""
+    """Return the message of a library's exception in one line, without colour codes and numbered frames."""
     text = re.sub(r"\x1b\[[0-9;]*m|↳|\n\s*\d+: [^\n]*", "", str(error))
     return " ".join(re.sub(r"note: run with `RUST_BACKTRACE[^\n]*", "", text).split()) or type(error).__name__
 
 
 def damaged_file(uri: str) -> tuple[str, str] | None:
-    """Return the first file of a local table that cannot be read, and why: of its log first, then of its data."""
+    """Return the first damaged file of a local table and the reason; the log's files are tried before the data files.
+
+    Returns:
+        None if every file can be read, or if the table is not local.
+    """
     if "://" in uri:
         return None
     for path in sorted(Path(uri, "_delta_log").glob("*")):
@@ -70,7 +74,7 @@ def damaged_file(uri: str) -> tuple[str, str] | None:
 
 
 def data_files(uri: str) -> list[Path]:
-    """Return the data files that a readable log of a local table names; none where the log cannot be read."""
+    """Return the data files of a local table's newest version; an empty list if its log cannot be read."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -82,14 +86,14 @@ def data_files(uri: str) -> list[Path]:
 
 
 def data_problem(path: Path) -> str | None:
-    """Return why a Parquet file cannot be read; None where it can."""
+    """Return the reason why a Parquet file cannot be read; None if it can."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         pq.ParquetFile(path).read().validate(full=True)
     except FileNotFoundError:
-        return "it is not there"
+        return "it does not exist"
     except (OSError, pa.ArrowException, ValueError) as error:
         return one_line(error)
     return None
@@ -105,4 +109,4 @@ def _log_problem(path: Path) -> str | None:
         actions = [json.loads(line) for line in lines if line]
     except (OSError, ValueError) as error:
         return one_line(error)
-    return None if all(isinstance(one, dict) for one in actions) and actions else "it holds no action"
+    return None if all(isinstance(one, dict) for one in actions) and actions else "it has no action"

@@ -1,6 +1,6 @@
-"""The event log as a replay sees it: one Delta version, its files slice by slice, and the proof that it only ever grew.
+"""Pins an event log: one Delta version, its data files by slice, and the check that the log has only grown.
 
-Reads the Delta log and file listings only, never a record: planning costs milliseconds and needs no JVM.
+This module reads the Delta log and file listings, never a record, so planning takes milliseconds and needs no JVM.
 """
 
 import hashlib
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from zoneinfo import ZoneInfo
 
-from jobs.lake.delta_log import History, LogTable, describe_log, file_system, place_of, read_history
+from jobs.lake.commit_history import History, read_history
+from jobs.lake.delta_log import LogTable, describe_log, file_system, place_of
 from jobs.lake.log_cut import Cut
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
@@ -20,9 +21,9 @@ ROW_TRACKING = "delta.enableRowTracking"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedFile:
-    """One data file of the pinned version: its value of the slice column, and the slice that this falls into.
+    """One data file of the pinned version, with its value of the slice column and its slice.
 
-    `records` is None where the log has no statistics of the file.
+    `records` is None if the log has no statistics for the file.
     """
 
     path: str
@@ -35,10 +36,10 @@ class PinnedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLog:
-    """What the ledger knows of the log, so that not every commit has to be read again.
+    """Results of earlier reads of the log, from the ledger. `pin_log` uses them to skip commits.
 
     `sound` maps a table's id to a version at which no slice had lost a record. `seen` maps a slice to the coordinates
-    at which its content is known.
+    at which its content was compared with a run.
     """
 
     sound: Mapping[str, int] = field(default_factory=dict)
@@ -47,11 +48,12 @@ class KnownLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedLog:
-    """What a replay reads: the table at one version, columns in table order.
+    """The input of a replay: the log at one version.
 
-    `columns` spells their types as the log has them, `nodes` are the types under which records are kept (a VARIANT as
-    its JSON). `widened` maps a column whose type was widened in place to the type that it began with. `data_ms` are
-    the distinct instants of the slice column that hold records, ascending, inside the range or not.
+    `columns` maps a column, in table order, to the spelling of its type in the log. `nodes` are the types with which
+    the side tables store records (a VARIANT as its JSON text). `widened` maps a column whose type was widened in place
+    to its first type. `data_ms` are the distinct instants of the slice column that have records, ascending, inside
+    and outside the range.
     """
 
     uri: str
@@ -67,15 +69,15 @@ class PinnedLog:
     _coordinates: Mapping[str, LogCoordinates]
 
     def partitions(self) -> dict[str, str]:
-        """Return partition value -> slice_id for the values that hold files."""
+        """Return partition value -> slice_id, for the values that have files."""
         return {file.partition: file.slice_id for file in self.files}
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
-        """Where the slice's input stands in the log. Coordinates never enter a fingerprint (DESIGN, section 2)."""
+        """Return the coordinates of a slice's input. They are never part of a fingerprint (DESIGN, section 2)."""
         return self._coordinates[slice_id]
 
     def known(self) -> KnownLog:
-        """What is known of the log by now, for the next who pins it."""
+        """Return the results of this read, which make the next `pin_log` cheaper."""
         seen = {slice_id: (found,) for slice_id, found in self._coordinates.items()}
         return KnownLog(sound={self.table_id: self.history.sound}, seen=seen)
 
@@ -89,18 +91,19 @@ def pin_log(
     version: int | None = None,
     known: KnownLog | None = None,
 ) -> PinnedLog:
-    """Fix the input of a replay: the version, and the files of `slices` (contiguous, ascending) in it.
+    """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
     Args:
         uri: the log's table.
-        slice_column: the partition column that slices are cut by; a DATE, or a STRING of ISO dates or times.
-        zone: where a date or local time of that column begins.
-        slices: those to be replayed.
+        slice_column: the partition column that assigns records to slices: a DATE, or a STRING of ISO dates or times.
+        zone: the time zone of the dates and local times in that column.
+        slices: the slices to replay, contiguous and ascending.
         version: the version to read; the newest when None.
-        known: what the ledger knows of the log; commits before that are not read.
+        known: the results of earlier reads; commits that they cover are not read again.
 
     Raises:
-        LogError: records without a slice, a delete or update inside the range, or a file that is gone or cut off.
+        LogError: the log has records without a slice, a delete or update inside the range, or a lost or truncated
+            file.
     """
     log = describe_log(uri, version)
     _check_slice_column(log, slice_column)
@@ -163,7 +166,7 @@ def _check_slice_column(log: LogTable, column: str) -> None:
 
 
 def _cut_files(log: LogTable, cut: Cut) -> tuple[tuple[PinnedFile, ...], tuple[int, ...]]:
-    """Return the files of the slices, and the instants at which the log holds records at all."""
+    """Return the files of the slices, and the instants of all partitions that have records."""
     null_records = 0
     files: list[PinnedFile] = []
     filled: set[int] = set()
@@ -187,23 +190,23 @@ def _cut_files(log: LogTable, cut: Cut) -> tuple[tuple[PinnedFile, ...], tuple[i
             )
     if null_records:
         raise LogError(
-            f"event log {log.uri} holds {null_records} records whose slice column {cut.column!r} is null: they belong "
-            "to no slice and would never be replayed. Append them again with a value, and then remove the others "
-            f"(DELETE … WHERE {cut.column} IS NULL, which touches no slice)"
+            f"event log {log.uri} has {null_records} records whose slice column {cut.column!r} is null. They belong to "
+            "no slice and would never be replayed. Append them again with a value, and then remove the records without "
+            f"one (DELETE … WHERE {cut.column} IS NULL, which changes no slice)"
         )
     return tuple(files), tuple(sorted(filled))
 
 
 def _digest(files: Iterable[PinnedFile]) -> str:
-    """Return the hash of what the log says of a slice's files: equal when it holds the very same files."""
+    """Return a hash over path, size, records and modification time of a slice's files; equal for the same files."""
     lines = sorted(f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" for file in files)
     return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) -> int:
-    """Return the first commit that has to be read.
+    """Return the first commit to read.
 
-    All before the known sound version are needed only by slices whose files are not those that a run has read.
+    Commits up to the known sound version are needed only for slices whose files differ from those that a run has read.
     """
     sound = known.sound.get(log.table_id, -1)
     if sound > log.version:
@@ -217,16 +220,19 @@ def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) ->
 
 
 def _commits_before(known: KnownLog | None, slice_id: str, table_id: str) -> set[int]:
-    """The commits of a slice that were found before, and are not read again."""
+    """Return the commits that earlier reads found for a slice."""
     seen = () if known is None else known.seen.get(slice_id, ())
     return {commit for one in seen if one.table_id == table_id for commit in one.commits}
 
 
 def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
-    """Return slice -> versions of the commits that brought it data; refuse those that took data away.
+    """Return slice -> versions of the commits that added records to it.
 
-    Commits that change no data (OPTIMIZE, VACUUM, properties) are passed over, and so is what a later RESTORE took
-    back.
+    Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
+    ignored, too.
+
+    Raises:
+        LogError: a commit removed or changed records of a slice.
     """
     found: dict[str, set[int]] = {}
     for value, one in history.partitions.items():
@@ -237,22 +243,22 @@ def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
             version, operation = one.broken
             raise LogError(
                 f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log "
-                f"{cut.uri}; only an append-only log can be replayed, so a DELETE, UPDATE, MERGE or overwrite inside "
-                f"the range is refused. Restore the table to version {version - 1}, or replay a copy of it made afresh"
+                f"{cut.uri}. Hindcast can replay only an append-only log, without a DELETE, UPDATE, MERGE or overwrite "
+                f"inside the range. Restore the table to version {version - 1}, or replay a new copy of it"
             )
         found.setdefault(slice_id, set()).update(one.commits)
     return {slice_id: tuple(sorted(numbers)) for slice_id, numbers in found.items()}
 
 
 def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
-    """Refuse files with deletion vectors: the commit that deleted may have been cleaned away, the deletion is there."""
+    """Refuse files with deletion vectors, because log retention may have removed the commit of the deletion."""
     names = log.deleted_in()
     deleted = [file for file in files if place_of("", file.path).rpartition("/")[2] in names]
     if deleted:
         raise LogError(
             f"records of slice {deleted[0].slice_id} in event log {log.uri} were deleted (file {deleted[0].path} has a "
-            "deletion vector); only an append-only log can be replayed. Restore the table to a version before that, or "
-            "replay a copy of it made afresh"
+            "deletion vector). Hindcast can replay only an append-only log. Restore the table to a version before the "
+            "deletion, or replay a new copy of it"
         )
 
 
@@ -264,15 +270,15 @@ def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:
     lost = [file for file, info in zip(files, infos, strict=True) if info.type == pafs.FileType.NotFound]
     if lost:
         raise LogError(
-            f"version {log.version} of event log {log.uri} names {len(lost)} files of the range that are gone, first "
-            f"{lost[0].path} (slice {lost[0].slice_id}, {lost[0].records} records); VACUUM or a person removed them. "
-            "Restore them from a backup, or replay a range that does not need them"
+            f"version {log.version} of event log {log.uri} names {len(lost)} files of the range that do not exist, "
+            f"first {lost[0].path} (slice {lost[0].slice_id}, {lost[0].records} records). VACUUM or a person removed "
+            "them. Restore them from a backup, or replay a range that does not need them"
         )
     cut = [(file, info) for file, info in zip(files, infos, strict=True) if info.size != file.bytes]
     if cut:
         file, info = cut[0]
         raise LogError(
             f"version {log.version} of event log {log.uri} names {len(cut)} files of the range that have another size "
-            f"now, first {file.path} (slice {file.slice_id}): {file.bytes:,} bytes were written, {info.size:,} are "
-            "there. Restore them from a backup, or replay a range that does not need them"
+            f"now, first {file.path} (slice {file.slice_id}): {file.bytes:,} bytes were written, {info.size:,} were "
+            "found. Restore them from a backup, or replay a range that does not need them"
         )

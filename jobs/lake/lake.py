@@ -1,6 +1,6 @@
-"""Where things are in a lake: `<lake>/<pipeline>/<table>` for our tables, the log where the pipeline file says.
+"""The places of a lake: `<lake>/<pipeline>/<table>` for Hindcast's tables, and the event log that the file names.
 
-What the Delta library would misread, or end on with a panic, is refused here before it gets there.
+This module refuses paths and URIs that the Delta library would misread or answer with a panic.
 """
 
 import os
@@ -14,76 +14,77 @@ from jobs.plain_text import escaped, shortened
 from windowlib.errors import RequestError, SpecError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
-"""What a URI may begin with. The Delta library takes others for empty directories (ftp, http), or for none."""
+"""The allowed schemes of a URI. The Delta library treats other ones (ftp, http) as empty directories, or fails."""
 
 _AMAZON = ("s3", "s3a")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
 _MAX_NAME = 255
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-# The Delta library panics at the first four in a path, and decodes or splits at the others.
+# The Delta library panics on the first four in a path. It decodes or splits a path at the others.
 _NOT_IN_A_PATH = re.compile(r"[\[\]|^\\\\]|%[0-9A-Fa-f]{2}")
 
 
 def checked_place(text: str, what: str) -> str:
-    """A path or URI that the Delta library reads as it is meant; a `file:` URI as the path that it names.
+    """Return a path or URI that the Delta library reads correctly; for a `file:` URI, the path that it names.
 
     Args:
-        text: what a person wrote.
-        what: what it is to name, for errors.
+        text: the path or URI from a setting or a pipeline file.
+        what: the name of that setting, for the message.
 
     Raises:
-        SpecError: another scheme, or characters that would be misread; what was found, and what to do.
+        SpecError: the scheme is not allowed, or the Delta library would misread a character.
     """
-    said = f"{what} must be a directory or a URI, found {shortened(text)!r}"
+    problem = f"{what} must be a directory or a URI, found {shortened(text)!r}"
     if not text.strip() or escaped(text) != text:
-        raise SpecError(f"{said}; write a path without control characters")
+        raise SpecError(f"{problem}; write a path without control characters")
     match = _URI.match(text)
     if match is None and "://" not in text:
-        return _checked_path(text, said)
+        return _checked_path(text, problem)
     scheme = match[1].lower() if match else ""
     if scheme == "file":
-        return _checked_path(_path_of_file_uri(text, said), said)
+        return _checked_path(_path_of_file_uri(text, problem), problem)
     if scheme not in SCHEMES:
         raise SpecError(
-            f"{said}; allowed are paths and URIs of {', '.join(SCHEMES)} and file (a path with a colon: ./…)"
+            f"{problem}; allowed are paths and URIs of {', '.join(SCHEMES)} and file (a path with a colon begins "
+            "with ./)"
         )
     try:
         has_host = bool(urlsplit(text).netloc)
     except ValueError:
         has_host = False
     if not has_host:
-        raise SpecError(f"{said}; a URI names a bucket or host, such as {scheme}://bucket/path")
+        raise SpecError(f"{problem}; a URI names a bucket or host, such as {scheme}://bucket/path")
     if scheme in _AMAZON:
-        # The SDK would ask the metadata service of the network for credentials. On a machine of Amazon that has some
-        # there, AWS_EC2_METADATA_DISABLED=false allows it.
+        # Without this, the SDK asks the network's metadata service for credentials. On an Amazon machine with
+        # credentials there, the operator allows it with AWS_EC2_METADATA_DISABLED=false.
         os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     return text
 
 
-def _checked_path(path: str, said: str) -> str:
-    real = os.path.realpath(path)  # the library resolves links, too; Path.resolve() would fail on a loop
+def _checked_path(path: str, problem: str) -> str:
+    real = os.path.realpath(path)  # the Delta library follows links, too; Path.resolve() fails on a loop of links
     found = _NOT_IN_A_PATH.search(real)
     if found is not None:
         raise SpecError(
-            f"{said}; the Delta library cannot work at {shortened(real)}: a directory may not have {found[0]} in its "
-            "name, so rename it"
+            f"{problem}; the Delta library cannot use {shortened(real)}: a directory may not have {found[0]} in its "
+            "name. Rename the directory"
         )
     longest = max(len(os.fsencode(name)) for name in real.split("/"))
     if longest > _MAX_NAME:
-        raise SpecError(f"{said}; one of its names has {longest} bytes, and a file system takes {_MAX_NAME}")
+        raise SpecError(f"{problem}; one of its names has {longest} bytes, and a file system allows {_MAX_NAME}")
     return path
 
 
-def _path_of_file_uri(uri: str, said: str) -> str:
+def _path_of_file_uri(uri: str, problem: str) -> str:
     rest = uri[len("file:") :]
     if not rest.startswith("///"):
-        raise SpecError(f"{said}; a file URI has three slashes, such as file:///data/lake; or write the path itself")
+        raise SpecError(f"{problem}; a file URI has three slashes, such as file:///data/lake; or write the path itself")
     return unquote(rest[2:], errors="strict") if "%00" not in rest else rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lake:
-    """A directory or a URI; paths below it are made of validated names, so nothing climbs out."""
+    """The root of all tables: a directory or a URI. Paths below it have validated names and cannot leave the lake."""
 
     root: str
 
@@ -92,27 +93,27 @@ class Lake:
 
     @property
     def is_local(self) -> bool:
-        """Whether the lake is a directory of this machine."""
+        """Whether the lake is a directory on this machine."""
         return "://" not in self.root
 
     def check(self, *, must_exist: bool) -> None:
-        """Refuse a lake that is no directory, or cannot be read; what is not there is not an empty lake.
+        """Refuse a lake that is not a readable directory. A missing lake is not treated as an empty one.
 
         Args:
-            must_exist: for what only reads. The first run makes the lake.
+            must_exist: true for commands that only read. The first run creates the lake.
 
         Raises:
-            RequestError: names the lake, what it is, and what to do.
+            RequestError: the lake does not exist, is not a directory, or cannot be read.
         """
         if not self.is_local:
-            return  # an object store has no directories: what is missing there is missing table by table
+            return  # an object store has no directories, so each table is checked when it is opened
         other = "name another one with --lake or HINDCAST_LAKE"
         try:
             os.scandir(self.root).close()
         except FileNotFoundError:
             if must_exist:
                 raise RequestError(
-                    f"the lake {self.root} does not exist; `hindcast run` makes it with the first run, or {other}"
+                    f"the lake {self.root} does not exist; the first `hindcast run` creates it, or {other}"
                 ) from None
         except NotADirectoryError:
             raise RequestError(f"the lake {self.root} is not a directory, or is below a file; {other}") from None
@@ -120,35 +121,39 @@ class Lake:
             raise RequestError(f"the lake {self.root} cannot be read: {error.strerror}; {other}") from error
 
     def table(self, pipeline: str, table: str) -> str:
-        """The path or URI of one table of a pipeline.
+        """Return the path or URI of one table of a pipeline.
 
         Raises:
-            SpecError: a name with anything but lower-case letters, digits and `_`.
+            SpecError: a name does not begin with a lower-case letter, has other characters than lower-case letters,
+                digits and `_`, or is longer than 128.
         """
         for name in (pipeline, table):
             if not _NAME.fullmatch(name):
-                raise SpecError(f"{name!r} is no name of a pipeline or table: lower-case letters, digits and _ only")
+                raise SpecError(
+                    f"{name!r} is not a name of a pipeline or table; allowed are 1 to 128 lower-case letters, digits "
+                    "and _, beginning with a letter"
+                )
         return self._below(f"{pipeline}/{table}")
 
     def ledger(self, pipeline: str) -> str:
-        """The path or URI of a pipeline's ledger."""
+        """Return the path or URI of a pipeline's ledger."""
         return self.table(pipeline, "ledger")
 
     def event_log(self, pipeline: Pipeline) -> str:
-        """The path or URI of the pipeline's event log: relative to the lake, or its own.
+        """Return the path or URI of the pipeline's event log; a relative `log.table` is below the lake.
 
         Raises:
-            SpecError: the Delta library would misread it.
+            SpecError: the Delta library would misread the path.
         """
         table = pipeline.log.table
         own = "://" in table or Path(table).is_absolute()
         return checked_place(table if own else self._below(table), f"{pipeline.source}: log.table")
 
     def below(self, relative: str) -> str:
-        """The path or URI of something that a pipeline file names relative to the lake, such as a marker.
+        """Return the path or URI of a file that a pipeline file names relative to the lake, such as a marker.
 
         Raises:
-            SpecError: the path climbs out of the lake.
+            SpecError: the path is absolute, is a URI, or has '..'.
         """
         if ".." in relative.split("/") or Path(relative).is_absolute() or "://" in relative:
             raise SpecError(f"{relative!r} must be a path below the lake, without '..'")

@@ -1,4 +1,4 @@
-"""Which slice a value of the log's slice column falls into. Instants are compared, never texts."""
+"""Assigns values of the log's slice column to slices. Values are compared as instants, never as text."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from windowlib.errors import LogError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The slices (contiguous, ascending) by which a log is cut; each distinct value is read once."""
+    """Assigns partition values to slices, which are contiguous and ascending. Each distinct value is parsed once."""
 
     uri: str
     column: str
@@ -25,7 +25,7 @@ class Cut:
         self._starts.extend(one.start_ms for one in self.slices)
 
     def slice_id(self, value: str | None) -> str | None:
-        """The slice that a value falls into; None for no value, and outside the slices."""
+        """Return the slice of a value; None without a value, and outside the slices."""
         if value is None or not self.slices:
             return None
         at_ms = self.instant_ms(value)
@@ -33,10 +33,10 @@ class Cut:
         return self.slices[index].slice_id if index >= 0 and at_ms < self.slices[index].end_ms else None
 
     def instant_ms(self, value: str) -> int:
-        """The instant at which a value begins; a time without an offset is local to the zone.
+        """Return the instant at which a value begins, in ms; a time without an offset is local to the zone.
 
         Raises:
-            LogError: the value is no ISO date or time.
+            LogError: the value is not an ISO date or time.
         """
         known = self._instants.get(value)
         if known is not None:
@@ -45,7 +45,7 @@ class Cut:
             at_ms = self._instants[value] = local_ms(datetime.fromisoformat(value), self.zone)
         except ValueError as error:
             raise LogError(
-                f"slice column {self.column!r} of event log {self.uri} holds {value!r}, which is no ISO date or time "
-                "such as 2013-02-08 or 2013-02-08T05"
+                f"slice column {self.column!r} of event log {self.uri} has the value {value!r}, which is not an ISO "
+                "date or time such as 2013-02-08 or 2013-02-08T05"
             ) from error
         return at_ms

@@ -1,7 +1,7 @@
-"""Whether a slice of the log still holds what a run has read, by what the Delta log says; no record is read.
+"""Decides from the Delta log whether a slice still has the records that a run has read. No record is read.
 
-A slice is compared with its sightings: coordinates at which its content was compared with what the run read, by a
-replay or by `plan --verify`.
+A slice is compared with its sightings: coordinates at which a replay or `plan --verify` compared the slice's records
+with those that the run read.
 """
 
 from collections.abc import Sequence
@@ -11,28 +11,36 @@ from jobs.runs import LogCoordinates, Sighting
 
 
 class Match(Enum):
-    """How a slice's input compares with what a run read."""
+    """How a slice's present input compares with the records that a run read."""
 
     SAME = "same"
-    CHANGED = "changed"  # the Delta log says so
-    DIFFERENT = "different"  # the Delta log says nothing of it, and the records are others
-    UNKNOWN = "unknown"  # other files, and nothing says whether they hold the same records
+    CHANGED = "changed"  # the Delta log shows a change: another table, number of records, or a commit with data
+    DIFFERENT = "different"  # the Delta log shows no change, but a comparison found other records
+    UNKNOWN = "unknown"  # other files, and the commits that could show whether the records changed are gone
 
 
 def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
-    """Compare with all sightings of a run; of those that show the present content the newest decides."""
-    found = {compare_coordinates(one.log, now): one for one in sightings}  # the newest of each answer
+    """Compare a slice with all sightings of a run. Of the sightings of the present content, the newest decides.
+
+    Args:
+        sightings: of the run, oldest first.
+        now: the present coordinates of the slice.
+    """
+    found = {compare_coordinates(one.log, now): one for one in sightings}  # the newest sighting of each result
     if Match.SAME in found:
         return Match.SAME if found[Match.SAME].is_equal else Match.DIFFERENT
     return Match.UNKNOWN if Match.UNKNOWN in found else Match.CHANGED
 
 
 def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
-    """Compare what the log said of a slice at two versions of a table.
+    """Compare the coordinates of a slice at two versions of a table.
 
-    The very same files hold the same records. Other files do so if each commit in between was looked at and none
-    changed data (OPTIMIZE). Without these commits the number of records proves nothing: one may have been deleted and
-    another inserted.
+    The same files have the same records. Other files have the same records if every commit between the versions was
+    read and none changed data (OPTIMIZE). If these commits are gone, an equal number of records proves nothing: one
+    record may have been deleted and another one inserted.
+
+    Returns:
+        SAME, CHANGED or UNKNOWN.
     """
     if then.table_id != now.table_id:
         return Match.CHANGED

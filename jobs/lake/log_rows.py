@@ -1,7 +1,7 @@
-"""Single records of the event log, found by the column that names them. No Spark.
+"""Finds a single record of the event log by the value of one column. No Spark.
 
-The files are read one by one through Arrow, because deltalake gives no dataset of a table with mapped columns, deletion
-vectors, widened types, or files elsewhere (a shallow clone).
+Arrow reads the files one by one, because deltalake has no dataset for a table with mapped columns, deletion vectors,
+widened types, or files outside the table (a shallow clone).
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,10 +18,13 @@ _PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "shor
 
 
 def find_record(log: LogTable, column: str, value: str) -> dict[str, Any] | None:
-    """Return a record whose `column` reads as `value`, as plain Python values by column; None without one.
+    """Return a record whose `column`, as text, equals `value`; None if there is no such record.
+
+    Returns:
+        The record's values by logical column name, as plain Python values.
 
     Raises:
-        LogError: a data file is gone or damaged.
+        LogError: a data file is lost or damaged.
     """
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
@@ -30,7 +33,7 @@ def find_record(log: LogTable, column: str, value: str) -> dict[str, Any] | None
 
 
 def _files(log: LogTable, root: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return where each data file is, and the values of its partition columns."""
+    """Return the path of each data file, and the values of its partition columns."""
     columns = {name: log.files(name) for name in log.partition_columns}
     if not columns:
         return []

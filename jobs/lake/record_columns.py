@@ -1,4 +1,4 @@
-"""Under which names the columns of the log are kept in `record`, the struct of the side tables."""
+"""Names the log's columns in `record`, the struct column of the side tables that stores whole records."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,20 +19,24 @@ SIDE_TABLES = (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RE
 
 
 def stored_records(uri_of: "Callable[[str], str]") -> list[Node]:
-    """Return what `record` is in the side tables that are there already."""
+    """Return the type of `record` in each side table that exists."""
     found = (table_columns(uri_of(name)).get("record") for name in SIDE_TABLES)
     return [node for node in found if node is not None]
 
 
 def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[str, str]:
-    """Return column of the log -> its name in `record`.
+    """Return log column -> its field name in `record`.
 
-    It is the same name, but for a column whose type has changed since the side tables were made (INT is BIGINT now):
-    there the old field stays as it is, and a field named after column and type holds the new values.
+    The name stays the same unless the column's type has changed since the side tables were created (INT to BIGINT).
+    Then the old field keeps its type, and a new field, named after the column and its type, stores the new values.
+
+    Args:
+        columns: the log's columns and their types.
+        stored: the types of `record` in the existing side tables.
     """
     kinds: dict[str, list[Node]] = {}
     for node in stored:
-        assert not isinstance(node, str), "record is a struct"
+        assert not isinstance(node, str), "the type of record is a struct"
         for field in node["fields"]:
             kinds.setdefault(field["name"], []).append(field["type"])
     names = {}
@@ -43,7 +47,7 @@ def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[st
 
 
 def rename_records(ordered: "DataFrame", names: Mapping[str, str]) -> "DataFrame":
-    """Return the ordered records with `record` as the side tables keep it."""
+    """Return the ordered records, with the fields of `record` renamed as in the side tables."""
     if all(name == stored for name, stored in names.items()):
         return ordered
     fields = [F.col("record").getField(name).alias(stored) for name, stored in names.items()]

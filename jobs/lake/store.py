@@ -1,7 +1,7 @@
-"""The Delta tables of a pipeline, without Spark: make them, append what the driver made, read attempts back.
+"""Creates, appends to and reads the Delta tables of a pipeline, without Spark.
 
-Everything that a reader, the audit or the next slice sees goes through an attempt (DESIGN, section 3), so every read
-here names the (slice_id, attempt_id) pairs that it wants.
+Readers, the audit and the next slice see rows only by attempt (DESIGN, section 3). So every read here names the
+(slice_id, attempt_id) pairs whose rows it returns.
 """
 
 import json
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 Attempt = tuple[str, str]
-"""(slice_id, attempt_id): one partition of every table."""
+"""(slice_id, attempt_id): the partition of a table that one attempt at a slice wrote."""
 
 MAX_ATTEMPTS = 50
-"""How often a commit to a table is tried again because somebody else committed first."""
+"""How many times a commit to a table is tried. A try fails if another process committed first."""
 _JITTER = SystemRandom()
 _ROLE = "hindcast.role"
-"""Metadata of a column: `key` or `value`. Readers take a run's keys from its spec; this refuses a change of role."""
+"""Metadata key of a column's role, `key` or `value`. `ensure_table` uses it to refuse a change of role."""
 
 _PROPERTIES = {
-    # Publication records table versions and rollback reads them again, so files outlive Delta's seven days.
+    # A rollback reads files of earlier publications, so files are kept longer than Delta's default of seven days.
     "delta.deletedFileRetentionDuration": "interval 60 days",
     "delta.logRetentionDuration": "interval 365 days",
     "delta.checkpointInterval": "50",
@@ -38,19 +38,20 @@ _PROPERTIES = {
 
 
 def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> None:
-    """Make the table if it is not there; add columns that a changed spec brings, nullable.
+    """Create the table if it does not exist, and add the columns that it lacks, nullable.
 
-    Several processes may do so at once: whoever comes second looks again at what is there now. Fields that a struct
-    gains (the log got a new column, and `record` holds whole records) come with the first rows that have them.
+    Several processes may call this at once. A process whose commit fails because another one was first reads the table
+    again and tries again. New fields of a struct (`record`, after the log got a new column) are not added here: the
+    first rows that have them add them.
 
     Args:
-        uri: where.
-        table: what is wanted.
-        attempts: how often others may be faster.
+        uri: the place of the table.
+        table: the columns and their types.
+        attempts: how many times to try the commit.
 
     Raises:
-        SpecError: a column is there with another type, or is a key in one spec and a value in another.
-        StoreError: the table cannot be read, or others were faster each time.
+        SpecError: a column exists with another type, or changes from key to value or back.
+        StoreError: the table cannot be read, or another process committed first at every try.
     """
     _until_committed(uri, lambda: _ensure(uri, table), attempts=attempts)
 
@@ -87,13 +88,13 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
         )
     if role and former and role != former:
         raise SpecError(
-            f"column {name!r} of table {uri} was a {former} column, and the spec now makes it a {role} column; nobody "
-            "could tell from a row which it is. Give the output another name, or give the pipeline a new name"
+            f"column {name!r} of table {uri} was a {former} column, and the spec now makes it a {role} column. A row "
+            "does not show which of the two it is. Give the output another name, or give the pipeline a new name"
         )
 
 
 def _until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> None:
-    """Try a commit again while others commit first; each try looks at what is there by then."""
+    """Call `commit` until it succeeds; it must read the table's present state at each call."""
     from deltalake.exceptions import CommitFailedError
 
     for attempt in range(attempts):
@@ -104,20 +105,29 @@ def _until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> 
             if not isinstance(error.__cause__, CommitFailedError):
                 raise
         time.sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + _JITTER.random()))
-    raise StoreError(f"table {uri}: others committed first {attempts} times in a row; see who else runs this pipeline")
+    raise StoreError(
+        f"table {uri}: another process committed first {attempts} times in a row; find the other processes that run "
+        "this pipeline, and run again when they are done"
+    )
 
 
 def table_columns(uri: str) -> dict[str, Node]:
-    """Return a table's columns as they are stored, name -> type; none where it is not there."""
+    """Return a table's columns as they are stored, name -> type; empty if the table does not exist.
+
+    Raises:
+        StoreError: the table's log cannot be read.
+    """
     from deltalake import DeltaTable
 
-    if not DeltaTable.is_deltatable(uri):
-        return {}
-    return {one["name"]: one["type"] for one in json.loads(DeltaTable(uri).schema().to_json())["fields"]}
+    with reading(uri):
+        if not DeltaTable.is_deltatable(uri):
+            return {}
+        schema = json.loads(DeltaTable(uri).schema().to_json())
+    return {one["name"]: one["type"] for one in schema["fields"]}
 
 
 def column_takes(existing: Node, wanted: Node) -> bool:
-    """Tell whether a column can hold what is to be written: the same type, or a struct that gains nullable fields."""
+    """Return whether a column can store values of a type: the same type, or a struct that gets more nullable fields."""
     if isinstance(existing, str) or isinstance(wanted, str):
         return existing == wanted
     if existing["type"] != "struct" or wanted["type"] != "struct":
@@ -129,8 +139,8 @@ def column_takes(existing: Node, wanted: Node) -> bool:
 def dataset_of(table: "DeltaTable") -> "pads.Dataset":
     """Return the table's files as an Arrow dataset that reads them through Arrow's own file system.
 
-    By default deltalake hands Arrow a file system written in Python. Arrow's reader threads then call into the
-    interpreter, and a short process may end while one still does.
+    deltalake's default is a file system written in Python. With it, Arrow's reader threads call the Python
+    interpreter, and a short process may exit while such a call still runs.
     """
     import pyarrow.fs as pafs
 
@@ -139,10 +149,15 @@ def dataset_of(table: "DeltaTable") -> "pads.Dataset":
 
 
 def append_rows(uri: str, rows: "pa.Table") -> None:
-    """Append the rows in one commit; the table exists, and gets the fields that a struct of theirs has gained."""
+    """Append rows to an existing table in one commit. New fields of a struct are added to the table.
+
+    Raises:
+        StoreError: the table cannot be read, or another process committed first at every try.
+    """
     from deltalake import write_deltalake
 
-    # Delta appends again by itself, unless somebody widened the table meanwhile. The audit would notice doubled rows.
+    # Delta retries an append itself, except when another process has changed the schema. If a retry doubled rows, the
+    # audit would find them.
     if rows.num_rows:
         _until_committed(
             uri, lambda: write_deltalake(uri, rows, mode="append", schema_mode="merge"), attempts=MAX_ATTEMPTS
@@ -150,10 +165,18 @@ def append_rows(uri: str, rows: "pa.Table") -> None:
 
 
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
-    """Return the rows of the given attempts, columns in the order asked for; no rows where the table is not there.
+    """Return the rows of the given attempts.
+
+    Args:
+        uri: the place of the table.
+        attempts: pairs of (slice_id, attempt_id).
+        columns: the columns to return, in this order; all when None.
+
+    Returns:
+        The rows; a table without rows and columns if there are no attempts or the Delta table does not exist.
 
     Raises:
-        StoreError: the table cannot be read; the message names the file.
+        StoreError: the table cannot be read; the message names the damaged file.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -176,7 +199,10 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
 
 
 class ArrowSql:
-    """SQL over Arrow tables in DuckDB, in UTC, as a context; to open one costs as much as many a query."""
+    """A DuckDB connection for SQL over Arrow tables, in UTC, as a context manager.
+
+    Opening a connection can cost as much as a query, so callers with several queries share one.
+    """
 
     def __enter__(self) -> "ArrowSql":
         import duckdb
@@ -189,9 +215,10 @@ class ArrowSql:
         self._connection.close()
 
     def query(self, relations: Mapping[str, "pa.Table"], sql: str, parameters: Sequence[object] = ()) -> "pa.Table":
-        """Run one query over tables, registered under their names; values go in as parameters only.
+        """Return the result of one query over the tables, which the query names by the keys of `relations`.
 
-        A HUGEINT, as the sum of a BIGINT is one, comes back as a decimal of 38 digits.
+        Values are passed as parameters only. DuckDB's HUGEINT (the sum of a BIGINT) is returned as a decimal of 38
+        digits.
         """
         for name, table in relations.items():
             self._connection.register(name, table)
@@ -203,7 +230,7 @@ class ArrowSql:
 
 
 def query(relations: Mapping[str, "pa.Table"], sql: str, parameters: Sequence[object] = ()) -> "pa.Table":
-    """Run one query over Arrow tables, as `ArrowSql.query` does."""
+    """Return the result of one query over Arrow tables, with a connection of its own (see `ArrowSql.query`)."""
     with ArrowSql() as opened:
         return opened.query(relations, sql, parameters)
 

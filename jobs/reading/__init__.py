@@ -1,1 +1,1 @@
-"""Published rows, read without Spark and compared with the ledger's digests."""
+"""Reads rows of runs without Spark, and compares them with the ids and digests in the ledger."""

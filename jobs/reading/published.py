@@ -1,6 +1,7 @@
-"""What readers see: one ledger version resolved into (slice, attempt) pairs, then tables read through them. No Spark.
+"""Reads the published rows of a pipeline at one ledger version, without Spark.
 
-The rule of the published view is SQL that DuckDB and Spark both run; `published_sql` is its one place.
+The ledger gives the (slice, attempt) pairs of the published runs. `published_sql` is the query that selects the last
+pane of each window; DuckDB runs it here, and Spark runs it in `jobs.readers`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,18 +24,18 @@ HIDDEN = (ROW_ID, ROW_CHECK, "fired_rank")
 
 
 def quote_duckdb(identifier: str) -> str:
-    """An identifier as DuckDB and the SQL standard quote it."""
+    """Return the identifier in the quotes of DuckDB and the SQL standard."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
 def quote_spark(identifier: str) -> str:
-    """An identifier as Spark quotes it."""
+    """Return the identifier in Spark's quotes."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedView:
-    """What the SQL of a view depends on: the pipeline's key columns, the columns to show, every pane or not."""
+    """The parameters of `published_sql`: key columns, columns to return, and whether to return every pane."""
 
     keys: Sequence[str]
     columns: Sequence[str]
@@ -42,22 +43,23 @@ class PublishedView:
 
 
 def published_sql(view: PublishedView, *, relation: str, quote: Quote) -> str:
-    """The query over the published rows of window_outputs.
+    """Return the query that selects the published panes of each window from rows of window_outputs.
 
-    A row of a window replaces the row before it if it repeats it (mode 'accumulating') or withdraws it (superseded,
-    retraction), and stands beside it if not (mode 'discarding'). The order of a window's rows is by slice, then by
-    pane_index, which within a slice never restarts; a position counts last. With `all_panes` it gives every row.
+    A row replaces the row of its window before it if it repeats that row (mode 'accumulating') or withdraws it (kind
+    'superseded' or 'retraction'). A row of mode 'discarding' adds to the rows before it. The rows of a window are
+    ordered by slice, then by pane_index (which never restarts within a slice), then by position. With `all_panes` the
+    query returns every row.
 
     Args:
-        view: keys, columns, all panes or not.
-        relation: the quoted name of a relation that holds exactly the rows of published attempts.
-        quote: of the dialect, `quote_duckdb` or `quote_spark`.
+        view: keys, columns, and whether to return all panes.
+        relation: the quoted name of a relation with exactly the rows of the published attempts.
+        quote: the quoting function of the SQL dialect, `quote_duckdb` or `quote_spark`.
     """
     columns = ", ".join(quote(column) for column in view.columns)
     if view.all_panes:
-        return f"SELECT {columns} FROM {relation}"  # noqa: S608  (identifiers are quoted, and there are no values)
+        return f"SELECT {columns} FROM {relation}"  # noqa: S608  (identifiers are quoted; there are no values)
     window = ", ".join(quote(column) for column in (*view.keys, "window_start", "window_end"))
-    # One firing may emit several rows: they share its pane_index, and are peers here. What takes a row back follows it.
+    # The rows of one firing share its pane_index and rank equally. A row that withdraws another one sorts after it.
     taken_back, is_anew = "CASE kind WHEN 'result' THEN 0 ELSE 1 END", "kind = 'result' AND mode = 'discarding'"
     chained = (
         f"SELECT *, sum(CASE WHEN {is_anew} THEN 1 ELSE 0 END) OVER "  # noqa: S608
@@ -73,19 +75,19 @@ def published_sql(view: PublishedView, *, relation: str, quote: Quote) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyedRuns:
-    """Published runs whose specs have the same key columns."""
+    """The published runs whose specs have the same key columns."""
 
     keys: tuple[str, ...]
     runs: tuple[StagedRun, ...]
 
 
 def published_runs(view: LedgerView) -> tuple[StagedRun, ...]:
-    """The runs that readers see, in slice order."""
+    """Return the published runs, in slice order."""
     return tuple(view.run(run_id) for run_id in view.published.values())
 
 
 def runs_by_keys(view: LedgerView) -> tuple[KeyedRuns, ...]:
-    """The published runs, by the key columns of their own specs: a chain may change its keys with a new spec."""
+    """Return the published runs grouped by the key columns of their specs; a new spec may change the keys."""
     found: dict[tuple[str, ...], list[StagedRun]] = {}
     for run in published_runs(view):
         found.setdefault(spec_of(view, run).log.key_columns, []).append(run)
@@ -95,22 +97,23 @@ def runs_by_keys(view: LedgerView) -> tuple[KeyedRuns, ...]:
 def read_published(
     lake: Lake, pipeline: str, view: LedgerView, *, all_panes: bool = False, content_rows: int | None = CONTENT_ROWS
 ) -> "pa.Table":
-    """The published windows of a pipeline, by window and key; without a publication, no rows and no columns.
+    """Return the published windows of a pipeline.
 
-    A window is told from others by the key columns of the spec of its run.
+    A window is identified by its bounds and by the key columns of its run's spec.
 
     Args:
-        lake: where.
-        pipeline: its name.
-        view: one ledger version; everything is read as it says.
-        all_panes: every pane of every window, superseded ones too.
-        content_rows: up to so many rows are compared with their ids, cell by cell; None: however many there are.
+        lake: the lake.
+        pipeline: the name of the pipeline.
+        view: the ledger version that decides which runs are published.
+        all_panes: return every pane of every window, also superseded ones.
+        content_rows: compare the content of each row with its id if there are at most this many rows; None: always.
 
     Returns:
-        All columns of window_outputs but those of `HIDDEN`.
+        All columns of window_outputs without those of `HIDDEN`, ordered by window and key. Without a publication, a
+        table without rows and columns.
 
     Raises:
-        StoreError: a file cannot be read, or its rows are not those that were written.
+        StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     rows = StoredRuns(lake, pipeline, view, content_rows).read(WINDOW_OUTPUTS, published_runs(view))
     if not rows.column_names:
@@ -135,10 +138,10 @@ def read_published_table(
     lake: Lake, pipeline: str, table: str, *, view: LedgerView, columns: Sequence[str] | None = None,
     content_rows: int | None = CONTENT_ROWS,
 ) -> "pa.Table":  # fmt: skip
-    """The published rows of any table of a pipeline but the ledger.
+    """Return the published rows of any table of a pipeline, except the ledger.
 
     Raises:
-        StoreError: a file cannot be read, or its rows are not those that were written.
+        StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     return StoredRuns(lake, pipeline, view, content_rows).read(table, published_runs(view), columns)
 
@@ -146,19 +149,19 @@ def read_published_table(
 def read_quality_results(
     lake: Lake, pipeline: str, runs: Iterable[StagedRun], *, view: LedgerView
 ) -> list[dict[str, Any]]:
-    """The rows of quality_results of some runs, in slice order; where one was checked again, of the newest time.
+    """Return the rows of quality_results of some runs, in slice order; of a run that was checked again, the newest.
 
     Raises:
-        StoreError: they are not the checks that the ledger has.
+        StoreError: the rows differ from the checks in the ledger.
     """
     return _dicts(StoredRuns(lake, pipeline, view), QUALITY_RESULTS, runs)
 
 
 def read_tallies(lake: Lake, pipeline: str, runs: Iterable[StagedRun], *, view: LedgerView) -> list[dict[str, Any]]:
-    """The rows of tallies, the terms of the audit's equations, of some runs, in slice order.
+    """Return the rows of tallies (the terms of the audit's equations) of some runs, in slice order.
 
     Raises:
-        StoreError: they are not those that were written.
+        StoreError: the rows differ from those that were written.
     """
     return _dicts(StoredRuns(lake, pipeline, view), TALLIES, runs)
 

@@ -1,10 +1,10 @@
-"""Stored rows against what the ledger says of them: digests of runs, ids and checks of rows (law L9).
+"""Compares stored rows with the ledger: the digests of runs, and the ids and checks of rows (law L9).
 
-Sums of ids cost next to nothing and are always compared. To compute ids from content costs about 20 microseconds a
-row; readers do so by default where there are at most CONTENT_ROWS, and on request elsewhere.
+Readers always compare the sums of the stored ids with the run's digest, which is cheap. Computing the id of a row from
+its content takes about 20 microseconds. Readers do it by default for at most CONTENT_ROWS rows, and otherwise only on
+request.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import numpy as np
 
 from jobs.lake.damage import ADVICE, reading
 from jobs.lake.lake import Lake
-from jobs.lake.store import Attempt, read_attempts
+from jobs.lake.store import Attempt, read_attempts, table_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_tables import Columns, spec_of, stored_table
 from jobs.runs import CheckResult
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CONTENT_ROWS = 50_000
-"""Up to so many rows, a reader computes their ids from their content without being asked to."""
+"""By default, a reader computes ids from content for at most this many rows."""
 IDS = (tables.ROW_ID, *tables.PARTITION_COLUMNS)
-"""The columns that sums of ids are made of."""
+"""The columns that the sums of ids need."""
 TALLIES_DIGEST = "tallies_digest"
-"""Where a run's extras keep the digest of its rows in tallies."""
+"""The key in a run's extras for the digest of its rows in tallies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something stored that is not what was written."""
+    """A difference between what is stored and what was written. The unknown places are None."""
 
     table: str
     slice_id: str | None
@@ -55,7 +55,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """The rows of some attempts of one table: their runs, and the digests in the ledger (None: it has none)."""
+    """What the ledger has about some attempts in one table.
+
+    `run_ids` maps an attempt to its run. `digests` maps it to the digest of its rows; None if the ledger has none.
+    """
 
     uri: str
     table: Table
@@ -63,7 +66,12 @@ class Stored:
     digests: Mapping[Attempt, str | None]
 
     def findings(self, rows: "pa.Table", *, with_content: bool) -> Iterator[Finding]:
-        """Compare rows with what the ledger says; `rows` have all columns `with_content`, else the ids and slices."""
+        """Yield the differences between `rows` and the ledger.
+
+        Args:
+            rows: the rows of all attempts; all columns if `with_content`, otherwise at least those of `IDS`.
+            with_content: compute ids and checks from the content of each row, too.
+        """
         needed = {*IDS, "run_id"} if with_content else {*IDS}
         missing = sorted(needed - set(rows.column_names)) if rows.column_names else []
         if missing:
@@ -92,7 +100,7 @@ class Stored:
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
         seen: set[Attempt] = set()
         for damage in RowIdentity(self.table).damage(columns):
-            if damage.row is None and len(set(pairs)) > 1:  # which of them, shows each by itself
+            if damage.row is None and len(set(pairs)) > 1:  # check each attempt alone to find the damaged one
                 for attempt in sorted(set(pairs)):
                     yield from self._content(of_attempts(rows, {attempt}))
                 return
@@ -104,7 +112,7 @@ class Stored:
         yield from self._placed(columns, pairs)
 
     def _placed(self, columns: "Mapping[str, pa.Array]", pairs: Sequence[Attempt]) -> Iterator[Finding]:
-        """Check that rows belong to their run, and that columns of other specs are empty."""
+        """Yield rows of another run, and values in columns that the run's spec does not have."""
         wrong = {
             pair for pair, run_id in zip(pairs, columns["run_id"].to_pylist(), strict=True)
             if run_id != self.run_ids.get(pair)
@@ -126,7 +134,7 @@ class Stored:
 
 
 def id_sums(rows: "pa.Table") -> dict[Attempt, IdSum | None]:
-    """Sum up the ids of rows by attempt; None where a row has no id."""
+    """Return the sums of the row ids by attempt; None for an attempt with a row without an id."""
     pairs = attempts_of(rows)
     if rows[tables.ROW_ID].null_count:
         holes = {pair for pair, one in zip(pairs, rows[tables.ROW_ID].is_valid().to_pylist(), strict=True) if not one}
@@ -138,7 +146,7 @@ def id_sums(rows: "pa.Table") -> dict[Attempt, IdSum | None]:
     ids = rows[tables.ROW_ID].fill_null(0).to_numpy()[order]
     starts = np.searchsorted(numbers[order], np.arange(len(codes)))
     counts = np.diff([*starts, len(ids)])
-    xors, totals = np.bitwise_xor.reduceat(ids, starts), np.add.reduceat(ids, starts)  # the sum wraps, as digests do
+    xors, totals = np.bitwise_xor.reduceat(ids, starts), np.add.reduceat(ids, starts)  # the sum wraps, as in a digest
     return {
         pair: None if pair in holes else IdSum(int(counts[code]), int(xors[code]), int(totals[code]))
         for pair, code in codes.items()
@@ -151,36 +159,21 @@ def attempts_of(rows: "pa.Table") -> list[Attempt]:
 
 
 def file_of(uri: str, attempt: Attempt) -> str | None:
-    """Return the files of an attempt in a table as the log names them, mostly one; None where there is none."""
+    """Return the URIs of an attempt's files, joined by `, `; None without one, or if the table's log is damaged."""
     from deltalake import DeltaTable
 
     place = "/slice_id={}/attempt_id={}/".format(*attempt)
     try:
         with reading(uri):
-            # Delta quotes partition values in paths, and quotes the paths once more in URIs.
+            # Delta quotes a partition value once in the path, and the path once more in the URI.
             found = [one for one in DeltaTable(uri).file_uris() if place in unquote(unquote(one))]
     except StoreError:
         return None
     return ", ".join(found) or None
 
 
-def columns_of(uri: str) -> Columns:
-    """Return the columns of a stored table; none where it is not there.
-
-    Raises:
-        StoreError: the table's log cannot be read.
-    """
-    from deltalake import DeltaTable
-
-    with reading(uri):
-        if not DeltaTable.is_deltatable(uri):
-            return {}
-        schema = json.loads(DeltaTable(uri).schema().to_json())
-    return {field["name"]: field["type"] for field in schema["fields"]}
-
-
 def digest_of(run: StagedRun, table: str) -> str | None:
-    """Return the digest of a run's rows in a table, as the ledger has it; None where an older Hindcast wrote it."""
+    """Return the ledger's digest of a run's rows in a table; None if the ledger of an older Hindcast has none."""
     if table == tables.QUALITY_RESULTS:
         return quality_digest(run.result.checks, run.checks_fingerprint)
     if table == tables.TALLIES:
@@ -189,14 +182,14 @@ def digest_of(run: StagedRun, table: str) -> str | None:
 
 
 def quality_digest(checks: Iterable[CheckResult], checks_fingerprint: str | None) -> str | None:
-    """Return the digest of the rows of quality_results of these checks; the ledger keeps the checks themselves."""
+    """Return the digest of these checks' rows in quality_results; None without a fingerprint (an older ledger)."""
     if checks_fingerprint is None:
         return None
     return IdSum.of(quality_id(check, checks_fingerprint) for check in checks).digest()
 
 
 def quality_id(check: CheckResult, checks_fingerprint: str) -> int:
-    """Return the id of a row of quality_results."""
+    """Return the id of a check's row in quality_results."""
     table = tables.quality_results()
     content = (
         check.table, check.check, check.column, check.severity, check.verdict.value, check.observed, check.arguments,
@@ -207,9 +200,9 @@ def quality_id(check: CheckResult, checks_fingerprint: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredRuns:
-    """Reads the rows of runs of one pipeline, and checks them.
+    """Reads and checks the rows of runs of one pipeline.
 
-    `content_rows`: ids are computed from the content of at most so many rows; None for any number of them.
+    `content_rows`: compute ids from content if a table has at most this many rows to read; None: always.
     """
 
     lake: Lake
@@ -218,24 +211,24 @@ class StoredRuns:
     content_rows: int | None = CONTENT_ROWS
 
     def read(self, table: str, runs: Iterable[StagedRun], columns: Sequence[str] | None = None) -> "pa.Table":
-        """Return the rows of some runs in a table, checked; all columns unless some are named.
+        """Return the checked rows of some runs in a table; all columns when `columns` is None.
 
         Raises:
-            StoreError: a file cannot be read, or something is not what was written; the message names table, slice,
-                attempt and file.
+            StoreError: a file cannot be read, or the rows differ from those that were written. The message names table,
+                slice, attempt and file.
         """
         runs = list(runs)
         uri = self.lake.table(self.pipeline, table)
         rows, findings = self.checked(table, runs, columns)
         first = next(findings, None)
         if first is not None:
-            raise StoreError(f"{first}. What is stored in {uri} is not what was written. {ADVICE}")
+            raise StoreError(f"{first}. The rows stored in {uri} differ from those that were written. {ADVICE}")
         return rows.select(list(columns)) if columns is not None and rows.column_names else rows
 
     def checked(
         self, table: str, runs: Sequence[StagedRun], columns: Sequence[str] | None = None
     ) -> "tuple[pa.Table, Iterator[Finding]]":
-        """Return the rows, and what is wrong with them."""
+        """Return the rows of some runs in a table, and an iterator over what is wrong with them."""
         uri = self.lake.table(self.pipeline, table)
         by_attempt = {run_attempt(run, table): run for run in runs}
         few = self.content_rows is None or self._count(uri, by_attempt) <= self.content_rows
@@ -249,11 +242,11 @@ class StoredRuns:
     def _findings(
         self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, with_content: bool
     ) -> Iterator[Finding]:
-        """Compare the rows of each spec by themselves; most of the time there is one spec."""
+        """Check the rows spec by spec, because each spec has its own columns. Usually there is one spec."""
         specs: dict[str, list[Attempt]] = {}
         for attempt, run in runs.items():
             specs.setdefault(run.result.spec_fingerprint, []).append(attempt)
-        stored = columns_of(uri)
+        stored = table_columns(uri)
         for attempts in specs.values():
             pipeline = spec_of(self.view, runs[attempts[0]])
             part = rows
@@ -268,12 +261,12 @@ class StoredRuns:
             yield from found.findings(part, with_content=with_content)
 
     def _log_columns(self) -> Columns:
-        node = columns_of(self.lake.table(self.pipeline, tables.LATE_RECORDS)).get("record", "string")
+        node = table_columns(self.lake.table(self.pipeline, tables.LATE_RECORDS)).get("record", "string")
         return {} if isinstance(node, str) else {field["name"]: field["type"] for field in node["fields"]}
 
 
 def run_attempt(run: StagedRun, table: str = tables.WINDOW_OUTPUTS) -> Attempt:
-    """Return which rows of a table are a run's."""
+    """Return the attempt under which a table has a run's rows."""
     attempt_id = run.checks_attempt_id if table == tables.QUALITY_RESULTS else run.result.attempt_id
     return run.result.slice.slice_id, attempt_id
 

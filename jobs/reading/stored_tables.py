@@ -1,7 +1,7 @@
-"""What the rows of a stored table consist of under the spec of the run that wrote them.
+"""Describes a stored table under the spec of the run that wrote its rows.
 
-A table outlives specs: it has columns of others, at the end. So which columns are content, and in which order, comes
-from the spec, and the types come from the table.
+A table is used by several specs in turn and also has the columns of the other ones. So the spec gives the columns of
+the content and their order, and the stored table gives their types.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,36 +18,36 @@ from windowlib.records.tables import Table
 from windowlib.windows.declared_functions import JSON_STATE
 
 Columns = Mapping[str, Node]
-"""The columns of a stored table, with their types."""
+"""The columns of a stored table: name -> type."""
 
 
 def spec_of(view: LedgerView, run: StagedRun) -> Pipeline:
-    """Return the spec with which a run was made, as the ledger keeps it.
+    """Return the spec of a run, from the run's request in the ledger.
 
     Raises:
-        LedgerError: the ledger has no request of that run.
+        LedgerError: the ledger does not have the run's request.
     """
     request = view.requests.get(run.request_id)
     if request is None:
         raise LedgerError(
-            f"the ledger has no request {run.request_id}, which run {run.result.run_id} belongs to; it is damaged"
+            f"the ledger is damaged: it has no request {run.request_id}, to which run {run.result.run_id} belongs"
         )
     return _parsed(request.spec_json)
 
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Pipeline:
-    return pipeline_from_json(text, source="the spec that the ledger keeps of a request")
+    return pipeline_from_json(text, source="the spec of a request in the ledger")
 
 
 def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callable[[], Columns]) -> Table:
-    """Return a table as runs of this spec fill it.
+    """Return the description of a table for rows of runs with this spec.
 
     Args:
         pipeline: the spec.
-        name: of the table.
-        columns: of the stored table.
-        log: the columns of the log; asked for where accumulators depend on them.
+        name: the name of the table.
+        columns: the columns of the stored table.
+        log: returns the log's columns; called only if the types of accumulators depend on them.
     """
     keys, outputs = _typed(pipeline.log.key_columns, columns), _typed(pipeline.output_columns, columns)
     record = columns.get("record", "string")
@@ -80,7 +80,7 @@ def _side_columns(pipeline: Pipeline, tag: str) -> Iterable[str]:
 
 
 def _accumulators(pipeline: Pipeline, columns: Columns, log: Callable[[], Columns]) -> Mapping[str, Mapping[str, str]]:
-    """Return the states of the aggregates that the table has columns for; other specs may have widened them."""
+    """Return the state columns of the aggregates for which the table has a column."""
     if not any(name.startswith("acc_") for name in columns):
         return {}
     if pipeline.aggregates:

@@ -1,7 +1,7 @@
-"""Everything that is stored of a pipeline's runs, compared with the ledger: rows, digests, states, files (law L9).
+"""Compares everything that is stored about a pipeline's runs with the ledger: rows, digests, states, files (law L9).
 
-Readers check what they read; this checks all of it, row by row, without Spark. The ledger checks itself when it is read
-(jobs.ledger.chain), and `plan --verify` compares the event log with what the runs were made of.
+Readers check only the rows that they read. `verify` checks every row, without Spark. The ledger checks itself when it
+is read (jobs.ledger.chain). `plan --verify` compares the event log with the records that the runs read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,25 +16,25 @@ from windowlib.errors import HindcastError
 from windowlib.records import tables
 
 RUNS_AT_ONCE = 100
-"""Of so many runs at a time are the rows of a table in memory."""
+"""The rows of a table are in memory for at most this many runs at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Which slices: those that start in [from_ms, to_ms); None is without a bound."""
+    """The slices that start in [from_ms, to_ms). None is no bound."""
 
     from_ms: int | None = None
     to_ms: int | None = None
 
     def holds(self, run: StagedRun) -> bool:
-        """Whether a run's slice is one of them."""
+        """Return whether a run's slice is in the span."""
         start_ms = run.result.slice.start_ms
         return (self.from_ms is None or start_ms >= self.from_ms) and (self.to_ms is None or start_ms < self.to_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was looked at, and everything that is not what was written."""
+    """The result of `verify`: how many runs and rows were checked, and every difference that was found."""
 
     pipeline: str
     ledger_version: int
@@ -43,7 +43,7 @@ class Verification:
     findings: tuple[Finding, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `hindcast verify --json` prints."""
+        """Return the object that `hindcast verify --json` prints."""
         return {
             "pipeline": self.pipeline,
             "ledger_version": self.ledger_version,
@@ -56,14 +56,14 @@ class Verification:
 def verify(
     lake: Lake, pipeline: str, view: LedgerView, *, span: Span | None = None, runs_at_once: int = RUNS_AT_ONCE
 ) -> Verification:
-    """Compare all rows of the standing attempts, published or staged, with their ids, checks and digests.
+    """Compare all rows of the attempts that count, published or staged, with their ids, checks and digests.
 
     Args:
-        lake: where.
-        pipeline: its name.
-        view: one ledger version.
-        span: which slices; all when None.
-        runs_at_once: of how many runs the rows of a table are in memory.
+        lake: the lake.
+        pipeline: the name of the pipeline.
+        view: the ledger version.
+        span: the slices to check; all when None.
+        runs_at_once: the number of runs whose rows of a table are in memory at a time.
     """
     wanted = span or Span()
     runs = sorted((run for run in view.runs.values() if wanted.holds(run)), key=lambda run: run.result.slice.start_ms)
@@ -98,5 +98,5 @@ def _state(run: StagedRun) -> Iterator[Finding]:
             slice_id=result.slice.slice_id,
             attempt_id=result.attempt_id,
             file=None,
-            what=f"the digests of the checkpoint's tables do not make up its state {result.state_after[:12]}",
+            what=f"the digests of the checkpoint's tables do not give its state {result.state_after[:12]}",
         )

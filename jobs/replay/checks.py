@@ -237,13 +237,15 @@ def _result(outcome: "Outcome", *, slice_id: str, table: str, fail_on: str) -> C
         observed=outcome.observed,
         arguments=outcome.arguments,
         message=_message(column, outcome),
+        description=outcome.description,
+        error=outcome.exception,
     )
 
 
 def _message(column: str | None, outcome: "Outcome") -> str:
     wanted = wording.demand(outcome.check, column, json.loads(outcome.arguments))
     if outcome.exception:
-        return f"{wanted}: the check itself broke, so nobody knows: {outcome.exception}"
+        return f"{wanted}: the check itself failed, so its result is unknown: {outcome.exception}"
     found = wording.finding(column, json.loads(outcome.observed))
     return f"{wanted}: found {found}. {outcome.description}".rstrip()
 

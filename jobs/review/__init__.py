@@ -1,1 +1,1 @@
-"""Answers a reviewer's questions: what happened to a record, and where a record is in its slice."""
+"""Explains the results of a pipeline: the fate of one record, its position in its slice, and the report page."""

@@ -1,14 +1,14 @@
-"""What became of one record, in a sentence that a person understands and as data. No Spark.
+"""Explains the fate of one record, as a text and as data. No Spark.
 
-Late, unassigned and invalid records are rows with their reason. By the law of conservation (L3) every other record of
-a replayed slice is in windows: those that fired are in window_outputs, those still open in window_state.
+Late, unassigned and invalid records have a row with the reason in a side table. By the law of conservation (L3), every
+other record of a replayed slice is in windows: windows that fired are in window_outputs, open windows in window_state.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.delta_log import describe_log
@@ -28,21 +28,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_WINDOWS = 4
+Fate = Literal["late", "late for some windows", "unassigned", "invalid", "assigned", "not replayed"]
+NOT_PUBLISHED = " Readers do not see this yet: the run is staged, not published."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A record's fate: `late`, `late for some windows`, `unassigned`, `invalid`, `assigned` or `not replayed`."""
+    """The fate of one record. `details` is the row of its side table, or the record with its windows.
+
+    `slice_id` is the slice in which the record arrived. `is_published`: readers see the run that decided the fate.
+    """
 
     record_id: str
-    fate: str
+    fate: Fate
     sentence: str
     slice_id: str | None
     is_published: bool
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as plain data; times are ISO texts in UTC."""
+        """Return the explanation as plain JSON data; times are ISO texts in UTC."""
         return {
             "record_id": self.record_id,
             "fate": self.fate,
@@ -54,37 +59,39 @@ class Explanation:
 
 
 Locator = Callable[[Slice, str, CheckpointRef | None], tuple[int, int | None]]
-"""(slice, record id, checkpoint with which the slice began) -> (rank, watermark that the record met)."""
+"""(slice, record id, checkpoint before the slice) -> (rank in the slice, watermark before the record)."""
 
 
 def explain(
     lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, locate: Locator | None = None
 ) -> Explanation:
-    """Say what became of the record with this id; of published runs, else of those that an open request staged.
+    """Return the fate of a record in the published runs; for slices without one, in the runs of open requests.
 
     Args:
-        lake: where.
-        pipeline: the spec that the chain was made with.
-        record_id: the value of `log.record_id`, or without such a column the record's hash as in the side tables.
-        view: one ledger version.
-        locate: finds the place of an assigned record, which no table keeps; without it the place is not said.
+        lake: the lake.
+        pipeline: the spec of the chain.
+        record_id: the value of the column `log.record_id`. Without such a column, the record's hash in a side table.
+        view: the ledger version.
+        locate: finds the position of an assigned record, which no table stores. Without it, the explanation has no
+            position.
 
     Raises:
         RequestError: the log has no such record.
         LogError: the log cannot be read.
-        StoreError: what is stored of a run cannot be read, or is not what was written.
+        StoreError: stored rows cannot be read, or differ from those that were written.
     """
     runs = _runs(view)
     stored = StoredRuns(lake, pipeline.name, view)
-    for table, tell in ((LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid)):
+    side_tables = ((LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid))
+    for table, explain_row in side_tables:
         for row in _side_rows(stored.read(table, runs.values()), pipeline, record_id):
-            explanation: Explanation = tell(pipeline, record_id, row, is_published=_is_published(view, row))
+            explanation: Explanation = explain_row(pipeline, record_id, row, is_published=_is_published(view, row))
             return explanation
     return _from_log(lake, pipeline, record_id, view=view, locate=locate)
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
-    """The run of each slice: the published one, else the newest open request's."""
+    """Return the run of each slice: the published one, otherwise that of the newest open request."""
     chosen = {slice_id: run_id for request in view.open_requests() for slice_id, run_id in request.runs.items()}
     return {slice_id: view.run(run_id) for slice_id, run_id in {**chosen, **view.published}.items()}
 
@@ -111,28 +118,27 @@ def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_publ
         which = f"{len(windows)} of its windows"
     missed = f"for {which}: {_some(windows)}" if windows else "for any window"
     sentence = (
-        f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}, but when it arrived "
-        f"(slice {row['slice_id']}, "
-        f"place {row['rank'] + 1:,}) the watermark stood at {show_instant(row['watermark_ms'])}, "
-        f"{human_duration(row['late_by_ms'])} too late "
-        f"{missed}. {_tolerance(pipeline)} It is kept, with every column, in late_records."
+        f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}. When it arrived (slice "
+        f"{row['slice_id']}, place {row['rank'] + 1:,}), the watermark was {show_instant(row['watermark_ms'])}: "
+        f"{human_duration(row['late_by_ms'])} too late {missed}. {_tolerance(pipeline)} "
+        "late_records stores it with all its columns."
     )
-    fate = "late" if row["missed_all"] else "late for some windows"
+    fate: Fate = "late" if row["missed_all"] else "late for some windows"
     return _explanation(record_id, fate, sentence, row=row, is_published=is_published)
 
 
 def _tolerance(pipeline: Pipeline) -> str:
-    """How late a record may be here, and which keys of the file say so."""
+    """Return how late a record may be in this pipeline, with the keys of the pipeline file that define it."""
     watermark, windows = pipeline.watermark, pipeline.windows
     if pipeline.front_end is not None or watermark is None or windows is None:
-        return f"How late a record may be is said under windows.{pipeline.front_end}."
+        return f"The pipeline file defines under windows.{pipeline.front_end} how late a record may be."
     if watermark.out_of_orderness_ms is not None or watermark.kind == "ascending":
         bound = format_duration(watermark.out_of_orderness_ms or 0)
-        first = f"Records may be {bound} out of order here (watermark.out_of_orderness)"
+        first = f"Records may be {bound} out of order (watermark.out_of_orderness)"
     else:
-        first = f"The watermark here is of kind {watermark.kind} (watermark.kind)"
+        first = f"The watermark is of kind {watermark.kind} (watermark.kind)"
     lateness = format_duration(windows.allowed_lateness_ms)
-    return f"{first}, and windows accept them {lateness} longer (windows.allowed_lateness)."
+    return f"{first}. Windows accept records for another {lateness} (windows.allowed_lateness)."
 
 
 def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
@@ -144,8 +150,8 @@ def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, i
     )
     sentence = (
         f"Record {record_id} is unassigned: it happened at {show_instant(row['event_time_ms'])}, between two "
-        f"windows{gaps}. It arrived in slice "
-        f"{row['slice_id']} (place {row['rank'] + 1:,}) and is kept, with every column, in unassigned_records."
+        f"windows{gaps}. It arrived in slice {row['slice_id']} (place {row['rank'] + 1:,}). unassigned_records stores "
+        "it with all its columns."
     )
     return _explanation(record_id, "unassigned", sentence, row=row, is_published=is_published)
 
@@ -154,21 +160,18 @@ def _invalid(_pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_
     detail = f" ({row['detail']})" if row.get("detail") else ""
     sentence = (
         f"Record {record_id} is invalid: {row['reason']}{detail}. It arrived in slice {row['slice_id']} (place "
-        f"{row['rank'] + 1:,}), moved no "
-        "watermark, and is kept, with every column, in invalid_records."
+        f"{row['rank'] + 1:,}) and did not change the watermark. invalid_records stores it with all its columns."
     )
     return _explanation(record_id, "invalid", sentence, row=row, is_published=is_published)
 
 
 def _explanation(
-    record_id: str, fate: str, sentence: str, *, row: Mapping[str, Any], is_published: bool
+    record_id: str, fate: Fate, sentence: str, *, row: Mapping[str, Any], is_published: bool
 ) -> Explanation:
-    if not is_published:
-        sentence += " Readers do not see this yet: the run is staged, not published."
     return Explanation(
         record_id=record_id,
         fate=fate,
-        sentence=sentence,
+        sentence=sentence if is_published else sentence + NOT_PUBLISHED,
         slice_id=row["slice_id"],
         is_published=is_published,
         details={name: value for name, value in row.items() if name not in HIDDEN},
@@ -178,7 +181,11 @@ def _explanation(
 def _from_log(
     lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, locate: Locator | None
 ) -> Explanation:
-    """A record of no side table: in windows, or not replayed yet, or not there."""
+    """Explain a record that no side table has: it is in windows, or its slice has not been replayed.
+
+    Raises:
+        RequestError: the log has no such record.
+    """
     record = _record(lake, pipeline, record_id)
     one = slice_at(slice_grid(pipeline), parse_bound(pipeline, str(record[pipeline.log.slice.by])))
     slice_id = one.slice_id
@@ -199,7 +206,8 @@ def _from_log(
     when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
         f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
-        f"{slice_id}, in time for {_windows_word(pipeline)} of {key}; {_told(windows) or _untold(pipeline)}."
+        f"{slice_id}, in time for {_windows_word(pipeline)} of {key}. "
+        f"{_windows_text(windows) or _no_windows_text(pipeline)}."
     )
     details = {
         "record": record,
@@ -212,47 +220,50 @@ def _from_log(
     if locate is not None:
         rank, met_ms = locate(one, record_id, _state_before(view, run))
         details |= {"rank": rank, "watermark_ms": met_ms}
-        met = "there was no watermark yet" if met_ms is None else f"the watermark stood at {show_instant(met_ms)}"
-        sentence += f" It stands at place {rank + 1:,} of its slice; when it came, {met}."
+        met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
+        sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
     is_published = view.published.get(slice_id) == run.result.run_id
-    if not is_published:
-        sentence += " Readers do not see this yet: the run is staged, not published."
     return Explanation(
         record_id=record_id,
         fate="assigned",
-        sentence=sentence,
+        sentence=sentence if is_published else sentence + NOT_PUBLISHED,
         slice_id=slice_id,
         is_published=is_published,
         details=details,
     )
 
 
-def _told(windows: RecordWindows) -> str:
-    """What is known of the windows, part by part."""
-    told = [f"{len(windows.fired)} that fired: {_some(windows.fired)}"] if windows.fired else []
-    if windows.superseded:
-        taken = [f"{one} by {heir or 'one that is gone'}" for one, heir in windows.superseded.items()]
-        told.append(f"{len(taken)} that fired and were superseded since: {_some(taken)}")
-    if windows.still_open:
-        told.append(f"{len(windows.still_open)} still open after the last replayed slice: {_some(windows.still_open)}")
-    return " and ".join(told)
+def _windows_text(windows: RecordWindows) -> str:
+    """Return the windows in words; empty without any."""
+    taken = [f"{one} by {heir or 'a window that is gone'}" for one, heir in windows.superseded.items()]
+    parts = (
+        ("fired", windows.fired),
+        ("fired and {} superseded now", taken),
+        ("{} still open after the last replayed slice", windows.still_open),
+    )
+    return ". ".join(_counted(found, what) for what, found in parts if found)
+
+
+def _counted(windows: Sequence[str], what: str) -> str:
+    one = len(windows) == 1
+    return f"{len(windows)} {'window' if one else 'windows'} {what.format('is' if one else 'are')}: {_some(windows)}"
 
 
 def _windows_word(pipeline: Pipeline) -> str:
     return "the function" if pipeline.windows is None else "its windows"
 
 
-def _untold(pipeline: Pipeline) -> str:
-    """Why no window can be named."""
+def _no_windows_text(pipeline: Pipeline) -> str:
+    """Return why no window is named."""
     if pipeline.windows is None:
-        return "there are no windows, each of its records is processed by itself"
+        return "There are no windows: the function processes each record alone"
     if pipeline.windows.is_unbounded:
-        return "they have no bounds in time, so the panes of that key in window_outputs tell no more"
-    return "they were merged into others or have closed empty"
+        return "The windows have no bounds in time, so the tables do not show in which panes of this key it is"
+    return "They were merged into other windows, or closed without a firing"
 
 
 def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
-    """The checkpoint that the run's predecessor left; None where the chain begins."""
+    """Return the checkpoint with which the run began; None at the beginning of a chain."""
     before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
     earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
     return earlier[-1].checkpoint if earlier else None
@@ -262,16 +273,15 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
     column = pipeline.log.record_id
     if column is None:
         raise RequestError(
-            f"no late, unassigned or invalid record of pipeline {pipeline.name} has the hash {record_id}; without "
-            "`log.record_id` in "
-            f"{pipeline.source} the log itself cannot be searched: name a column there that identifies a record"
+            f"no late, unassigned or invalid record of pipeline {pipeline.name} has the hash {record_id}. Without "
+            f"`log.record_id` in {pipeline.source}, Hindcast cannot search the log for other records: set it to a "
+            "column that identifies a record"
         )
     found = find_record(describe_log(lake.event_log(pipeline)), column, record_id)
     if found is None:
         raise RequestError(
-            f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; `hindcast show "
-            f"{pipeline.name}` and late_records "
-            "name some that it has"
+            f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
+            "from the log"
         )
     return found
 
@@ -282,7 +292,7 @@ def _some(windows: Sequence[str]) -> str:
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  (JSON)
-    """A value as JSON takes it: times as ISO text in UTC, bytes as hex, NaN as text."""
+    """Return a value as plain JSON data: a time as ISO text in UTC, bytes as hexadecimal digits, NaN as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -1,4 +1,4 @@
-"""The windows of one record: those that fired, those that were superseded and by which, those still open. No Spark."""
+"""Finds the windows of one record: those that fired, those that were superseded, and those still open. No Spark."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ _PLACE = ("slice_id", "fired_rank", "pane_index")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordWindows:
-    """Windows of a record's key that hold its time, as texts; `superseded` maps one that was withdrawn to its heir.
+    """The windows of a record's key that include its time, as texts such as `[2013-02-08 05:00, 06:00)`.
 
-    The heir is None where nothing shows it: the window that took it over closed empty, or is another's by now.
+    `superseded` maps a window that was withdrawn to the window that replaced it. The value is None if the tables do not
+    show that window: it closed without records, or its bounds have changed since.
     """
 
     fired: tuple[str, ...]
@@ -29,22 +30,22 @@ class RecordWindows:
 
 
 def record_time(time: TimeColumn, record: Mapping[str, Any]) -> InstantRead:
-    """Read a time column of a record as the replay does."""
+    """Return the time of a record from a time column, read as in a replay."""
     return read_instant(record[time.column], time.unit.value if time.unit else None)
 
 
 def windows_of(
     lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, runs: Mapping[str, StagedRun]
 ) -> RecordWindows:
-    """Find the windows of a record.
+    """Return the windows of a record.
 
-    Windows without bounds (global and count windows, Storm's queues) hold no time and are not among them.
+    Windows without bounds in time (global and count windows, Storm's queues) are not included.
 
     Args:
-        lake: where.
-        pipeline: its spec.
-        record: by column; valid, so that its time can be read.
-        runs: slice -> run, in slice order; the state after the last one says what is open.
+        lake: the lake.
+        pipeline: the spec.
+        record: column -> value. The record must be valid, so that its time can be read.
+        runs: slice -> run, in slice order. The state after the last run has the open windows.
     """
     at_ms = record_time(_windowed_by(pipeline), record).ms
     if at_ms is None:
@@ -52,20 +53,20 @@ def windows_of(
     holds = _Holds(at=_instant(at_ms), is_right_closed=pipeline.front_end == "storm")
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
     panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
-    standing = {bounds for bounds, kind in panes.items() if kind == "result"}
+    shown = {bounds for bounds, kind in panes.items() if kind == "result"}
     still_open = _open(lake, pipeline, record, pair=pairs[-1:], holds=holds)
-    withdrawn = sorted(bounds for bounds in panes if bounds not in standing | still_open)
-    heirs = {bounds: _heir(bounds, standing | still_open) for bounds in withdrawn}
+    withdrawn = sorted(bounds for bounds in panes if bounds not in shown | still_open)
+    heirs = {bounds: _heir(bounds, shown | still_open) for bounds in withdrawn}
     return RecordWindows(
-        fired=tuple(interval(*one) for one in sorted(standing)),
+        fired=tuple(interval(*one) for one in sorted(shown)),
         superseded={interval(*one): interval(*heir) if heir else None for one, heir in heirs.items()},
-        still_open=tuple(interval(*one) for one in sorted(still_open - standing)),
+        still_open=tuple(interval(*one) for one in sorted(still_open - shown)),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Holds:
-    """Whether bounds hold an instant."""
+    """A predicate: whether bounds include the instant `at`."""
 
     at: datetime
     is_right_closed: bool
@@ -79,20 +80,20 @@ class _Holds:
 def _panes(
     lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pairs: Sequence[tuple[str, str]], holds: _Holds
 ) -> dict[Interval, str]:
-    """Return bounds that hold the record's time -> the kind of the last row of these bounds."""
+    """Return bounds that include the record's time -> the kind of the last row with these bounds."""
     import pyarrow.compute as pc
 
     keys = pipeline.log.key_columns
     columns = [*keys, "window_start", "window_end", "kind", *_PLACE]
     panes = read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, columns)
-    if panes.num_rows:  # the bounds of most are elsewhere, and Arrow sees that faster than we
+    if panes.num_rows:  # Arrow drops most rows faster than the Python loop below
         panes = panes.filter((pc.field("window_start") <= holds.at) & (pc.field("window_end") >= holds.at))
     own = [
         row
         for row in panes.to_pylist()
         if holds(row["window_start"], row["window_end"]) and all(row[key] == record[key] for key in keys)
     ]
-    # As in the published view: what takes a row back comes after it.
+    # As in the published view, a row that withdraws another one sorts after it.
     own.sort(key=lambda row: (*(row[name] for name in _PLACE), row["kind"] != "result"))
     return {(row["window_start"], row["window_end"]): row["kind"] for row in own}
 
@@ -113,13 +114,13 @@ def _open(
 
 
 def _heir(bounds: Interval, windows: set[Interval]) -> Interval | None:
-    """Return the smallest window that holds these bounds."""
+    """Return the smallest window that contains these bounds; None without one."""
     around = [one for one in windows if one[0] <= bounds[0] and bounds[1] <= one[1]]
     return min(around, key=lambda one: one[1] - one[0], default=None)
 
 
 def _windowed_by(pipeline: Pipeline) -> TimeColumn:
-    """The time by which the record's windows are chosen: its event time, or on processing time its arrival."""
+    """Return the time column that assigns records to windows: event time, or arrival time on processing time."""
     log, windows = pipeline.log, pipeline.windows
     if windows is not None and windows.is_processing_time and log.arrival_time is not None:
         return log.arrival_time
@@ -131,6 +132,6 @@ def _instant(at_ms: int) -> datetime:
 
 
 def interval(start: datetime, end: datetime) -> str:
-    """`[2013-02-08 05:00, 06:00)`; the day is not said twice."""
+    """Return bounds such as `[2013-02-08 05:00, 06:00)`. The end has no date if it is on the day of the start."""
     first, last = (at.isoformat(sep=" ", timespec="minutes")[:16] for at in (start, end))
     return f"[{first}, {last.removeprefix(first[:11])})"

@@ -1,4 +1,4 @@
-"""Where a record stands in its slice and which watermark it met: the replay's own ordering, for one slice, in Spark."""
+"""Finds a record's rank in its slice and the watermark before it. Spark orders the slice as in a replay."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """A record's rank in its slice, from 0, and the watermark before it; None at the very beginning of a chain."""
+    """A record's rank in its slice, from 0, and the watermark before it; None if there was no watermark yet."""
 
     rank: int
     watermark_ms: int | None
@@ -29,7 +29,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A record of a slice; `before` is the checkpoint with which the slice began, None at the beginning of a chain."""
+    """The record to find. `before` is the checkpoint before its slice; None at the beginning of a chain."""
 
     one: Slice
     record_id: str
@@ -37,11 +37,11 @@ class Wanted:
 
 
 def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wanted) -> Located:
-    """Order the records of the slice as a replay does, and find one of them.
+    """Return the rank of a record and the watermark before it, after ordering its slice as a replay does.
 
     Raises:
         RequestError: the slice has no such record.
-        LogError: as for a replay.
+        LogError: the log cannot be pinned or read, as in a replay.
     """
     pinned = pin_chunk(pipeline, lake, [wanted.one])
     engine = chunk_tables(pipeline, pinned).engine

@@ -1,6 +1,6 @@
-"""Great Expectations as we run it: what the catalogue says of it, both engines alike, broken checks, many slices.
+"""Runs checks with Great Expectations: the catalogue, equal verdicts on both engines, failing checks, many slices.
 
-The only module that imports Great Expectations (6 s), so it is the only one marked `gx`.
+Only this test module imports Great Expectations (6 s), so only this one is marked `gx`.
 """
 
 import json
@@ -31,16 +31,16 @@ pytestmark = pytest.mark.gx
 @pytest.fixture(scope="module", autouse=True)
 def great_expectations() -> None:
     with runner._quiet():
-        import great_expectations  # noqa: F401 -- once, while its own warnings are no errors
+        import great_expectations  # noqa: F401 -- its warnings are not errors here
 
 
 def suite_of(*parts: tuple[str, Mapping[str, Any]], table: str = "window_outputs") -> Suite:
-    """A suite of (type, kwargs) pairs, without the loader, so that tests can hand over what it would refuse."""
+    """Return a suite of (type, kwargs) pairs without the loader, so that tests can use what the loader refuses."""
     made = [Check(index=index, type=kind, kwargs=kwargs) for index, (kind, kwargs) in enumerate(parts)]
     return Suite(name="test", table=table, checks=tuple(made))
 
 
-# --- the catalogue is about the Great Expectations that is installed --------------------------------------------------
+# --- the catalogue describes the installed Great Expectations -------------------------------------------------------
 
 
 def test_every_expectation_is_admitted_or_refused_and_none_is_both() -> None:
@@ -62,14 +62,14 @@ def test_admitted_arguments_are_those_of_great_expectations(kind: str) -> None:
     assert required <= set(ADMITTED[kind].required)
 
 
-def test_what_great_expectations_drops_is_an_error_not_a_success() -> None:
+def test_an_expectation_that_great_expectations_drops_is_an_error() -> None:
     good = ("expect_column_values_to_not_be_null", {"column": "k"})
     with pytest.raises(SpecError, match=r"kept 1 of 2.*1 \(expect_column_values_to_not_be_nul\)"):
         runner.prepare(suite_of(good, ("expect_column_values_to_not_be_nul", {"column": "k"})))
 
 
 @pytest.mark.parametrize("name", ["flights", "rotations", "carriers"])
-def test_great_expectations_takes_our_own_suites(name: str) -> None:
+def test_great_expectations_accepts_the_suites_of_this_repository(name: str) -> None:
     checks.prepare_checks(load_suite_file(EXPECTATIONS_DIR / f"{name}.json"))
 
 
@@ -161,8 +161,16 @@ CASES = {
 }
 
 
+def observed(outcome: Outcome, name: str) -> Any:  # noqa: ANN401 -- any observed value
+    return json.loads(outcome.observed).get(name)
+
+
 def compared(outcome: Outcome) -> dict[str, Any]:
-    return {"success": outcome.success, "broken": outcome.exception is not None, "unexpected": outcome.unexpected_count}
+    return {
+        "success": outcome.success,
+        "broken": outcome.exception is not None,
+        "unexpected": observed(outcome, "unexpected"),
+    }
 
 
 @pytest.mark.spark
@@ -196,18 +204,18 @@ def outcome_of(frame: pd.DataFrame, kind: str, **kwargs: object) -> Outcome:
 
 
 @pytest.mark.parametrize("kind", sorted(AGGREGATES))
-def test_an_aggregate_of_no_rows_passes_and_of_nulls_fails(kind: str) -> None:
+def test_an_aggregate_passes_without_rows_and_fails_with_only_nulls(kind: str) -> None:
     nothing, nulls = (outcome_of(frame(name), kind, **arguments_for(kind)) for name in ("no rows", "only nulls"))
     assert (nothing.success, json.loads(nothing.observed)) == (True, {"note": runner.NOTE_NO_ROWS})
     assert (nulls.success, json.loads(nulls.observed)) == (False, {"note": runner.NOTE_NO_VALUE})
 
 
-def test_only_a_row_count_judges_emptiness() -> None:
+def test_only_a_row_count_fails_without_rows() -> None:
     assert not outcome_of(frame("no rows"), "expect_table_row_count_to_be_between", min_value=1).success
     assert outcome_of(frame("no rows"), "expect_column_values_to_not_be_null", column="k").success
 
 
-def test_a_check_that_breaks_is_an_error_and_spoils_no_other() -> None:
+def test_a_check_that_raises_is_an_error_and_affects_no_other_check() -> None:
     suite = suite_of(
         ("expect_column_values_to_not_be_null", {"column": "absent"}),
         ("expect_column_values_to_not_be_null", {"column": "n"}),
@@ -221,7 +229,7 @@ def test_a_check_that_breaks_is_an_error_and_spoils_no_other() -> None:
     assert "absent" in str(outcomes[0].exception)
 
 
-def test_where_the_whole_validation_breaks_each_check_is_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_the_whole_validation_raises_each_check_is_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     real = runner._ask_together
 
     def breaks_on_many(batch: Any, name: str, asked: Sequence[Check]) -> Any:  # noqa: ANN401
@@ -235,7 +243,7 @@ def test_where_the_whole_validation_breaks_each_check_is_run_alone(monkeypatch: 
     assert (broken.exception, fine.success) == ("TypeError: Object of type bool is not JSON serializable", True)
 
 
-def test_an_unanswered_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_without_a_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = runner._ask_together
     monkeypatch.setattr(runner, "_ask_together", lambda batch, name, asked: real(batch, name, asked[:1]))
     suite = suite_of((MEAN, {"column": "x", "min_value": 0}), (SUM, {"column": "x", "min_value": 0}))
@@ -243,7 +251,7 @@ def test_an_unanswered_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         runner.validate("t", frame("nulls and NaN"), suite)
 
 
-def test_only_the_row_of_a_run_keeps_its_value() -> None:
+def test_only_the_row_of_the_table_run_keeps_its_value() -> None:
     kwargs = {"column": "n", "min_value": 0}
     one_row = pd.DataFrame({"n": [7]})
     (of_run,) = runner.validate("run", one_row, suite_of((BETWEEN, kwargs), table="run"))
@@ -257,10 +265,9 @@ def test_unexpected_values_are_few_distinct_and_json() -> None:
     outcome = outcome_of(
         pd.DataFrame({"k": values}), "expect_column_values_to_be_in_set", column="k", value_set=["EWR"]
     )
-    observed = json.loads(outcome.observed)
-    assert (outcome.unexpected_count, outcome.element_count) == (101, 101)
-    assert len(observed["sample"]) == 20
-    assert max(map(len, observed["sample"])) <= 200
+    assert (observed(outcome, "unexpected"), observed(outcome, "rows")) == (101, 101)
+    assert len(observed(outcome, "sample")) == 20
+    assert max(map(len, observed(outcome, "sample"))) <= 200
 
 
 # --- the checks of a run ----------------------------------------------------------------------------------------------
@@ -293,12 +300,25 @@ def checked(counts: Counts, *, watermark_ms: int | None, rows: int) -> dict[str,
     }
 
 
-def test_a_day_of_cancelled_flights_fails_with_a_message_for_people() -> None:
+def test_a_day_of_cancelled_flights_fails_with_a_clear_message() -> None:
     results = checks.run_checks(_Flights(), "2013-02-09", checked(COUNTS, watermark_ms=1_360_000_000_000, rows=10))
     (failed,) = [result for result in results if result.verdict is not Verdict.PASS]
     assert (failed.table, failed.column, failed.verdict) == ("run", "invalid_share", Verdict.FAIL)
     assert failed.message.startswith("invalid_share at most 25 %: found 78.2 %. Share of cancelled flights")
+    assert str(failed.description).startswith("Share of cancelled flights")
+    assert failed.error is None
     assert checks.verdict(results, "critical") is Verdict.FAIL
+
+
+def test_a_check_that_raises_carries_its_exception_in_a_field() -> None:
+    tables = checked(COUNTS, watermark_ms=1, rows=10)
+    tables["window_outputs"] = tables["window_outputs"].drop(columns="pane_index")
+    results = checks.run_checks(_Flights(), "2013-02-09", tables)
+    broken = [result for result in results if result.column == "pane_index"]
+    assert [result.verdict for result in broken] == [Verdict.ERROR]
+    assert broken[0].error is not None
+    assert "pane_index" in broken[0].error
+    assert broken[0].message.endswith(f"the check itself failed, so its result is unknown: {broken[0].error}")
 
 
 def test_an_empty_slice_warns_and_passes_everything_else() -> None:
@@ -308,7 +328,7 @@ def test_an_empty_slice_warns_and_passes_everything_else() -> None:
     assert checks.verdict(results, "critical") is Verdict.WARN
 
 
-def test_arrow_tables_are_checked_like_pandas() -> None:
+def test_arrow_tables_get_the_verdicts_of_pandas() -> None:
     import pyarrow as pa
 
     wide = pa.Table.from_pandas(outputs(5), preserve_index=False).append_column("payload", pa.array([{"a": 1}] * 5))
@@ -318,7 +338,7 @@ def test_arrow_tables_are_checked_like_pandas() -> None:
 
 
 @pytest.mark.spark
-def test_spark_tables_are_checked_alike_below_and_above_the_limit(
+def test_spark_tables_get_the_same_verdicts_below_and_above_the_limit(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = checked(COUNTS, watermark_ms=1, rows=5)
@@ -337,7 +357,7 @@ def test_spark_tables_are_checked_alike_below_and_above_the_limit(
     assert checks.run_checks(_Flights(), "s", on_spark) == expected
 
 
-def test_many_slices_neither_slow_down_nor_grow() -> None:
+def test_many_slices_need_constant_time_and_memory_each() -> None:
     loaded = load_suite_file(EXPECTATIONS_DIR / "flights.json")
     tables = checked(COUNTS, watermark_ms=1, rows=100)
 

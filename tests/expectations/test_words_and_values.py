@@ -1,4 +1,4 @@
-"""What checks say to people, and what they store: never an exception, always JSON."""
+"""The words of checks never raise, and any observed value can be stored as JSON."""
 
 import datetime as dt
 import json
@@ -51,7 +51,7 @@ BETWEEN = "expect_column_values_to_be_between"
         ("expect_of_another_version", "a", {"b": 1}, "a: of another version"),
     ],
 )
-def test_a_demand_reads_like_a_sentence(check: str, column: str, arguments: dict[str, Any], expected: str) -> None:
+def test_a_demand_in_words(check: str, column: str, arguments: dict[str, Any], expected: str) -> None:
     assert demand(check, column, arguments) == expected
 
 
@@ -69,24 +69,24 @@ def test_a_demand_reads_like_a_sentence(check: str, column: str, arguments: dict
         ("a", {}, "nothing"),
     ],
 )
-def test_a_finding_reads_like_a_sentence(column: str, observed: dict[str, Any], expected: str) -> None:
+def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str) -> None:
     assert finding(column, observed) == expected
 
 
 @pytest.mark.parametrize("check", ADMITTED)
-def test_every_admitted_check_has_words_of_its_own(check: str) -> None:
+def test_every_admitted_check_has_its_own_words(check: str) -> None:
     assert demand(check, "a, b", {"value": 1, "value_set": ["x"], "min_value": 1}) != demand(check + "?", "a, b", {})
     assert "_" not in demand(check, "a, b", {"value": 1, "value_set": ["x"], "min_value": 1})
 
 
-def test_limits_and_measures_feed_a_chart() -> None:
+def test_limits_and_measured_values_of_a_chart() -> None:
     assert limits(BETWEEN, {"max_value": 0.25}) == (None, 0.25)
     assert limits(BETWEEN, {"max_value": "2013-01-01"}) == (None, None)
     assert limits("expect_table_row_count_to_equal", {"value": 3}) == (3.0, 3.0)
     assert (measured({"value": 2, "share": 1.0}), measured({"share": 0.5}), measured({})) == (2.0, 0.5, None)
 
 
-def test_a_share_just_below_the_whole_is_not_the_whole() -> None:
+def test_a_share_just_below_1_is_not_100_percent() -> None:
     assert (spell(0.99999, "a_share"), spell(1.0, "a_share"), spell(0.000641, "a_share")) == (
         "99.9 %",
         "100 %",
@@ -115,7 +115,7 @@ NAMES = [
 
 
 @given(st.sampled_from([*ADMITTED, "", "expect_x"]), st.dictionaries(st.sampled_from(NAMES), JSON_VALUES), JSON_VALUES)
-def test_words_never_raise_whatever_was_stored(check: str, stored: dict[str, Any], condition: Any) -> None:  # noqa: ANN401
+def test_words_never_raise_for_any_stored_value(check: str, stored: dict[str, Any], condition: Any) -> None:  # noqa: ANN401
     assert isinstance(demand(check, "a_share", stored | {"row_condition": condition}), str)
     assert isinstance(demand(check, None, {"row_condition": {"type": "and", "conditions": condition}}), str)
     assert isinstance(finding("late_by_ms", stored), str)
@@ -139,7 +139,7 @@ def test_words_never_raise_whatever_was_stored(check: str, stored: dict[str, Any
         (range(100), list(range(MAX_ITEMS))),
     ],
 )
-def test_any_value_becomes_plain(value: object, expected: object) -> None:
+def test_any_value_becomes_plain_json(value: object, expected: object) -> None:
     assert json_safe(value) == expected
     json.loads(to_json(value))
 

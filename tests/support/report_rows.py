@@ -66,6 +66,7 @@ def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
                 observed=observed,
                 arguments=check.arguments,
                 message=f"{wanted}: found {found}. {check.description}",
+                description=check.description,
             )
         )
     return tuple(results)
@@ -250,13 +251,14 @@ def _hostile_run(run: RunRow, text: str) -> RunRow:
         observed=to_json({"values": [text], "sample": [text], "note": text}),
         arguments=to_json({"regex": text, "value_set": [text]}),
         message=text,
+        description=text,
     )
     known = replace(
         check,
         check="expect_column_values_to_be_in_set",
         observed=to_json({"rows": 2, "unexpected": 1, "sample": [text]}),
     )
-    broken = replace(check, verdict=Verdict.ERROR, message=f"{text}: the check itself broke, so nobody knows: {text}")
+    broken = replace(check, verdict=Verdict.ERROR, error=text)
     waiver = WaiverRow(who=text, reason=text, at_ms=0)
     return replace(
         run,

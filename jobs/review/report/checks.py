@@ -1,7 +1,6 @@
 """The checks of a page: each with its history, and the slices that are held or were waived, with what stopped them."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from jobs.runs import CheckResult, Verdict
 
 LAWS = "laws"
 SHARE_OF_ROWS = "share of unexpected rows"
-_ALL_ROWS_FINE = re.compile(r'\{"missing":\d+,"rows":\d+,"share":0\.0,"unexpected":0\}')
 _RANK = {"info": 0, "warning": 1, "critical": 2}
 _WORST = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 
@@ -137,7 +135,7 @@ def _trend(history: Sequence[CheckResult]) -> CheckTrend:
     return CheckTrend(
         table=newest.table,
         demand=wording.demand(newest.check, newest.column, arguments),
-        description=_description(newest),
+        description=newest.description or "",
         severity=newest.severity,
         newest=newest.verdict,
         newest_found=_found(newest),
@@ -156,11 +154,8 @@ def _value(check: CheckResult) -> float | None:
 
 
 def _share(check: CheckResult) -> float | None:
-    """The share of unexpected rows. Most observations say that all rows are fine, and need no parser for it."""
-    text = check.observed
-    if text and _ALL_ROWS_FINE.fullmatch(text):
-        return 0.0
-    return wording.measured({"share": load_json(text).get("share")})
+    """Return the share of unexpected rows."""
+    return wording.measured({"share": load_json(check.observed).get("share")})
 
 
 def _allowed_share(arguments: Mapping[str, Any]) -> float:
@@ -199,20 +194,16 @@ def _failure(check: CheckResult) -> Failure:
         table=check.table,
         demand=wording.demand(check.check, check.column, load_json(check.arguments)),
         found=_found(check),
-        description=_description(check),
+        description=check.description or "",
     )
 
 
 def _found(check: CheckResult) -> str:
-    """What the check found, or why it broke."""
-    if check.verdict is Verdict.ERROR and check.table != LAWS:
-        return check.message.partition("nobody knows: ")[2] or check.message
+    """Return what the check found, or the exception if the check itself failed."""
+    if check.error is not None:
+        return check.error
     observed = load_json(check.observed)
-    return wording.finding(check.column, observed) if observed and check.table != LAWS else check.message
-
-
-def _description(check: CheckResult) -> str:
-    """The suite's own words about the check, which a message ends with."""
-    wanted = wording.demand(check.check, check.column, load_json(check.arguments))
-    opening = f"{wanted}: found {wording.finding(check.column, load_json(check.observed))}. "
-    return check.message.removeprefix(opening) if check.message.startswith(opening) else ""
+    # For the laws, and for checks from older ledgers, the message is the only complete text.
+    if not observed or check.table == LAWS or check.description is None:
+        return check.message
+    return wording.finding(check.column, observed)

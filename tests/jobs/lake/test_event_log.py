@@ -1,4 +1,4 @@
-"""Pinning a log: what is accepted, and what is refused before anything is written. No Spark."""
+"""Pinning a log: which logs are accepted, and which are refused before anything is written. No Spark."""
 
 import cProfile
 import pstats
@@ -64,17 +64,17 @@ def test_a_day_of_another_zone_begins_at_its_own_midnight(log: Path) -> None:
     assert pinned.partitions() == {"2013-02-02": "2013-02-01"}
 
 
-def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_log_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"nowhere does not exist; load it first"):
         pin(tmp_path / "nowhere")
 
 
-def test_a_directory_that_is_no_delta_table_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_delta_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="not a Delta table"):
         pin(tmp_path)
 
 
-def test_a_column_that_is_no_partition_is_refused(log: Path) -> None:
+def test_a_slice_column_that_is_not_a_partition_column_is_refused(log: Path) -> None:
     with pytest.raises(LogError, match=r"not partitioned by 'id' but by \['day'\]"):
         pin_log(str(log), slice_column="id", zone=UTC, slices=DAYS)
 
@@ -94,15 +94,15 @@ def test_an_update_inside_the_range_is_refused(log: Path) -> None:
         pin(log)
 
 
-def test_a_delete_outside_the_range_is_nobody_s_business(log: Path) -> None:
+def test_a_delete_outside_the_range_is_accepted(log: Path) -> None:
     DeltaTable(str(log)).delete("id = '2013-02-03/1'")
     assert len(pin(log, DAYS[:2]).files) == 2
 
 
-def test_a_file_that_is_gone_is_named_with_its_slice(log: Path) -> None:
+def test_a_lost_file_is_named_with_its_slice(log: Path) -> None:
     lost = next((log / "day=2013-02-02").glob("*.parquet"))
     lost.unlink()
-    with pytest.raises(LogError, match=r"names 1 files of the range that are gone") as refused:
+    with pytest.raises(LogError, match=r"names 1 files of the range that do not exist") as refused:
         pin(log)
     assert lost.name in str(refused.value)
     assert "slice 2013-02-02, 4 records" in str(refused.value)
@@ -111,7 +111,7 @@ def test_a_file_that_is_gone_is_named_with_its_slice(log: Path) -> None:
 
 def test_records_without_a_slice_are_refused_with_their_count(log: Path) -> None:
     _append(log, [None], records=3)
-    with pytest.raises(LogError, match="holds 3 records whose slice column 'day' is null"):
+    with pytest.raises(LogError, match="has 3 records whose slice column 'day' is null"):
         pin(log)
 
 
@@ -131,7 +131,7 @@ def test_optimize_and_new_columns_are_accepted(log: Path) -> None:
     "value", ["2013-02-01T05", "2013-02-01T05:15", "2013-02-01 05:15:00", "2013-02-01T05:15:00+00:00"]
 )
 def test_text_partitions_are_read_as_times_and_found_on_disk(tmp_path: Path, value: str) -> None:
-    """Delta writes `:`, `+` and spaces in paths as escapes; the file has to be found all the same."""
+    """Delta escapes `:`, `+` and spaces in paths. The file must still be found."""
     rows = pa.table({"id": ["a"], "hour": [value]})
     write_deltalake(str(tmp_path / "log"), rows, partition_by=["hour"])
     hour = Slice(slice_id="2013-02-01T05", start_ms=START_MS + 5 * 3_600_000, end_ms=START_MS + 6 * 3_600_000)
@@ -139,16 +139,16 @@ def test_text_partitions_are_read_as_times_and_found_on_disk(tmp_path: Path, val
     assert pinned.partitions() == {value: "2013-02-01T05"}
 
 
-def test_a_text_partition_that_is_no_time_is_refused(tmp_path: Path) -> None:
+def test_a_text_partition_that_is_not_a_time_is_refused(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "log"), pa.table({"id": ["a"], "hour": ["yesterday"]}), partition_by=["hour"])
-    with pytest.raises(LogError, match="holds 'yesterday', which is no ISO date or time"):
+    with pytest.raises(LogError, match="has the value 'yesterday', which is not an ISO date or time"):
         pin_log(str(tmp_path / "log"), slice_column="hour", zone=UTC, slices=DAYS)
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("change", ["delete", "update"])
-def test_with_mapped_columns_a_change_is_seen_too(log: Path, mode: str, change: str) -> None:
-    """Commits name partition columns physically where columns are mapped."""
+def test_a_change_in_a_log_with_mapped_columns_is_found(log: Path, mode: str, change: str) -> None:
+    """If columns are mapped, commits name partition columns by their physical names."""
     if change == "delete":
         DeltaTable(str(log)).delete("id = '2013-02-02/1'")
     else:
@@ -168,15 +168,15 @@ def test_mapped_columns_without_physical_names_are_refused(log: Path) -> None:
 
 
 def test_a_commit_that_does_not_name_the_partition_is_refused(log: Path) -> None:
-    """A partition that is not found under its name must not count as a commit elsewhere."""
+    """A commit whose partition is unknown must not count as a commit of another partition."""
     last = commits_of(log)[-1]
     last.write_text(last.read_text().replace('"partitionValues":{"day"', '"partitionValues":{"week"'))
     with pytest.raises(LogError, match=r"does not say in which partition by 'day'|failed"):
         pin(log)
 
 
-def test_a_restore_mends_what_a_delete_broke(log: Path) -> None:
-    """The advice of the refusal works: after RESTORE the log is accepted again, with the same files."""
+def test_after_a_restore_a_log_with_a_delete_is_accepted(log: Path) -> None:
+    """The advice of the error message works: after a RESTORE the log is accepted, with the same files."""
     before = pin(log).coordinates("2013-02-02")
     DeltaTable(str(log)).delete("id = '2013-02-02/1'")
     with pytest.raises(LogError, match="Restore the table to version 2"):
@@ -191,28 +191,28 @@ def test_a_restore_mends_what_a_delete_broke(log: Path) -> None:
         pin(log)
 
 
-def test_a_restore_to_the_wrong_version_mends_nothing(log: Path) -> None:
-    """Version 1 has no record of the third day: that is a loss, too."""
+def test_a_restore_to_a_version_without_some_records_is_refused(log: Path) -> None:
+    """Version 1 has no record of the third day, so the RESTORE removes records."""
     DeltaTable(str(log)).restore(1)
     with pytest.raises(LogError, match=r"commit 3 \(RESTORE\) removed or changed records of slice 2013-02-03"):
         pin(log)
 
 
-def test_what_runs_have_seen_is_not_read_again(log: Path) -> None:
+def test_commits_that_earlier_runs_have_read_are_not_read_again(log: Path) -> None:
     first = pin(log)
     assert first.history.read == 3
     _append(log, [date(2013, 2, 3)])
     again = pin(log, known=first.known())
     assert (again.history.read, again.history.since) == (1, 3)
-    assert again.coordinates("2013-02-03").commits == (2, 3), "what was found before is not forgotten"
+    assert again.coordinates("2013-02-03").commits == (2, 3), "the commits of earlier reads are kept"
     DeltaTable(str(log)).delete("id = '2013-02-01/1'")
     with pytest.raises(LogError, match=r"commit 4 \(DELETE\)"):
         pin(log, known=again.known())
     assert pin(log, DAYS[1:], known=again.known()).history.sound == 3
 
 
-def test_a_slice_with_other_files_has_the_commits_since_it_was_seen_read(log: Path) -> None:
-    """Otherwise an OPTIMIZE that an earlier run of another slice has passed over could not be told from a rewrite."""
+def test_for_a_slice_with_other_files_the_commits_since_its_sighting_are_read(log: Path) -> None:
+    """Otherwise an OPTIMIZE that an earlier run of another slice has skipped would look like a rewrite."""
     _append(log, [date(2013, 2, 1)])
     seen = pin(log)
     DeltaTable(str(log)).optimize.compact()
@@ -221,8 +221,8 @@ def test_a_slice_with_other_files_has_the_commits_since_it_was_seen_read(log: Pa
     assert pin(log, known=known).history.since == 4
 
 
-def test_a_log_is_sound_when_it_holds_all_that_was_appended(tmp_path: Path) -> None:
-    """Random appends, deletes, OPTIMIZEs and RESTOREs against a model that remembers the records of each version."""
+def test_a_log_is_sound_if_it_has_all_records_that_were_appended(tmp_path: Path) -> None:
+    """Compares random appends, deletes, OPTIMIZEs and RESTOREs with a model that has the records of each version."""
     for seed in seeds(12):
         _play(random.Random(seed), tmp_path / str(seed))
 
@@ -248,7 +248,7 @@ def _play(chance: random.Random, log: Path) -> None:
         for number, one in enumerate(DAYS[:2]):
             is_sound = _is_sound([version[number] for version in versions])
             assert _accepts(log, one, None) == is_sound, f"{one.slice_id} after {versions}"
-            # A RESTORE to files from before the known version is refused, though they may hold the same records.
+            # With `known`, a RESTORE to files from before the known version is refused, even if the records are equal.
             assert is_sound or not _accepts(log, one, known)
         if chance.random() < 0.3 and all(_accepts(log, one, None) for one in DAYS[:2]):
             known = pin(log).known()
@@ -260,7 +260,7 @@ def _records(log: Path, version: int = 0) -> tuple[frozenset[str], ...]:
 
 
 def _is_sound(versions: Sequence[frozenset[str]]) -> bool:
-    """Each version holds all that the one before held, or the loss was taken back as a whole."""
+    """Return whether no version lost a record of the version before, or a later version restored all of them."""
     lost: frozenset[str] | None = None
     for before, after in pairwise(versions):
         if lost is None and not after >= before:
@@ -278,7 +278,7 @@ def _accepts(log: Path, one: Slice, known: KnownLog | None) -> bool:
     return True
 
 
-def test_a_data_file_that_is_cut_off_is_named(log: Path) -> None:
+def test_a_truncated_data_file_is_named(log: Path) -> None:
     file = next((log / "day=2013-02-02").glob("*.parquet"))
     cut_off(file, keep=0.5)
     with pytest.raises(LogError, match=r"names 1 files of the range that have another size now") as refused:
@@ -288,15 +288,15 @@ def test_a_data_file_that_is_cut_off_is_named(log: Path) -> None:
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.9])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_commit_that_is_cut_off_is_one_clear_paragraph(log: Path, which: int, keep: float) -> None:
-    """An empty newest commit is an empty version for deltalake, and its records would be missing silently."""
+def test_a_truncated_commit_gives_an_error_of_one_paragraph(log: Path, which: int, keep: float) -> None:
+    """An empty newest commit is a version without changes for deltalake: its records would be missing silently."""
     cut_off(commits_of(log)[which], keep=keep)
     with pytest.raises(LogError, match=r"damaged|empty|backup") as refused:
         pin(log)
     assert "\n" not in str(refused.value)
 
 
-def test_an_empty_newest_commit_is_found_although_it_was_read_before(log: Path) -> None:
+def test_an_empty_newest_commit_is_found_even_if_it_was_read_before(log: Path) -> None:
     known = pin(log).known()
     cut_off(commits_of(log)[-1], keep=0)
     with pytest.raises(LogError, match="is empty"):
@@ -304,7 +304,7 @@ def test_an_empty_newest_commit_is_found_although_it_was_read_before(log: Path) 
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.5])
-def test_a_checkpoint_of_delta_that_is_cut_off_is_one_clear_paragraph(log: Path, keep: float) -> None:
+def test_a_truncated_checkpoint_of_delta_gives_an_error_of_one_paragraph(log: Path, keep: float) -> None:
     clean_commits(log)
     [checkpoint] = (log / "_delta_log").glob("*.checkpoint.parquet")
     cut_off(checkpoint, keep=keep)
@@ -314,15 +314,15 @@ def test_a_checkpoint_of_delta_that_is_cut_off_is_one_clear_paragraph(log: Path,
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/Havana"])
-def test_partitions_at_the_ends_of_time_are_nobody_s_business(log: Path, zone: str) -> None:
+def test_partitions_at_the_first_and_last_date_are_accepted(log: Path, zone: str) -> None:
     _append(log, [date.min, date.max])
     pinned = pin_log(str(log), slice_column="day", zone=ZoneInfo(zone), slices=DAYS)
     assert len(pinned.data_ms) == 5
     assert "0001-01-01" not in pinned.partitions()
 
 
-def test_spellings_are_compared_as_instants(tmp_path: Path) -> None:
-    """`20130201` comes before `2013-02-01` as a text, and after it as a time; both may mean one instant."""
+def test_spellings_of_dates_are_compared_as_instants(tmp_path: Path) -> None:
+    """Sorted as text, `20130201` is not next to `2013-02-01`, although both are the same instant."""
     log = tmp_path / "log"
     days = ["2013-02-02", "20130201", "20130203", "2013-02-01", "2013-W05-7"]
     write_deltalake(str(log), pa.table({"id": days, "day": days}), partition_by=["day"])
@@ -338,7 +338,7 @@ def test_spellings_are_compared_as_instants(tmp_path: Path) -> None:
     assert pinned.data_ms == tuple(one.start_ms for one in DAYS)
 
 
-def test_records_without_a_slice_can_be_mended_as_the_refusal_says(log: Path) -> None:
+def test_the_advice_for_records_without_a_slice_works(log: Path) -> None:
     _append(log, [None], records=3)
     with pytest.raises(LogError, match="DELETE … WHERE day IS NULL"):
         pin(log)
@@ -347,20 +347,20 @@ def test_records_without_a_slice_can_be_mended_as_the_refusal_says(log: Path) ->
     assert pin(log).coordinates("2013-02-03").records == 7
 
 
-def test_a_shallow_clone_is_read_where_its_files_are(log: Path, tmp_path: Path) -> None:
-    """Its commits name the files of the original by whole URIs."""
+def test_a_shallow_clone_reads_the_files_of_its_original(log: Path, tmp_path: Path) -> None:
+    """Its commits name these files by whole URIs."""
     clone = tmp_path / "a clone"
     shutil.copytree(log / "_delta_log", clone / "_delta_log")
     for commit in commits_of(clone):
         commit.write_text(commit.read_text().replace('"path":"', f'"path":"{log.as_uri()}/'))
     assert len(pin(clone).files) == 3
     next((log / "day=2013-02-02").glob("*.parquet")).unlink()
-    with pytest.raises(LogError, match="1 files of the range that are gone"):
+    with pytest.raises(LogError, match="1 files of the range that do not exist"):
         pin(clone)
 
 
-def test_pinning_costs_what_the_log_has_and_no_more(tmp_path: Path) -> None:
-    """Twice the slices, files and commits: twice the calls, not four times."""
+def test_the_cost_of_pinning_is_linear_in_the_size_of_the_log(tmp_path: Path) -> None:
+    """Twice the slices, files and commits need twice the calls, not four times."""
     calls = [_calls_to_pin(tmp_path / str(days), days) for days in (25, 50)]
     assert calls[1] < 2.3 * calls[0], calls
 

@@ -1,4 +1,4 @@
-"""Paths in a lake: made of checked names, so that nothing climbs out, and none that the Delta library misreads."""
+"""Paths in a lake have checked names, stay below the lake, and are read correctly by the Delta library."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError, RequestError, SpecError
 
 
-def test_paths_and_uris() -> None:
+def test_tables_and_logs_are_below_the_lake_unless_the_log_names_its_own_place() -> None:
     assert Lake(root="/lake").table("flights", "window_outputs") == "/lake/flights/window_outputs"
     assert Lake(root="s3://bucket/lake/").ledger("flights") == "s3://bucket/lake/flights/ledger"
     assert Lake(root="/lake").event_log(sales()) == "/lake/event_logs/sales"
@@ -32,15 +32,15 @@ def test_a_file_uri_is_the_path_that_it_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a/b", "", "A", "a b", "a\n", "é", "-x", "x" * 200, "%2e%2e", "a\0"])
-def test_hostile_names(name: str) -> None:
-    with pytest.raises(SpecError, match="is no name"):
+def test_a_name_with_other_characters_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match="is not a name of a pipeline or table"):
         Lake(root="/lake").table(name, "window_outputs")
-    with pytest.raises(SpecError, match="is no name"):
+    with pytest.raises(SpecError, match="is not a name of a pipeline or table"):
         Lake(root="/lake").table("flights", name)
 
 
 @pytest.mark.parametrize("marker", ["../x", "a/../../x", "/etc/passwd", "s3://x/y"])
-def test_markers_stay_below(marker: str) -> None:
+def test_a_marker_outside_the_lake_is_refused(marker: str) -> None:
     with pytest.raises(SpecError, match="below the lake"):
         Lake(root="/lake").below(marker)
 
@@ -61,7 +61,7 @@ def test_a_root_that_would_be_misread_is_refused(root: str) -> None:
         Lake(root="/lake").event_log(sales(table))
 
 
-def test_what_is_not_there_is_not_an_empty_lake(tmp_path: Path) -> None:
+def test_a_missing_lake_is_not_an_empty_lake(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     Lake(root=str(tmp_path)).check(must_exist=True)
@@ -72,17 +72,15 @@ def test_what_is_not_there_is_not_an_empty_lake(tmp_path: Path) -> None:
         "file/x": "is not a directory",
         "loop": "cannot be read: Too many levels",
     }
-    for name, said in expected.items():
-        with pytest.raises(RequestError, match=f"{said}.*--lake"):
+    for name, problem in expected.items():
+        with pytest.raises(RequestError, match=f"{problem}.*--lake"):
             Lake(root=str(tmp_path / name)).check(must_exist=True)
     with pytest.raises(RequestError, match="is not a directory"):
         Lake(root=str(tmp_path / "file")).check(must_exist=False)
 
 
-def test_any_directory_is_worked_in_or_refused_without_a_panic(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """What the check lets through, the Delta library writes and finds again, at the place that was named."""
+def test_every_directory_works_or_is_refused_without_a_panic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """If the check accepts a path, the Delta library writes a table there and reads it again."""
     letters = [*"ab./~ %[]|^\\:?#*{}'\"&=+,;$<>@!-", "é", "\N{PILE OF POO}", "%2", "%2e", "%20", "...", "\t", "\x7f"]
     worked = 0
     for seed in seeds(30):
@@ -102,7 +100,7 @@ def test_any_directory_is_worked_in_or_refused_without_a_panic(
 
 
 @pytest.mark.parametrize("setting", [None, "false"])
-def test_an_s3_lake_asks_the_metadata_service_only_where_that_is_configured(
+def test_an_s3_lake_asks_the_metadata_service_only_if_configured(
     setting: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
@@ -120,7 +118,7 @@ def test_an_s3_lake_asks_the_metadata_service_only_where_that_is_configured(
     assert bool(asked) is (setting is not None)
 
 
-def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
+def test_a_link_is_checked_by_its_target(tmp_path: Path) -> None:
     (tmp_path / "[a]").mkdir()
     (tmp_path / "link").symlink_to("[a]")
     with pytest.raises(SpecError, match=r"may not have \[ in its name"):

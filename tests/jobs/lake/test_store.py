@@ -1,4 +1,4 @@
-"""Tables made and widened by several processes at once, key columns that change, files that are damaged."""
+"""Tables that several writers create and widen at once, columns that change their role, and damaged files."""
 
 import json
 import random
@@ -27,7 +27,7 @@ def rows_of(slice_id: str, columns: Mapping[str, object] | None = None, *, count
 
 
 def at_once(work: Callable[[int], None], writers: int = WRITERS) -> None:
-    """Run the work of each writer at the same moment; raise what any of them raises."""
+    """Run the work of all writers at the same moment; raise the first exception of any of them."""
     barrier = Barrier(writers)
 
     def one(number: int) -> None:
@@ -40,7 +40,7 @@ def at_once(work: Callable[[int], None], writers: int = WRITERS) -> None:
 
 
 @pytest.mark.parametrize("turn", range(8))
-def test_a_table_that_several_make_at_once_is_made_once(tmp_path: Path, turn: int) -> None:
+def test_a_table_that_several_writers_create_at_once_exists_once(tmp_path: Path, turn: int) -> None:
     uri = str(tmp_path / f"t{turn}")
     at_once(lambda _number: ensure_table(uri, tables.timers(KEYS)))
     names = [field.name for field in DeltaTable(uri).schema().fields]
@@ -48,7 +48,7 @@ def test_a_table_that_several_make_at_once_is_made_once(tmp_path: Path, turn: in
 
 
 @pytest.mark.parametrize("turn", range(8))
-def test_a_table_that_several_widen_and_fill_at_once_gets_all_columns_and_rows(tmp_path: Path, turn: int) -> None:
+def test_a_table_that_several_writers_widen_and_fill_gets_all_columns_and_rows(tmp_path: Path, turn: int) -> None:
     uri = str(tmp_path / f"t{turn}")
     ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint"}))
 
@@ -63,7 +63,9 @@ def test_a_table_that_several_widen_and_fill_at_once_gets_all_columns_and_rows(t
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_who_is_always_second_is_told_so(tmp_path: Path, attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_is_always_second_gets_an_error(
+    tmp_path: Path, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from deltalake.exceptions import CommitFailedError
 
     tries = []
@@ -73,19 +75,19 @@ def test_who_is_always_second_is_told_so(tmp_path: Path, attempts: int, monkeypa
         raise CommitFailedError("somebody else was first")
 
     monkeypatch.setattr(DeltaTable, "create", refused)
-    with pytest.raises(StoreError, match=rf"others committed first {attempts} times in a row"):
+    with pytest.raises(StoreError, match=rf"another process committed first {attempts} times in a row"):
         ensure_table(str(tmp_path / "t"), tables.timers(KEYS), attempts=attempts)
     assert len(tries) == attempts
 
 
-def test_a_column_that_was_a_value_is_no_key_afterwards(tmp_path: Path) -> None:
+def test_a_value_column_cannot_become_a_key_column(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     ensure_table(uri, tables.window_outputs(KEYS, {"carrier": "string"}))
     with pytest.raises(SpecError, match=r"'carrier' of table .* was a value column, and the spec now makes it a key"):
         ensure_table(uri, tables.window_outputs({**KEYS, "carrier": "string"}, {"total": "bigint"}))
 
 
-def test_a_key_that_is_added_or_left_out_later_finds_room(tmp_path: Path) -> None:
+def test_a_later_spec_may_add_or_drop_a_key_column(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     two = {**KEYS, "carrier": "string"}
     for keys in (KEYS, two, KEYS, two):
@@ -105,7 +107,7 @@ def test_roles_stay_when_rows_are_appended(tmp_path: Path) -> None:
 
 
 def _made(root: Path, table: Table) -> list[Path]:
-    """A table of several commits and a checkpoint; its files."""
+    """Create a table with several commits and a checkpoint; return its files."""
     uri = str(root)
     ensure_table(uri, table)
     for number in range(3):
@@ -115,10 +117,10 @@ def _made(root: Path, table: Table) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
-def test_a_damaged_file_of_a_table_is_one_clear_paragraph_or_changes_nothing(
+def test_a_damaged_file_changes_nothing_or_gives_an_error_of_one_paragraph(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Truncated, emptied, garbled: Parquet, JSON and checkpoint. No traceback of a library comes through."""
+    """Truncates, empties or garbles Parquet files, JSON files and the checkpoint. No library prints a traceback."""
     files = _made(tmp_path / "t", tables.window_outputs(KEYS, {"total": "bigint"}))
     pairs = [(f"s{number}", "a") for number in range(3)]
     named = 0
@@ -141,7 +143,7 @@ def test_a_damaged_file_of_a_table_is_one_clear_paragraph_or_changes_nothing(
     assert "RUST_BACKTRACE" not in "".join(capfd.readouterr())
 
 
-def test_the_file_that_is_damaged_is_named(tmp_path: Path) -> None:
+def test_the_damaged_file_is_named(tmp_path: Path) -> None:
     files = _made(tmp_path / "t", tables.timers(KEYS))
     for path in (one for one in files if one.suffix in {".parquet", ".json"}):
         data = path.read_bytes()

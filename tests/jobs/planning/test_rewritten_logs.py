@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import event_log
-from jobs.lake.delta_log import read_history
+from jobs.lake.commit_history import read_history
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.planning.plan import plan_range

@@ -1,4 +1,4 @@
-"""The rule of the published view, in DuckDB, against the rule spelt out in Python."""
+"""The query of the published view, run by DuckDB and compared with a model in Python."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -65,12 +65,12 @@ def show(rows: list[dict[str, Any]], *, all_panes: bool = False) -> list[int]:
                 pane(3, slice_id="2024-01-02"),
             ],
             [3],
-            id="and may come back, with panes numbered from 0",
+            id="a superseded window may return, with panes numbered from 0",
         ),
         pytest.param([pane(1, mode="discarding"), pane(2, mode="discarding", pane_index=1)], [1, 2], id="discarding"),
         pytest.param(
             [pane(1), pane(1, kind="retraction", fired_rank=1, pane_index=1), pane(2, fired_rank=1, pane_index=2)], [2],
-            id="a retraction is no result",
+            id="a retraction is not a result",
         ),
         pytest.param(
             [pane(1, fired_rank=9), pane(2, pane_index=1), pane(3, pane_index=2)], [3],
@@ -78,20 +78,20 @@ def show(rows: list[dict[str, Any]], *, all_panes: bool = False) -> list[int]:
         ),
         pytest.param(
             [pane(1), pane(2, pane_index=1, mode="discarding"), pane(5, pane_index=2), pane(3, pane_index=3)], [1, 3],
-            id="a pane replaces those that it repeats, no others",
+            id="a pane replaces only the panes that it repeats",
         ),
         pytest.param(
             [pane(1), pane(2, pane_index=1, mode="discarding"), pane(0, pane_index=2, kind="superseded")], [1],
-            id="and a withdrawal takes away the last one",
+            id="a withdrawal removes the last pane",
         ),
         pytest.param(
             [pane(1), pane(2), pane(3, pane_index=1), pane(4, pane_index=1)], [3, 4],
-            id="all rows of the last firing",
+            id="all rows of the last firing are shown",
         ),
-        pytest.param([], [], id="nothing"),
+        pytest.param([], [], id="no rows"),
     ],
 )  # fmt: skip
-def test_the_rule(rows: list[dict[str, Any]], seen: list[int]) -> None:
+def test_the_view_shows_the_last_pane_of_each_window(rows: list[dict[str, Any]], seen: list[int]) -> None:
     assert show(rows) == seen
     assert show(rows, all_panes=True) == sorted(row["total"] for row in rows)
 
@@ -110,7 +110,7 @@ def test_the_rule(rows: list[dict[str, Any]], seen: list[int]) -> None:
     )
 )
 @settings(max_examples=cases(40))
-def test_it_is_what_the_words_say(rows: list[tuple[Any, ...]]) -> None:
+def test_the_query_equals_the_model(rows: list[tuple[Any, ...]]) -> None:
     panes = [
         pane(index, **{KEY: key}, slice_id=slice_id, pane_index=number, fired_rank=rank, kind=kind, mode=mode)
         for index, (key, slice_id, number, rank, kind, mode) in enumerate(rows)
@@ -120,6 +120,6 @@ def test_it_is_what_the_words_say(rows: list[tuple[Any, ...]]) -> None:
     assert show(panes) == sorted(row["total"] for row in expected)
 
 
-def test_quoting_leaves_nothing_to_execute() -> None:
+def test_quoted_identifiers_cannot_contain_sql() -> None:
     assert quote_duckdb('a"b') == '"a""b"'
     assert quote_spark("a`b; drop") == "`a``b; drop`"

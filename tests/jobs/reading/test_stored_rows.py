@@ -1,4 +1,4 @@
-"""What is stored against what the ledger says: readers, `verify`, and specs with other keys (law L9)."""
+"""Readers and `verify` find rows that differ from the ledger; specs may have other keys (law L9)."""
 
 import json
 import random
@@ -62,7 +62,7 @@ def only_file(work: Workspace, table: str, day: str) -> Path:
 
 
 def change(path: Path, column: str, to: Callable[[Any], Any]) -> None:
-    """Write a file again with the value of one row changed, as a flipped bit changes it that no checksum covers."""
+    """Write a file again with one value changed, like a flipped bit that no checksum covers."""
     rows = pq.ParquetFile(path).read()
     values = rows[column].to_pylist()
     values[0] = to(values[0])
@@ -72,7 +72,7 @@ def change(path: Path, column: str, to: Callable[[Any], Any]) -> None:
     )
 
 
-def test_what_was_written_is_read(work: Workspace) -> None:
+def test_undamaged_rows_are_read(work: Workspace) -> None:
     assert len(shown(work)) == 6
     assert not {"row_id", "row_check", "fired_rank"} & shown(work)[0].keys()
     assert verified(work).findings == ()
@@ -80,7 +80,7 @@ def test_what_was_written_is_read(work: Workspace) -> None:
 
 
 @pytest.mark.parametrize("column", ["total", "fired_rank", "row_id", "row_check", "run_id"])
-def test_a_value_that_changed_is_found_by_readers_and_verify(work: Workspace, column: str) -> None:
+def test_readers_and_verify_find_a_changed_value(work: Workspace, column: str) -> None:
     path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
     change(path, column, lambda value: "another" if isinstance(value, str) else value ^ 1)
     with pytest.raises(StoreError, match=f"table window_outputs, slice {DAYS[1]}, attempt .*{path.name}"):
@@ -95,10 +95,8 @@ def test_a_value_that_changed_is_found_by_readers_and_verify(work: Workspace, co
 
 
 @pytest.mark.parametrize("rows", [0, 5, 6, None])
-def test_readers_look_at_the_content_of_few_rows_and_at_the_ids_of_any_number(
-    work: Workspace, rows: int | None
-) -> None:
-    """The threshold `content_rows`, on both sides: six rows are few where up to six are."""
+def test_readers_check_the_content_of_few_rows_and_the_ids_of_all_rows(work: Workspace, rows: int | None) -> None:
+    """Both sides of the threshold `content_rows`: the content of six rows is checked if the threshold is six."""
     change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[1]), "total", lambda value: value + 2**43)
     if rows in {0, 5}:
         assert len(shown(work, content_rows=rows)) == 6
@@ -110,7 +108,7 @@ def test_readers_look_at_the_content_of_few_rows_and_at_the_ids_of_any_number(
         shown(work, content_rows=rows)
 
 
-def test_rows_that_were_lost_or_doubled_are_found(work: Workspace) -> None:
+def test_lost_and_doubled_rows_are_found(work: Workspace) -> None:
     uri = work.lake.table("sales", tables.WINDOW_OUTPUTS)
     rows = DeltaTable(uri).to_pyarrow_table()
     write_deltalake(uri, rows.slice(0, 1), mode="append")
@@ -121,22 +119,22 @@ def test_rows_that_were_lost_or_doubled_are_found(work: Workspace) -> None:
         shown(work)
 
 
-def test_a_table_that_is_gone_is_not_an_empty_one(work: Workspace) -> None:
+def test_a_lost_table_is_not_an_empty_table(work: Workspace) -> None:
     path = Path(work.lake.table("sales", tables.LATE_RECORDS))
     path.rename(path.with_name("elsewhere"))
     with pytest.raises(StoreError, match="has 0 rows"):
         read_published_table(work.lake, "sales", tables.LATE_RECORDS, view=work.ledger.view())
 
 
-def test_a_late_record_that_changed_is_found(work: Workspace) -> None:
+def test_a_changed_late_record_is_found(work: Workspace) -> None:
     change(only_file(work, tables.LATE_RECORDS, DAYS[0]), "late_by_ms", lambda value: value + 1)
     with pytest.raises(StoreError, match="table late_records"):
         read_published_table(work.lake, "sales", tables.LATE_RECORDS, view=work.ledger.view())
     assert "late_records" in str(verified(work).findings[0])
 
 
-def test_results_of_checks_are_those_of_the_ledger(work: Workspace) -> None:
-    """The fake writes no rows of quality_results: where the ledger has checks with a fingerprint, they are missed."""
+def test_missing_rows_of_quality_results_are_found(work: Workspace) -> None:
+    """The fake writes no rows of quality_results, so they are missing for checks with a fingerprint in the ledger."""
     view = work.ledger.view()
     runs = [replace(one, checks_fingerprint="f") for one in view.runs.values()]
     assert read_quality_results(work.lake, "sales", view.runs.values(), view=view) == []
@@ -145,14 +143,16 @@ def test_results_of_checks_are_those_of_the_ledger(work: Workspace) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_verify_finds_the_same_however_many_runs_it_reads_at_once(work: Workspace, at_once: int) -> None:
+def test_verify_finds_the_same_for_any_number_of_runs_at_once(work: Workspace, at_once: int) -> None:
     change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[2]), "total", lambda value: value + 1)
     found = verified(work, runs_at_once=at_once)
     assert [(one.table, one.slice_id) for one in found.findings] == [(tables.WINDOW_OUTPUTS, DAYS[2])]
     assert (found.runs, found.rows) == (3, 7)
 
 
-def test_the_command_says_what_is_damaged(work: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_the_damaged_file(
+    work: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "sales.yaml").write_text(PIPELINE)
     places = ["--lake", str(tmp_path), "--pipelines", str(tmp_path / "pipelines")]
@@ -174,8 +174,8 @@ TWO_KEYS = PIPELINE.replace("key: [key]", "key: [key, id]")
 
 
 @pytest.mark.parametrize(("first", "then"), [(PIPELINE, TWO_KEYS), (TWO_KEYS, PIPELINE)], ids=["added", "left out"])
-def test_windows_are_told_apart_by_the_keys_of_the_spec_that_made_them(tmp_path: Path, first: str, then: str) -> None:
-    """A key column that is added, or left out, with a new spec: all windows of all published runs stay visible."""
+def test_windows_are_identified_by_the_keys_of_their_own_spec(tmp_path: Path, first: str, then: str) -> None:
+    """After a new spec adds or drops a key column, all windows of all published runs stay visible."""
     for day in DAYS:
         append_day(tmp_path, day, {"a": 1})
     lake = Lake(root=str(tmp_path))
@@ -189,7 +189,7 @@ def test_windows_are_told_apart_by_the_keys_of_the_spec_that_made_them(tmp_path:
     assert verified(opened).findings == ()
 
 
-def test_sums_of_ids_are_those_of_the_rows_one_by_one() -> None:
+def test_sums_of_ids_equal_those_of_single_rows() -> None:
     for seed in seeds(20):
         rng = random.Random(seed)
         rows = [(rng.choice("ab"), rng.choice("xy"), rng.getrandbits(64) - 2**63) for _ in range(rng.randrange(1, 30))]

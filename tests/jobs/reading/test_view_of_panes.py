@@ -1,7 +1,7 @@
-"""The published view against the operator: for any windows that the grammar allows, readers see what was said last.
+"""Compares the published view with the operator's emissions for random pipeline files and logs.
 
-Two laws over random pipeline files and logs. The view is the model that replays the operator's emissions one by one.
-And what the view shows of windows, with what is open or was counted as never shown, is every record of every window.
+Two laws. The view equals a model that plays the operator's emissions one by one. The records that the view shows, plus
+those in open windows and those that the tallies count as never shown, are all records of all windows.
 """
 
 from collections import Counter, defaultdict
@@ -29,7 +29,7 @@ ROWS = {"records": {"count": {}}, "amounts": {"collect_list": "amount"}}
 
 
 class Case(NamedTuple):
-    """A pipeline, its log, and what came of it."""
+    """A pipeline, its log, and the result of the replay."""
 
     pipeline: Pipeline
     log: list[LogSlice]
@@ -52,7 +52,7 @@ def random_log(random: Random) -> list[LogSlice]:
 
 
 def random_case(random: Random) -> Case | None:
-    """None where the parts do not go together, or the engine whose profile it is would have died."""
+    """Return a random case; None if the parts do not fit together, or the profile's engine would have failed."""
     semantics = random.choice(["strict", "strict", "flink", "beam"])
     bound = f"{random.choice([0, 20, 100])}ms"
     try:
@@ -70,7 +70,7 @@ def random_case(random: Random) -> Case | None:
 
 
 def windows_of(rows: Sequence[Row]) -> Mapping[tuple[Any, ...], list[Row]]:
-    """The rows of each window in the order in which the operator emitted them."""
+    """Return the rows of each window, in the order in which the operator emitted them."""
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         found[row["key"], row["window_start"], row["window_end"]].append(row)
@@ -85,7 +85,7 @@ def played() -> Iterator[tuple[int, Case]]:
 
 
 def views(cases: Mapping[int, Case]) -> Mapping[int, list[tuple[Any, ...]]]:
-    """What readers see of each case, by one query over all: each case has keys of its own."""
+    """Return the published view of each case. One query reads all cases, because each case has its own keys."""
     parts = []
     for seed, case in cases.items():
         for rows in case.replayed.arrow[tables.WINDOW_OUTPUTS]:
@@ -103,7 +103,7 @@ UNSHOWN = ("never_fired", "left_over", "purged", "F1_identical_session", "retire
 
 
 def edges_not_shown(replayed: Replayed) -> int:
-    """Records in windows that no pane showed: still open at the end, or closed for another reason than a firing."""
+    """Count the records in windows that no pane showed: open at the end, or closed for a reason other than a firing."""
     last = max(row["slice_id"] for row in replayed.rows[tables.TALLIES])
     opened = [row for row in replayed.rows[tables.WINDOW_STATE] if row["slice_id"] == last and not row["is_orphan"]]
     tallies = [row for row in replayed.rows[tables.TALLIES] if row["equation"] == "edges"]
@@ -112,14 +112,14 @@ def edges_not_shown(replayed: Replayed) -> int:
 
 
 def check_model(case: Case, shown: Sequence[tuple[Any, ...]]) -> None:
-    """The view is the model that replays what the operator emitted."""
+    """Check that the view equals the model that plays the operator's emissions."""
     emitted = windows_of(case.replayed.rows[tables.WINDOW_OUTPUTS])
     expected = [tuple(row[name] for name in SHOWN) for rows in emitted.values() for row in standing_as_emitted(rows)]
     assert sorted(map(repr, shown)) == sorted(map(repr, expected)), case.pipeline.windows
 
 
 def check_records(case: Case, shown: Sequence[tuple[Any, ...]]) -> None:
-    """Of any window, the view shows each record at most once, and all that were ever shown."""
+    """Check that the view shows each record of a window at most once, and all records that any pane showed."""
     windows = case.pipeline.windows
     assert windows is not None
     if windows.count is not None:
@@ -131,7 +131,7 @@ def check_records(case: Case, shown: Sequence[tuple[Any, ...]]) -> None:
     assert sum(held.values()) + edges_not_shown(case.replayed) == new, windows
 
 
-def test_readers_see_what_was_said_last_and_miss_no_record() -> None:
+def test_readers_see_the_last_panes_and_miss_no_record() -> None:
     cases = dict(played())
     assert len(cases) > 50
     for seed, shown in views(cases).items():

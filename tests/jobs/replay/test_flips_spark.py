@@ -17,13 +17,13 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
-from jobs.lake.store import read_attempts
+from jobs.lake.store import read_attempts, table_columns
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.readers import published, published_rows
 from jobs.reading.published import published_runs, read_published
-from jobs.reading.stored_rows import StoredRuns, columns_of, file_of
+from jobs.reading.stored_rows import StoredRuns, file_of
 from jobs.reading.stored_tables import stored_table
 from jobs.reading.verify import verify
 from jobs.replay.checkpoint_check import CheckpointCheck
@@ -204,8 +204,8 @@ def test_verify_finds_nothing_in_what_was_just_written(written: Written) -> None
 def checkpoint(written: Written, name: str) -> object:
     """What the next chunk restores: the rows of the last run, checked."""
     run = published_runs(written.view)[-1]
-    columns = columns_of(str(written.table(name)))
-    log = columns_of(str(written.table(tables.LATE_RECORDS)))["record"]
+    columns = table_columns(str(written.table(name)))
+    log = table_columns(str(written.table(tables.LATE_RECORDS)))["record"]
     assert not isinstance(log, str)
     found = stored_table(
         written.pipeline, name, columns, log=lambda: {one["name"]: one["type"] for one in log["fields"]}

@@ -1,4 +1,4 @@
-"""What a person is told about one record."""
+"""The explanation of one record: its fate, its sentence and its windows."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -37,7 +37,7 @@ UNASSIGNED = COMMON | {"event_time_ms": AT_MS, "watermark_ms": AT_MS}
 INVALID = COMMON | {"reason": "null event time", "detail": "at_ms"}
 
 
-def told(tmp_path: Path, table: str, row: dict[str, Any], *, publish: bool = True) -> Explanation:
+def explained(tmp_path: Path, table: str, row: dict[str, Any], *, publish: bool = True) -> Explanation:
     append_day(tmp_path, "2024-01-01", {"a": 1})
     lake = Lake(root=str(tmp_path))
     work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
@@ -51,13 +51,13 @@ def told(tmp_path: Path, table: str, row: dict[str, Any], *, publish: bool = Tru
     return explain(lake, sales(), "r1", view=work.ledger.view())
 
 
-def test_a_late_record(tmp_path: Path) -> None:
-    found = told(tmp_path, "late_records", LATE)
+def test_a_late_record_is_explained_with_its_missed_windows(tmp_path: Path) -> None:
+    found = explained(tmp_path, "late_records", LATE)
     assert (found.fate, found.slice_id, found.is_published) == ("late", "2024-01-01", True)
     for part in (
         "it happened at 2023-12-30 00:00:00 UTC",
         "slice 2024-01-01, place 42",
-        "the watermark stood at 2024-01-01 00:00:00 UTC",
+        "the watermark was 2024-01-01 00:00:00 UTC",
         "26 h too late for its only window: [2023-12-30 00:00, 2023-12-31 00:00)",
         "late_records",
     ):
@@ -66,20 +66,22 @@ def test_a_late_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "row", "fate", "said"),
+    ("table", "row", "fate", "reason"),
     [
         ("unassigned_records", UNASSIGNED, "unassigned", "between two windows"),
         ("invalid_records", INVALID, "invalid", "null event time (at_ms)"),
     ],
 )
-def test_the_other_fates(tmp_path: Path, table: str, row: dict[str, Any], fate: str, said: str) -> None:
-    found = told(tmp_path, table, row)
+def test_an_unassigned_and_an_invalid_record_are_explained(
+    tmp_path: Path, table: str, row: dict[str, Any], fate: str, reason: str
+) -> None:
+    found = explained(tmp_path, table, row)
     assert found.fate == fate
-    assert said in found.sentence
+    assert reason in found.sentence
 
 
-def test_what_is_only_staged_is_said_to_be(tmp_path: Path) -> None:
-    found = told(tmp_path, "late_records", LATE, publish=False)
+def test_the_fate_in_a_staged_run_is_marked_as_not_published(tmp_path: Path) -> None:
+    found = explained(tmp_path, "late_records", LATE, publish=False)
     assert not found.is_published
     assert found.sentence.endswith("the run is staged, not published.")
 
@@ -98,12 +100,12 @@ def test_what_is_only_staged_is_said_to_be(tmp_path: Path) -> None:
         ("c", "12:34:56", None),
     ],
 )
-def test_times_are_read_as_the_replay_reads_them(grammar: object, value: object, at_ms: int | None) -> None:
-    """Each value that a valid record may have; what is no time would have a row in invalid_records."""
+def test_times_are_read_as_in_a_replay(grammar: object, value: object, at_ms: int | None) -> None:
+    """Each kind of value that a valid record may have. A record without a time has a row in invalid_records."""
     assert record_time(TimeColumn.model_validate(grammar), {"c": value}).ms == at_ms
 
 
-def test_values_as_json() -> None:
+def test_values_become_plain_json() -> None:
     assert plain({"a": [float("nan"), b"\x01", None, True]}) == {"a": ["nan", "01", None, True]}
 
 
@@ -112,7 +114,7 @@ def at(text: str) -> datetime:
 
 
 def panes_of(tmp_path: Path, *panes: tuple[str, str, str]) -> Explanation:
-    """What is told of a record of key `a` at midnight, with these rows (start, end, kind) in window_outputs."""
+    """Explain a record of key `a` at midnight, with these rows (start, end, kind) in window_outputs."""
     lake = Lake(root=str(tmp_path))
     append_day(tmp_path, "2024-01-01", {"a": 1})
     work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
@@ -131,8 +133,8 @@ def panes_of(tmp_path: Path, *panes: tuple[str, str, str]) -> Explanation:
     return explain(lake, sales(), "2024-01-01/a/1", view=work.ledger.view())
 
 
-def test_a_superseded_pane_is_told_with_its_heir(tmp_path: Path) -> None:
-    """A session that fired, and was extended and merged later: readers see the last of them."""
+def test_a_superseded_window_is_named_with_the_window_that_replaced_it(tmp_path: Path) -> None:
+    """A session fired, was extended, and was merged later. Readers see the last window."""
     first, second, third = ("00:00", "01:00"), ("00:00", "01:30"), ("00:00", "03:00")
     rows = [
         (*first, "result"),
@@ -147,23 +149,23 @@ def test_a_superseded_pane_is_told_with_its_heir(tmp_path: Path) -> None:
         "[2024-01-01 00:00, 01:00)": "[2024-01-01 00:00, 03:00)",
         "[2024-01-01 00:00, 01:30)": "[2024-01-01 00:00, 03:00)",
     }
-    assert "1 that fired: [2024-01-01 00:00, 03:00)" in found.sentence
-    assert "2 that fired and were superseded since: [2024-01-01 00:00, 01:00) by [2024-01-01 00:00, 03:00)" in (
+    assert "1 window fired: [2024-01-01 00:00, 03:00)" in found.sentence
+    assert "2 windows fired and are superseded now: [2024-01-01 00:00, 01:00) by [2024-01-01 00:00, 03:00)" in (
         found.sentence
     )
 
 
-def test_a_window_that_fired_again_after_it_was_taken_back_stands(tmp_path: Path) -> None:
+def test_a_window_that_fires_again_after_a_retraction_is_shown(tmp_path: Path) -> None:
     rows = [("00:00", "01:00", "result"), ("00:00", "01:00", "retraction"), ("00:00", "01:00", "result")]
     found = panes_of(tmp_path, *rows)
     assert (found.details["fired"], found.details["superseded"]) == (["[2024-01-01 00:00, 01:00)"], {})
     gone = panes_of(tmp_path / "other", *rows[:2])
     assert gone.details["superseded"] == {"[2024-01-01 00:00, 01:00)": None}
-    assert "by one that is gone" in gone.sentence
+    assert "by a window that is gone" in gone.sentence
 
 
-def test_a_record_is_found_where_columns_are_mapped(tmp_path: Path) -> None:
-    """The files of the log are read by physical names; deltalake would find no column of the logical name."""
+def test_a_record_is_found_in_a_log_with_mapped_columns(tmp_path: Path) -> None:
+    """The files have the physical names; deltalake would not find a column by its logical name."""
     append_day(tmp_path, "2024-01-01", {"a": 1, "b": 2})
     log = tmp_path / "event_logs" / "sales"
     [file] = log.glob("*/*.parquet")

@@ -3,16 +3,18 @@
 import json
 import shlex
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from jobs.review.report.checks import held_slices, trends
+from jobs.ledger.events import EventKind, LedgerEvent, with_checks
+from jobs.review.report.checks import Failure, held_slices, trends
 from jobs.review.report.commands import bound_text, commands
 from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model, status_of
 from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows, WaiverRow
 from jobs.review.report.slice_calendar import months, strips
-from jobs.runs import CheckResult, Verdict
-from tests.support.report_rows import blizzard, many_days
+from jobs.runs import EMPTY_STATE, CheckResult, LogCoordinates, RunResult, Verdict
+from tests.support.report_rows import blizzard, counts_of, many_days
 
 WAIVER = WaiverRow(who="ines", reason="known", at_ms=0)
 
@@ -107,6 +109,58 @@ def test_a_held_slice_says_what_was_found_what_is_allowed_and_what_to_do() -> No
     assert shlex.split(newest.rerun) == shlex.split(
         "hindcast run flights --from 2013-02-09 --to 2013-02-10 --lake /var/lake"
     )
+
+
+def a_result() -> RunResult:
+    return RunResult(
+        slice=blizzard().slices[0],
+        run_id="run",
+        attempt_id="attempt",
+        spec_fingerprint="spec",
+        input_fingerprint="input",
+        state_before=EMPTY_STATE,
+        state_after="after",
+        digests={},
+        counts=counts_of(1, 0, 0),
+        watermark_ms=None,
+        log=LogCoordinates(table_id="log", version=0, commits=(0,), files=1, records=1, bytes=1),
+        seconds=0.0,
+        verdict=Verdict.ERROR,
+    )
+
+
+def failure_of(**facts: Any) -> Failure:  # noqa: ANN401 -- any field of a check
+    """Return how the page shows the failed check of 2013-02-09 with some of its fields replaced."""
+    rows = blizzard()
+    run = rows.runs["2013-02-09"]
+    (failed,) = (check for check in run.checks if check.verdict is Verdict.FAIL)
+    changed = replace(run, checks=(replace(failed, **facts),))
+    (failure,) = held_slices(replace(rows, runs={"2013-02-09": changed}))[0].failures
+    return failure
+
+
+def test_the_wording_of_a_message_decides_nothing() -> None:
+    assert failure_of(message="any words") == failure_of()
+    broken = failure_of(message="any words", verdict=Verdict.ERROR, error="KeyError: 'carrier'")
+    assert (broken.found, broken.description) == ("KeyError: 'carrier'", failure_of().description)
+
+
+def test_a_check_of_an_older_ledger_is_shown_by_its_whole_message() -> None:
+    """A ledger of an older Hindcast has neither the description nor the error of a check, only the message."""
+    fields: dict[str, Any] = {
+        "slice_id": "s",
+        "table": "t",
+        "check": "c",
+        "severity": "critical",
+        "message": "m",
+        "verdict": "fail",
+    }
+    event = LedgerEvent(kind=EventKind.CHECKED, verdict="fail", details={"checks": [fields]})
+    (read,) = with_checks(a_result(), event).checks
+    assert read == CheckResult(**fields | {"verdict": Verdict.FAIL})
+    failure = failure_of(description=None)
+    assert failure.found.startswith("invalid_share at most 25 %: found 78.2 %. Share of cancelled flights")
+    assert failure.description == ""
 
 
 def test_what_ever_failed_comes_first_and_has_its_limit() -> None:

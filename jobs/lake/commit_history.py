@@ -1,0 +1,185 @@
+"""Reads what each commit of an event log did to each partition: added records, removed some, or changed no data.
+
+This module reads the JSON commit files of Delta's log, never a record. A commit names partition columns by their
+physical names (Delta's column mapping).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jobs.lake.delta_log import LogTable, file_system
+from windowlib.errors import LogError
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """What the commits that were read did to the records of one partition.
+
+    `commits` are the versions that added records. `broken` is the first commit (version, operation) that removed or
+    changed records; a later commit clears it if it restores exactly the files from before. `mended` are the ranges of
+    versions in which the partition was broken until such a RESTORE.
+    """
+
+    commits: set[int] = field(default_factory=set)
+    broken: tuple[int, str] | None = None
+    mended: list[range] = field(default_factory=list)
+    _files: dict[str, int] = field(default_factory=dict)  # file -> 1 added, -1 removed, relative to the first commit
+    _signature: int = 0  # XOR of a hash of each entry of `_files`: compares sets of files without copying them
+    _sound: set[int] = field(default_factory=lambda: {0})  # signatures of the sets of files that hold all records
+
+    def take(self, version: int, operation: str, actions: "Sequence[_Action]") -> None:
+        """Add the actions of one commit on this partition."""
+        for action in actions:
+            self._move(action.file, 1 if action.is_add else -1)
+        takes_away = any(action.changes_data and (not action.is_add or action.has_vector) for action in actions)
+        if self.broken is None and takes_away:
+            self.broken = version, operation
+        if self.broken is not None:
+            if self._signature in self._sound:
+                self.commits = {one for one in self.commits if one < self.broken[0]}
+                self.mended.append(range(self.broken[0], version))
+                self.broken = None
+        elif any(action.changes_data for action in actions):
+            self.commits.add(version)
+            self._sound = {self._signature}
+        else:
+            self._sound.add(self._signature)
+
+    def _move(self, file: str, change: int) -> None:
+        before = self._files.get(file, 0)
+        after = max(-1, min(1, change if before in {0, change} else 0))
+        for count in (before, after):
+            if count:
+                digest = hashlib.blake2b(f"{count}:{file}".encode(errors="surrogatepass"), digest_size=16).digest()
+                self._signature ^= int.from_bytes(digest, "big")
+        if after:
+            self._files[file] = after
+        else:
+            self._files.pop(file, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Action:
+    """One `add` or `remove` of a commit; `file` identifies the path together with its deletion vector."""
+
+    is_add: bool
+    changes_data: bool
+    file: str
+    has_vector: bool
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What the commits `since..version` did, by partition value. `read` is the number of commits that were read."""
+
+    since: int
+    version: int
+    partitions: Mapping[str | None, PartitionHistory]
+    read: int
+
+    @property
+    def sound(self) -> int:
+        """The newest version at which every partition held all records that had ever been appended to it."""
+        broken = [one.broken[0] for one in self.partitions.values() if one.broken is not None]
+        sound = min(broken, default=self.version + 1) - 1
+        spans = sorted((span for one in self.partitions.values() for span in one.mended), key=lambda span: -span.stop)
+        for span in spans:
+            sound = span.start - 1 if sound in span else sound
+        return sound
+
+
+def read_history(log: LogTable, column: str, *, start: int = 0) -> History:
+    """Return what the commits from `start` up to the version of `log` did.
+
+    Commits that log retention has removed cannot be read. `History.since` is the first commit that was read.
+
+    Args:
+        log: the log at a version.
+        column: the partition column by which the history is grouped.
+        start: the first commit to read; the log must have been sound at `start - 1`.
+
+    Raises:
+        LogError: a commit file is damaged or empty, or a commit does not name the partition of a file.
+    """
+    system, root = file_system(log.uri)
+    names = _commit_files(system, root, log.version)
+    since = log.version + 1
+    while since - 1 in names and since > start:
+        since -= 1
+    partitions: dict[str | None, PartitionHistory] = {}
+    values: dict[str, str | None] = {}
+    for version in range(since, log.version + 1):
+        operation, actions = _read_commit(system, names[version], log, column=column, values=values)
+        touched: dict[str | None, list[_Action]] = {}
+        for action in actions:
+            touched.setdefault(action.value, []).append(action)
+        for value, own in touched.items():
+            partitions.setdefault(value, PartitionHistory()).take(version, operation, own)
+    if since > log.version and log.version in names:
+        # deltalake reads an empty newest commit file as a version without changes. _read_commit refuses it.
+        _read_commit(system, names[log.version], log, column=column, values=values)
+    return History(since=since, version=log.version, partitions=partitions, read=log.version + 1 - since)
+
+
+def _commit_files(system: "pafs.FileSystem", root: str, version: int) -> dict[int, str]:
+    import pyarrow.fs as pafs
+
+    found: dict[int, str] = {}
+    for info in system.get_file_info(pafs.FileSelector(f"{root}/_delta_log", allow_not_found=True)):
+        stem, _, suffix = info.base_name.partition(".")
+        if suffix == "json" and stem.isdigit() and int(stem) <= version:
+            found[int(stem)] = info.path
+    return found
+
+
+def _read_commit(
+    system: "pafs.FileSystem", path: str, log: LogTable, *, column: str, values: dict[str, str | None]
+) -> tuple[str, list[_Action]]:
+    """Return a commit's operation and its actions on files; `values` collects the partition value of each file."""
+    with system.open_input_stream(path) as stream:
+        raw = stream.read()
+    try:
+        entries = [json.loads(line) for line in raw.decode("utf-8").splitlines() if line.strip()]
+    except ValueError as error:
+        raise LogError(
+            f"commit file {path} of event log {log.uri} is damaged or truncated ({error}); restore it from a backup"
+        ) from error
+    if not entries:
+        raise LogError(f"commit file {path} of event log {log.uri} is empty; restore it from a backup")
+    operation = next((one["commitInfo"].get("operation", "?") for one in entries if "commitInfo" in one), "?")
+    actions = []
+    for entry in entries:
+        kind = "add" if "add" in entry else "remove" if "remove" in entry else None
+        if kind is not None:
+            actions.append(_action(entry[kind], log, is_add=kind == "add", column=column, values=values))
+    return str(operation), actions
+
+
+def _action(
+    entry: Mapping[str, Any], log: LogTable, *, is_add: bool, column: str, values: dict[str, str | None]
+) -> _Action:
+    path, vector, given = str(entry["path"]), entry.get("deletionVector"), entry.get("partitionValues")
+    physical = log.physical[column]
+    if given is not None and physical in given:
+        values[path] = given[physical]
+    elif path not in values:
+        raise LogError(
+            f"event log {log.uri} has a commit that {'adds' if is_add else 'removes'} the file {path} and does not say "
+            f"in which partition by {column!r}; found {given!r}. Hindcast can replay only a log whose commits name the "
+            "partition of every file; replay a new copy of the table"
+        )
+    mark = "" if vector is None else json.dumps(vector, sort_keys=True)
+    return _Action(
+        is_add=is_add,
+        changes_data=bool(entry.get("dataChange", True)),
+        file=f"{path}\0{mark}",
+        has_vector=vector is not None,
+        value=values[path] or None,  # Delta may store a null as '' and an empty text as null
+    )

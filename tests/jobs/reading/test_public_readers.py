@@ -1,0 +1,36 @@
+"""The public interface for readers of published tables: `jobs.readers` and its description in README.md."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from jobs import readers
+
+ROOT = Path(__file__).parents[3]
+PUBLIC = {
+    "published": ("spark", "lake", "pipeline", "at", "all_panes", "verify"),
+    "published_rows": ("spark", "lake", "pipeline", "table", "at", "verify"),
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(readers.__all__) == set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_parameters_of_a_public_function_are_these(name: str) -> None:
+    assert tuple(inspect.signature(getattr(readers, name)).parameters) == PUBLIC[name]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_docstring_of_a_public_function_describes_each_parameter(name: str) -> None:
+    described = re.findall(r"^    (\w+):", inspect.getdoc(getattr(readers, name)) or "", flags=re.MULTILINE)
+    assert set(PUBLIC[name]) <= set(described)
+
+
+def test_the_readme_imports_exactly_the_public_names() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("Read what was published")[2]
+    [imported] = re.findall(r"^from jobs\.readers import (.+)$", section, flags=re.MULTILINE)
+    assert sorted(re.split(r",\s*", imported)) == sorted(PUBLIC)
