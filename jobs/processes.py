@@ -1,38 +1,47 @@
-"""Finding and ending processes by /proc (Linux): one is known by its id and start time, a family by its session."""
+"""Identity and end of processes: a process is a pid and its start time, and a family of processes is a session."""
 
 import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-_PROC = Path("/proc")
+import psutil
+
 _POLL_S = 0.1
-# Positions in /proc/PID/stat after the command name, see proc(5).
-_STATE, _SESSION, _START_TICKS = 0, 3, 19
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRef:
-    """One process for certain: ids are used again, an id with its start time (clock ticks since boot) is not."""
+    """One process. The kernel reuses a pid, but not together with a start time.
+
+    Attributes:
+        start_ticks: clock ticks from boot to the start of the process (proc(5), `starttime`). The ledger and the
+            service file store this number, because it stays the same when the wall clock is set. psutil's
+            `create_time()` is a wall-clock time and changes then.
+    """
 
     pid: int
     start_ticks: int
 
     def is_alive(self) -> bool:
-        """Whether it runs; a zombie that nobody has waited for does not."""
-        fields = _stat(self.pid)
-        return fields is not None and fields[_STATE] != "Z" and int(fields[_START_TICKS]) == self.start_ticks
+        """Return whether this process runs. A zombie, which ended and was not waited for, does not run."""
+        return self._found() is not None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it is still that process."""
-        if self.is_alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        """Send a signal if this process still runs. A later process with the same pid gets no signal."""
+        if (found := self._found()) is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.send_signal(number)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it ended within the time."""
+        """Return whether the process ended within the time.
+
+        Not `psutil.Process.wait`: it would take the exit status of a child away from its `subprocess.Popen`, and for
+        other processes it waits until the parent has read the exit status.
+        """
         deadline = time.monotonic() + timeout_s
         while self.is_alive():
             if time.monotonic() > deadline:
@@ -40,26 +49,46 @@ class ProcessRef:
             time.sleep(_POLL_S)
         return True
 
+    def _found(self) -> psutil.Process | None:
+        with contextlib.suppress(psutil.Error):
+            found = psutil.Process(self.pid)
+            # `is_running` comes last: it proves that `found` had this pid while `process` read the start time.
+            if process(self.pid) == self and found.status() != psutil.STATUS_ZOMBIE and found.is_running():
+                return found
+        return None
+
 
 def process(pid: int) -> ProcessRef | None:
-    """The process that has this id now, if any."""
-    fields = _stat(pid)
-    return None if fields is None else ProcessRef(pid=pid, start_ticks=int(fields[_START_TICKS]))
+    """Return the process that has this pid now, or None. A zombie still has its pid."""
+    try:
+        while True:
+            # psutil adds the boot time, which changes when the wall clock is set: both reads of it must agree.
+            boot_s = psutil.boot_time()
+            started_s = psutil.Process(pid).create_time()
+            if psutil.boot_time() == boot_s:
+                return ProcessRef(pid=pid, start_ticks=round((started_s - boot_s) * _TICKS_PER_S))
+    except psutil.Error:
+        return None
 
 
 def session_members(session_id: int) -> list[ProcessRef]:
-    """Every live process of a session, whoever its parent is by now."""
-    members = []
-    for directory in _PROC.iterdir():
-        if directory.name.isdecimal() and (fields := _stat(int(directory.name))) is not None:
-            member = ProcessRef(pid=int(directory.name), start_ticks=int(fields[_START_TICKS]))
-            if int(fields[_SESSION]) == session_id and fields[_STATE] != "Z":
-                members.append(member)
-    return members
+    """Return every live process of a session, including those whose parent ended."""
+    return [member for member in _with_session(session_id) if member.is_alive()]
+
+
+def _with_session(session_id: int) -> Iterator[ProcessRef]:
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) == session_id and (member := process(pid)) is not None:
+                yield member
 
 
 def end_session(session_id: int, grace_s: float) -> int:
-    """End what is left of a session: SIGTERM, then SIGKILL after the grace. Returns how many had to be told."""
+    """End the processes that are left of a session: SIGTERM, then SIGKILL after the grace time.
+
+    Returns:
+        How many processes got SIGTERM.
+    """
     members = session_members(session_id)
     for member in members:
         member.send(signal.SIGTERM)
@@ -69,11 +98,3 @@ def end_session(session_id: int, grace_s: float) -> int:
     for survivor in session_members(session_id):
         survivor.send(signal.SIGKILL)
     return len(members)
-
-
-def _stat(pid: int) -> list[str] | None:
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()  # the command name may hold spaces and parentheses

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jobs.processes import process
+from jobs.processes import ProcessRef, process
 
 LEASE_MS = 900_000
 """How long a lease counts after its last renewal, where the process cannot be looked at."""
@@ -88,20 +88,19 @@ def is_held(lease: Lease, *, now_ms: int, is_alive: IsAlive) -> bool:
 
 
 def is_alive(holder: Holder) -> bool | None:
-    """Whether the process of a lease lives: looked up in /proc where it is of this host and pid namespace."""
+    """Return whether the process of a lease runs, or None if it belongs to another host or pid namespace."""
     here = this_process()
     if holder.host != here.host:
         return None
     if holder.boot_id != here.boot_id:
-        return False  # the host was started again since
+        return False  # the host was booted again
     if holder.pid_namespace != here.pid_namespace:
         return None
-    found = process(holder.pid)
-    return found is not None and found.start_ticks == holder.start_ticks and found.is_alive()
+    return ProcessRef(pid=holder.pid, start_ticks=holder.start_ticks).is_alive()
 
 
 def this_process() -> Holder:
-    """The process that calls."""
+    """Return the identity of the calling process."""
     return _holder(os.getpid())
 
 

@@ -1,10 +1,14 @@
-"""Processes are known for certain, and none of a session stays behind."""
+"""The identity of a process by pid and start time, and the end of a session."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import psutil
+import pytest
 
 from jobs.processes import ProcessRef, end_session, process, session_members
 
@@ -24,26 +28,42 @@ def _start(code: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE)
 
 
-def test_a_process_is_known_by_its_start_time_too() -> None:
+def test_a_pid_with_another_start_time_is_another_process() -> None:
     with _start(SLEEP) as child:
         found = process(child.pid)
         assert found is not None
         assert found.is_alive()
-        somebody_else = ProcessRef(pid=child.pid, start_ticks=found.start_ticks + 1)
-        assert not somebody_else.is_alive()
-        somebody_else.send(signal.SIGKILL)
+        another = ProcessRef(pid=child.pid, start_ticks=found.start_ticks + 1)
+        assert not another.is_alive()
+        another.send(signal.SIGKILL)
         assert found.is_alive(), "a signal reached a process that was not meant"
         assert not found.wait(0.2)
         found.send(signal.SIGKILL)
         assert found.wait(600), "a zombie counts as ended"
-        assert process(child.pid) is not None, "it is a zombie until its parent looks"
+        assert process(child.pid) is not None, "a zombie keeps its pid until its parent waits for it"
 
 
-def test_nobody_has_an_id_that_is_out_of_range() -> None:
+def test_a_pid_that_no_process_has_gives_none() -> None:
     assert process(2**22 + 1) is None
+    assert not ProcessRef(pid=2**22 + 1, start_ticks=1).is_alive()
 
 
-def test_a_session_is_ended_whoever_the_parents_are_by_now() -> None:
+def test_the_start_time_is_the_kernels() -> None:
+    """The ledger stores this number. Leases and service files of earlier releases read it from proc(5)."""
+    after_the_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    assert process(os.getpid()) == ProcessRef(pid=os.getpid(), start_ticks=int(after_the_name[19]))
+
+
+def test_a_wall_clock_that_is_set_meanwhile_changes_no_start_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = process(os.getpid())
+    true_boot_s = psutil.boot_time()
+    reads = iter([true_boot_s - 3600, true_boot_s, true_boot_s - 1, true_boot_s])
+    monkeypatch.setattr(psutil, "boot_time", lambda: next(reads, true_boot_s))
+    assert process(os.getpid()) == before
+    assert next(reads, None) is None, "each pair of reads that differ is read again"
+
+
+def test_a_session_is_ended_also_where_the_parent_ended() -> None:
     with _start(STUBBORN) as leader:
         assert leader.stdout is not None
         assert leader.stdout.readline() == b"ready\n"

@@ -5,6 +5,7 @@ the cluster, so root takes a number that no account, group, process or other clu
 belongs to that number, and so the next start finds it again.
 """
 
+import contextlib
 import grp
 import hashlib
 import os
@@ -12,6 +13,8 @@ import pwd
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import psutil
 
 # Neither people, nor services, nor systemd's dynamic users get numbers from here (systemd's UIDS-GIDS document).
 UIDS: Final = range(60_706, 61_184)
@@ -97,6 +100,6 @@ def _has_account(uid: int) -> bool:
 
 
 def _uids_of_processes() -> Iterator[int]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            yield _owner_uid(entry)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            yield from process.uids()

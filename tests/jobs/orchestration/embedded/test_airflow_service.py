@@ -1,4 +1,4 @@
-"""A real Airflow on its real database: started, looked at, stopped; nothing may be left, however it ends."""
+"""The embedded Airflow with its database: start, use and stop. No process is left, however it ends."""
 
 import contextlib
 import os
@@ -9,19 +9,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_api import AirflowApi
-from jobs.orchestration.embedded.airflow_env import POOLS, Home
-from jobs.processes import end_session, session_members
+from jobs.orchestration.embedded.airflow_env import HOST, POOLS, Home
+from jobs.processes import ProcessRef, end_session, session_members
 from jobs.project import ROOT
 from tests.support.commands import until
 from windowlib.errors import RequestError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-
-LISTEN, LOOPBACK = "0A", "0100007F"  # as /proc/net writes them
 
 START_AND_WAIT = """
 import sys, time
@@ -49,42 +48,35 @@ def _phase(home: Home) -> str | None:
 
 
 def _sessions(home: Home) -> set[int]:
-    """The sessions of all processes that were told of this home, by their arguments or their environment.
+    """Return the sessions of all processes that have this home in their arguments or their environment.
 
-    A session knows more than that: Airflow's components overwrite both when they set their titles.
+    A session has more processes than these, because Airflow's components overwrite both when they set their titles.
     """
-    marks = (str(home.root).encode(), str(home.cluster.root).encode())
+    marks = (str(home.root), str(home.cluster.root))
     sessions = set()
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and int(process.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-                if any(mark in told for mark in marks):
-                    sessions.add(os.getsid(int(process.name)))
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            texts = [*process.cmdline(), *process.environ().values()]
+            if process.pid != os.getpid() and any(mark in text for mark in marks for text in texts):
+                sessions.add(os.getsid(process.pid))
     return sessions - {os.getsid(0)}
 
 
+def _members(sessions: set[int]) -> list[ProcessRef]:
+    return [member for sid in sessions for member in session_members(sid)]
+
+
 def _wait_until_gone(sessions: set[int]) -> None:
-    """They end by themselves; what does not is ended by the time-out of the test, and by the fixture after it."""
-    while [one for sid in sessions for one in session_members(sid)]:
+    """Wait until all processes of the sessions ended. The time-out of the test limits the wait."""
+    while _members(sessions):
         time.sleep(0.2)
 
 
 def _listening_at(sessions: set[int]) -> set[str]:
-    """Local addresses, in the notation of /proc/net, on which processes of the sessions listen over TCP."""
-    descriptors = [
-        descriptor
-        for sid in sessions
-        for member in session_members(sid)
-        for descriptor in Path(f"/proc/{member.pid}/fd").iterdir()
-    ]
-    inodes = set()
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
-    tables = (Path(f"/proc/net/{name}").read_text(encoding="utf-8").splitlines()[1:] for name in ("tcp", "tcp6"))
-    lines = [line.split() for table in tables for line in table]
-    return {fields[1].rpartition(":")[0] for fields in lines if fields[3] == LISTEN and fields[9] in inodes}
+    """Return the local addresses on which processes of the sessions listen over TCP."""
+    pids = {member.pid for member in _members(sessions)}
+    sockets = psutil.net_connections("tcp")
+    return {found.laddr.ip for found in sockets if found.status == psutil.CONN_LISTEN and found.pid in pids}
 
 
 def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
@@ -101,8 +93,8 @@ def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
         pools = {pool["name"]: pool["slots"] for pool in api._ask("GET", "/api/v2/pools")["pools"]}
         assert {name: pools.get(name) for name in POOLS} == dict.fromkeys(POOLS, 1)
     sessions = _sessions(home)
-    assert len([one for sid in sessions for one in session_members(sid)]) > 6, "supervisor, database, four components"
-    assert _listening_at(sessions) == {LOOPBACK}
+    assert len(_members(sessions)) > 6, "supervisor, database, four components"
+    assert _listening_at(sessions) == {HOST}
     assert airflow_service.stop(home)
     _wait_until_gone(sessions)
     assert not airflow_service.stop(home)
