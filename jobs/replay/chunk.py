@@ -44,7 +44,8 @@ from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, warnings_of
 from jobs.spark.session import spark_session
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum, row_id
+from windowlib.records.named_rows import content_id, tally_content
+from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 from windowlib.spark.feed import CheckpointRows, replay_windows
 from windowlib.spark.restored import BEFORE
@@ -326,9 +327,5 @@ class ChunkReplay:
 
 
 def _tally_row(equation: str, term: str, ids: IdSum) -> dict[str, object]:
-    table = tables.tallies()
-    content = (equation, term, *ids.as_row())
-    return {
-        **dict(zip(table.content, content, strict=True)),
-        tables.ROW_ID: row_id(table.name, tuple(table.content), content),
-    }
+    content = tally_content(equation, term, ids)
+    return {**content, tables.ROW_ID: content_id(tables.tallies(), content)}

@@ -18,8 +18,9 @@ from jobs.planning.fingerprints import state_of
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
 from windowlib.records import tables
+from windowlib.records.named_rows import content_id
 from windowlib.records.plain_json import from_json, to_json
-from windowlib.records.row_ids import IdSum, row_id
+from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 from windowlib.spark.arrow import arrow_type
 from windowlib.spark.columns import record_check
@@ -60,17 +61,14 @@ def collect_tallies(tagged: "DataFrame") -> dict[tuple[int, str, str], IdSum]:
 
 def watermark_row(source: SourceRow) -> dict[str, Any]:
     """Return the row of `watermarks` for one source, or for all together."""
-    content = (*source[:-1], to_json(dict(source.details)))
-    table = tables.watermarks()
-    identity = row_id(table.name, tuple(table.content), content)
-    return {**dict(zip(table.content, content, strict=True)), tables.ROW_ID: identity}
+    content = source._asdict() | {"details": to_json(dict(source.details))}
+    return {**content, tables.ROW_ID: content_id(tables.watermarks(), content)}
 
 
 def source_rows(rows: "pa.Table") -> list[SourceRow]:
     """Return the rows of `watermarks` as what a driver of time restores from."""
-    names = tuple(tables.watermarks().content)
-    found = zip(*(rows[name].to_pylist() for name in names), strict=True)
-    return [SourceRow(*row)._replace(details=from_json(row[-1])) for row in found]
+    found = rows.select(list(tables.watermarks().content)).to_pylist()
+    return [SourceRow(**row | {"details": from_json(row["details"])}) for row in found]
 
 
 def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
