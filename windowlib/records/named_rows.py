@@ -1,6 +1,6 @@
 """Rows of tables, built from values by column name: no caller depends on the order of a table's columns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -13,30 +13,41 @@ Row = tuple[str, tuple[Any, ...]]
 
 
 class RowBuilder:
-    """Builds rows of one table. It resolves the order of the columns once, because tasks build a row per pane."""
+    """Builds rows of one table from values whose column names the caller declares once.
 
-    __slots__ = ("_columns", "_in_order", "name")
+    Tasks build a row per pane and per timer, so the positions of the columns are resolved here and not per row.
+    """
 
-    def __init__(self, table: Table) -> None:
-        self.name = table.name
-        self._columns = tuple(table.columns())
-        self._in_order = itemgetter(*self._columns)
+    __slots__ = ("_given", "_in_order", "name")
 
-    def row(self, values: Mapping[str, Any]) -> Row:
-        """Return a row of the table from one value for each of its columns.
+    def __init__(self, table: Table, given: Iterable[str]) -> None:
+        """Resolve positions; `given` names the columns in the order in which the caller has their values.
 
         Raises:
-            InvariantBroken: `values` lacks a column of the table, or has one that the table does not have.
+            InvariantBroken: `given` lacks a column of the table, or has a column that the table does not have.
         """
-        if len(values) == len(self._columns):
-            try:
-                return self.name, self._in_order(values)
-            except KeyError:
-                pass
-        unmatched = ", ".join(sorted(set(self._columns) ^ values.keys()))
-        raise InvariantBroken(
-            f"a row of table {self.name} and the table differ in the columns {unmatched}; please report this"
-        )
+        self.name = table.name
+        self._given = tuple(given)
+        columns = tuple(table.columns())
+        if sorted(columns) != sorted(self._given):
+            unmatched = ", ".join(sorted(set(columns) ^ set(self._given)))
+            raise InvariantBroken(
+                f"a row of table {table.name} and the table differ in the columns {unmatched}; please report this"
+            )
+        self._in_order = itemgetter(*(self._given.index(name) for name in columns))
+
+    def row(self, values: tuple[Any, ...]) -> Row:
+        """Return a row of the table; `values` are in the order of the names that the caller declared.
+
+        Raises:
+            InvariantBroken: there are more or fewer values than columns.
+        """
+        if len(values) != len(self._given):
+            raise InvariantBroken(
+                f"a row of table {self.name} has {len(values)} values for {len(self._given)} columns: {values!r}; "
+                "please report this"
+            )
+        return self.name, self._in_order(values)
 
 
 def content_id(table: Table, content: Mapping[str, object]) -> int:

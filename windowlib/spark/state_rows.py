@@ -5,7 +5,7 @@ two lakes with the same records, cut into other slices, have different positions
 therefore covers only the order of the positions in the state of one key (windowlib.spark.row_identity).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -31,13 +31,16 @@ _SAME_NAMES: Final = (
 )  # fmt: skip
 """Columns of `window_state` that WindowStateRow has as fields with the same names and values."""
 _same_values: Final = attrgetter(*_SAME_NAMES)
+_JSON: Final = ("contents", "trigger_state")
+_TIMER: Final = ("window_start_ms", "window_end_ms", "domain", "at_ms", "key_group")
+_USER_STATE: Final = ("window_start_ms", "window_end_ms", "scope", "name", "kind", "content", "key_group")
 
 
 class StateRows:
     """Collects stored rows into a snapshot, and turns a snapshot into rows."""
 
     def __init__(
-        self, state_tables: Iterable[Table], accumulators: Mapping[str, Iterable[str]], last: Iterable[str] = ()
+        self, state_tables: Collection[Table], accumulators: Mapping[str, Iterable[str]], last: Iterable[str] = ()
     ) -> None:
         """Prepare for the checkpoints of one pipeline.
 
@@ -46,9 +49,20 @@ class StateRows:
             accumulators: aggregate -> the columns of its state, the aggregates in the order of the pipeline.
             last: the columns of a pane's values, if a retraction may take a pane back.
         """
-        self._tables = {table.name: (table.keys, RowBuilder(table)) for table in state_tables}
         self._accumulators = {f"acc_{name}": tuple(columns) for name, columns in accumulators.items()}
         self._last = tuple(last)
+        given = {
+            tables.WINDOW_STATE: (
+                *_SAME_NAMES,
+                *_JSON,
+                *self._accumulators,
+                *(("last_emitted",) if self._last else ()),
+            ),
+            tables.TIMERS: _TIMER,
+            tables.USER_STATE: _USER_STATE,
+        }
+        self._keys = {table.name: table.keys for table in state_tables}
+        self._builders = {table.name: RowBuilder(table, (*table.keys, *given[table.name])) for table in state_tables}
         self._windows: list[WindowStateRow] = []
         self._timers: list[TimerRow] = []
         self._user_state: list[UserStateRow] = []
@@ -59,7 +73,7 @@ class StateRows:
         Raises:
             CheckpointError: a row has no state for one of the aggregates.
         """
-        keys, _ = self._tables[tables.WINDOW_STATE]
+        keys = self._keys[tables.WINDOW_STATE]
         for row in rows:
             key = tuple([row[name] for name in keys])
             states = tuple([row[name] for name in self._accumulators])
@@ -82,14 +96,14 @@ class StateRows:
 
     def add_timers(self, rows: Iterable[NamedRow]) -> None:
         """Add rows of `timers`."""
-        keys, _ = self._tables[tables.TIMERS]
+        keys = self._keys[tables.TIMERS]
         for row in rows:
             key = tuple([row[name] for name in keys])
             self._timers.append(TimerRow(row["key_group"], key, _window(row), row["domain"], row["at_ms"]))
 
     def add_user_state(self, rows: Iterable[NamedRow]) -> None:
         """Add rows of `user_state`."""
-        keys, _ = self._tables[tables.USER_STATE]
+        keys = self._keys[tables.USER_STATE]
         for row in rows:
             key = tuple([row[name] for name in keys])
             namespace = _window(row) if row["scope"] == "window" else ()
@@ -110,49 +124,34 @@ class StateRows:
     def rows(self, snapshot: Snapshot) -> Iterator[Row]:
         """Yield a snapshot as rows: the windows, the timers, the user state."""
         for window in snapshot.windows:
-            yield self._row(tables.WINDOW_STATE, window.key, self._window_values(window))
-        for timer in snapshot.timers:
-            start_ms, end_ms = timer.namespace
-            values = {
-                "window_start_ms": start_ms,
-                "window_end_ms": end_ms,
-                "domain": timer.domain,
-                "at_ms": timer.at_ms,
-                "key_group": timer.key_group,
-            }
-            yield self._row(tables.TIMERS, timer.key, values)
+            yield self._builders[tables.WINDOW_STATE].row(self._window_values(window))
+        for key_group, key, namespace, domain, at_ms in snapshot.timers:
+            yield self._builders[tables.TIMERS].row((*_columns(key), *namespace, domain, at_ms, key_group))
         for state in snapshot.user_state:
-            yield self._row(tables.USER_STATE, state.key, _user_values(state))
+            yield self._builders[tables.USER_STATE].row(_user_values(state))
 
-    def _row(self, table: str, key: Any, values: dict[str, Any]) -> Row:  # noqa: ANN401 - a tuple of column values
-        names, builder = self._tables[table]
-        values.update(zip(names, key, strict=True))
-        return builder.row(values)
-
-    def _window_values(self, row: WindowStateRow) -> dict[str, Any]:
-        values = dict(zip(_SAME_NAMES, _same_values(row), strict=True))
-        for (name, columns), state in zip(self._accumulators.items(), row.accumulators, strict=True):
-            values[name] = dict(zip(columns, state, strict=True))
-        values["contents"] = [_contents_row(stored) for stored in row.contents]
-        values["trigger_state"] = to_json(row.trigger_state)
-        if self._last:
-            last = row.last_values
-            values["last_emitted"] = None if last is None else dict(zip(self._last, last, strict=True))
-        return values
+    def _window_values(self, row: WindowStateRow) -> tuple[Any, ...]:
+        contents = [_contents_row(stored) for stored in row.contents]
+        states = [
+            dict(zip(columns, state, strict=True))
+            for columns, state in zip(self._accumulators.values(), row.accumulators, strict=True)
+        ]
+        values = (*_columns(row.key), *_same_values(row), contents, to_json(row.trigger_state), *states)
+        if not self._last:
+            return values
+        last = row.last_values
+        return (*values, None if last is None else dict(zip(self._last, last, strict=True)))
 
 
-def _user_values(state: UserStateRow) -> dict[str, Any]:
-    """Return the values of a row of `user_state` without its key. The state of a key has an empty namespace."""
-    start_ms, end_ms = state.namespace or (None, None)
-    return {
-        "window_start_ms": start_ms,
-        "window_end_ms": end_ms,
-        "scope": "window" if state.namespace else "key",
-        "name": state.name,
-        "kind": state.kind,
-        "content": to_json(state.content),
-        "key_group": state.key_group,
-    }
+def _user_values(state: UserStateRow) -> tuple[Any, ...]:
+    """Return the values of a row of `user_state`. The state of a key has an empty namespace."""
+    bounds = state.namespace or (None, None)
+    scope = "window" if state.namespace else "key"
+    return (*_columns(state.key), *bounds, scope, state.name, state.kind, to_json(state.content), state.key_group)
+
+
+def _columns(key: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a pipeline's keys are tuples of column values
+    return tuple(key)
 
 
 def _contents_row(stored: Stored) -> dict[str, Any]:

@@ -83,7 +83,8 @@ def test_batches_of_any_size_have_the_same_rows_ids_and_sums(rows_per_batch: int
         for number in range(5):
             state = {"slice_starts_ms": [7, 7], "ranks": [10 * number, 10 * number + 1], "values": ["x", "y"]}
             row = plain | {"k": "ab"[number % 2], "acc_names": state, "contents": [], "trigger_state": "{}"}
-            tagged.add(slice_no, RowBuilder(table).row(row | {"window_start_ms": number}))
+            row |= {"window_start_ms": number}
+            tagged.add(slice_no, RowBuilder(table, row).row(tuple(row.values())))
     batches = list(tagged.batches()) + list(tagged.batches(everything=True))
     found = pa.Table.from_batches(batches)
     state_rows = found.filter(pc.equal(found["tag"], table.name))
