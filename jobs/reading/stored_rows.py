@@ -20,7 +20,8 @@ from jobs.reading.stored_tables import Columns, spec_of, stored_table
 from jobs.runs import CheckResult
 from windowlib.errors import StoreError
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum, row_id
+from windowlib.records.named_rows import content_id
+from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 from windowlib.spark.row_identity import UNREADABLE, RowIdentity
 
@@ -189,13 +190,19 @@ def quality_digest(checks: Iterable[CheckResult], checks_fingerprint: str | None
 
 
 def quality_id(check: CheckResult, checks_fingerprint: str) -> int:
-    """Return the id of a check's row in quality_results."""
-    table = tables.quality_results()
-    content = (
-        check.table, check.check, check.column, check.severity, check.verdict.value, check.observed, check.arguments,
-        check.message, checks_fingerprint,
-    )  # fmt: skip
-    return row_id(table.name, tuple(table.content), content)
+    """Return the id of a row of quality_results."""
+    content = {
+        "table_name": check.table,
+        "check": check.check,
+        "column_name": check.column,
+        "severity": check.severity,
+        "verdict": check.verdict.value,
+        "observed": check.observed,
+        "arguments": check.arguments,
+        "message": check.message,
+        "checks_fingerprint": checks_fingerprint,
+    }
+    return content_id(tables.quality_results(), content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from jobs.lake.store import append_rows
 from windowlib.records import tables
-from windowlib.records.row_ids import row_id
+from windowlib.records.named_rows import content_id
 from windowlib.records.tables import Table
 from windowlib.spark.arrow import arrow_type
 
@@ -18,8 +18,7 @@ def identified(table: Table, content: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         KeyError: `content` lacks a column of the table's content.
     """
-    values = tuple(content[name] for name in table.content)
-    return {**content, tables.ROW_ID: row_id(table.name, tuple(table.content), values)}
+    return {**content, tables.ROW_ID: content_id(table, content)}
 
 
 def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

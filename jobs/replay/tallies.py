@@ -10,6 +10,7 @@ from jobs.planning.fingerprints import state_of
 from jobs.replay.driver_rows import identified
 from jobs.runs import Counts
 from windowlib.records import tables
+from windowlib.records.named_rows import tally_content
 from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
@@ -68,6 +69,4 @@ def state_fingerprint(parts: Mapping[str, IdSum]) -> str:
 
 
 def _tally_row(equation: str, term: str, ids: IdSum) -> dict[str, object]:
-    count, xor, total = ids.as_row()
-    content = {"equation": equation, "term": term, "record_count": count, "id_xor": xor, "id_sum": total}
-    return identified(tables.tallies(), content)
+    return identified(tables.tallies(), tally_content(equation, term, ids))

@@ -57,14 +57,6 @@ def arrow_struct(columns: Mapping[str, Node]) -> pa.StructType:
     return pa.struct([pa.field(name, arrow_type(node)) for name, node in columns.items()])
 
 
-def struct_array(rows: Sequence[Sequence[Any]], kind: pa.StructType) -> pa.StructArray:
-    """Build a struct column from rows; each row holds its values in the order of the struct's fields."""
-    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [() for _ in kind]
-    fields = list(kind)
-    arrays = [pa.array(list(values), type=field.type) for values, field in zip(columns, fields, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=fields)
-
-
 def struct_rows(array: pa.Array) -> list[tuple[Any, ...]]:
     """Return the rows of a struct column as tuples in the order of its fields, instants and dates as integers."""
     if not array.type.num_fields:

@@ -98,10 +98,10 @@ class _BucketRun:
         self._plan = plan
         self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
         self._walk = Walk(self._operator, plan.steps, plan.beginning)
-        self._state = StateRows(plan.accumulators, plan.last)
-        self._outputs = OutputRows(plan.outputs, plan.side_outputs)
         stored = {kind: table for kind, name in STATE_KINDS.items() for table in plan.tables if table.name == name}
-        self._restored: RestoredState | None = RestoredState(stored, self._state, keys=len(plan.keys))
+        self._state = StateRows(stored.values(), plan.accumulators, plan.last)
+        self._outputs = OutputRows(plan.tables, plan.outputs, plan.side_outputs)
+        self._restored: RestoredState | None = RestoredState(stored, self._state)
         self._is_damaged = False
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
@@ -113,8 +113,9 @@ class _BucketRun:
         bounds = np.searchsorted(kinds, [*range(len(FEED_KINDS)), len(FEED_KINDS)]).tolist()
         windows, timers, user, records = (batch.slice(start, end - start) for start, end in pairwise(bounds))
         if self._restored is not None:
-            for kind, rows in (("window", windows), ("timer", timers), ("user", user)):
-                self._restored.add(kind, rows)
+            self._restored.add("window", windows)
+            self._restored.add("timer", timers)
+            self._restored.add("user", user)
         if records.num_rows:
             self._restore()
             if not self._is_damaged:
@@ -166,8 +167,8 @@ class _BucketRun:
         one = self._slice
         self._walk.until(self._plan.steps.slice_ends[one.slice_no])
         self._drain()
-        for table, values in self._state.rows(self._operator.snapshot()):
-            self.rows.add(one.slice_no, table, values)
+        for row in self._state.rows(self._operator.snapshot()):
+            self.rows.add(one.slice_no, row)
         for term, (count, xor, total) in self._operator.take_tallies().items():
             self.rows.add_tally(one.slice_no, "edges", term, ids=IdSum(count, xor, total))
         for fate, ids in self._fates.items():
@@ -181,4 +182,4 @@ class _BucketRun:
 
     def _drain(self) -> None:
         for output in self._operator.drain():
-            self.rows.add(self._slice.slice_no, *self._outputs.row(output, self._slice.start_ms))
+            self.rows.add(self._slice.slice_no, self._outputs.row(output, self._slice.start_ms))

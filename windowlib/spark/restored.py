@@ -5,7 +5,7 @@ driver raises the error before anything is written.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 import pyarrow as pa
 
@@ -14,9 +14,9 @@ from windowlib.keyed.snapshots import Snapshot
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.spark.arrow import plain_values
+from windowlib.spark.arrow import column_values, plain_values
 from windowlib.spark.row_identity import UNREADABLE, RowIdentity
-from windowlib.spark.state_rows import StateRows
+from windowlib.spark.state_rows import NamedRow, StateRows
 from windowlib.spark.steps import Beginning
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ BEFORE: Final = -1
 """The slice number of what a task reports about the checkpoint that it read."""
 RESTORED, DAMAGED = "restored", "damaged"
 """Equations of such tallies: the ids of the rows restored, by table; and a text that says what is wrong."""
-STATE_KINDS: Final[Mapping[str, str]] = {
+StateKind = Literal["window", "timer", "user"]
+STATE_KINDS: Final[Mapping[StateKind, str]] = {
     "window": tables.WINDOW_STATE,
     "timer": tables.TIMERS,
     "user": tables.USER_STATE,
@@ -37,21 +38,14 @@ STATE_KINDS: Final[Mapping[str, str]] = {
 class RestoredState:
     """Collects the rows of a checkpoint, checks them, and restores an operator from them."""
 
-    def __init__(self, stored: Mapping[str, Table], rows: StateRows, *, keys: int) -> None:
-        """Start empty.
-
-        Args:
-            stored: kind in the feed -> its table.
-            rows: turns rows into a snapshot.
-            keys: how many key columns there are.
-        """
+    def __init__(self, stored: Mapping[StateKind, Table], rows: StateRows) -> None:
+        """Prepare for one bucket; `stored` maps a kind in the feed to its table, `rows` makes the snapshot."""
         self._stored = stored
         self._rows = rows
-        self._keys = keys
-        self._parts: dict[str, list[pa.RecordBatch]] = {}
+        self._parts: dict[StateKind, list[pa.RecordBatch]] = {}
         self._sums: dict[str, IdSum] = {}
 
-    def add(self, kind: str, batch: pa.RecordBatch) -> None:
+    def add(self, kind: StateKind, batch: pa.RecordBatch) -> None:
         """Take in rows of one kind."""
         if batch.num_rows:
             self._parts.setdefault(kind, []).append(batch)
@@ -77,7 +71,7 @@ class RestoredState:
             return f"a row cannot be read: {type(error).__name__}: {error}"
         return None
 
-    def _check(self, kind: str, rows: pa.Table) -> str | None:
+    def _check(self, kind: StateKind, rows: pa.Table) -> str | None:
         table = self._stored[kind]
         columns = self._columns(kind, rows)
         damage = next(RowIdentity(table).damage(columns), None)
@@ -87,7 +81,7 @@ class RestoredState:
         self._sums[table.name] = IdSum.of(columns[tables.ROW_ID].to_pylist())
         return None
 
-    def _columns(self, kind: str, rows: pa.Table) -> dict[str, pa.Array]:
+    def _columns(self, kind: StateKind, rows: pa.Table) -> dict[str, pa.Array]:
         table = self._stored[kind]
         state = rows[kind].combine_chunks()
         named = dict(zip((field.name for field in state.type), state.flatten(), strict=True))
@@ -97,20 +91,26 @@ class RestoredState:
     def _snapshot(self, beginning: Beginning) -> Snapshot:
         for kind, parts in self._parts.items():
             columns = self._columns(kind, pa.Table.from_batches(parts))
-            table = self._stored[kind]
-            values = {name: plain_values(columns[name]) for name in table.columns()}
-            count = len(next(iter(values.values())))
-            keys = list(zip(*(values[name] for name in table.keys), strict=True)) if table.keys else [()] * count
-            rows = list(zip(*(found for name, found in values.items() if name not in table.keys), strict=True))
+            rows = _named_rows(self._stored[kind], columns)
             match kind:
                 case "window":
-                    self._rows.add_windows(keys, rows)
+                    self._rows.add_windows(rows)
                 case "timer":
-                    self._rows.add_timers(keys, rows)
+                    self._rows.add_timers(rows)
+                case "user":
+                    self._rows.add_user_state(rows)
                 case _:
-                    self._rows.add_user_state(keys, rows)
+                    assert_never(kind)
         self._parts.clear()
         return self._rows.snapshot(beginning)
+
+
+def _named_rows(table: Table, columns: Mapping[str, pa.Array]) -> Iterator[NamedRow]:
+    """Yield the rows of a table; `contents` has dicts, because its records are read by field name."""
+    names = tuple(table.columns())
+    values = [column_values(columns[name]) if name == "contents" else plain_values(columns[name]) for name in names]
+    for row in zip(*values, strict=True):
+        yield dict(zip(names, row, strict=True))
 
 
 def _key(table: Table, columns: Mapping[str, pa.Array], row: int) -> tuple[object, ...]:

@@ -1,12 +1,13 @@
-"""A checkpoint between tables and operator: rows to a snapshot, a snapshot to rows.
+"""Conversion between the stored rows of a checkpoint and an operator's snapshot.
 
-Positions in the log are part of the state where first, last or a list need them, but they are coordinates: two lakes
-with the same records cut at other slices have other positions and the same state. So a row's id sees, instead of each
-position, its place among all positions in the state of the same key (windowlib.spark.row_identity).
+The aggregates first, last and collect_list keep positions in the log in their state. These positions are coordinates:
+two lakes with the same records, cut into other slices, have different positions and the same state. A row's id
+therefore covers only the order of the positions in the state of one key (windowlib.spark.row_identity).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
 from windowlib.errors import CheckpointError
@@ -14,86 +15,103 @@ from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import UserStateRow
 from windowlib.keyed.timers import TimerRow
 from windowlib.records import tables
+from windowlib.records.named_rows import Row, RowBuilder
 from windowlib.records.plain_json import from_json, to_json
 from windowlib.records.records import Stored
+from windowlib.records.tables import Table
 from windowlib.spark.steps import Beginning
 
-_PLAIN: Final = (
+NamedRow = Mapping[str, Any]
+"""A stored row: column -> plain value. Accumulators and `last_emitted` are tuples in the order of their fields."""
+
+_SAME_NAMES: Final = (
+    "window_start_ms", "window_end_ms", "state_window_start_ms", "state_window_end_ms",
     "record_count", "edge_count", "edge_xor", "edge_sum", "fired_count", "fired_xor", "fired_sum",
     "pane_index", "nonspeculative_count", "last_count", "is_complete", "is_cleanup_silent", "is_orphan", "key_group",
 )  # fmt: skip
-_LAST_PLACE: Final = _PLAIN.index("nonspeculative_count") + 1
-"""Where `last_emitted` stands among these columns, in tables that have it."""
-_SCOPES: Final = ("key", "window")
-
-
-class StateRow(NamedTuple):
-    """A row of a checkpoint table: the values of its columns, in their order."""
-
-    table: str
-    values: tuple[Any, ...]
+"""Columns of `window_state` that WindowStateRow has as fields with the same names and values."""
+_same_values: Final = attrgetter(*_SAME_NAMES)
+_JSON: Final = ("contents", "trigger_state")
+_TIMER: Final = ("window_start_ms", "window_end_ms", "domain", "at_ms", "key_group")
+_USER_STATE: Final = ("window_start_ms", "window_end_ms", "scope", "name", "kind", "content", "key_group")
 
 
 class StateRows:
-    """Collects the rows of a checkpoint into a snapshot, and spells snapshots as rows."""
+    """Collects stored rows into a snapshot, and turns a snapshot into rows."""
 
-    def __init__(self, accumulators: Mapping[str, Mapping[str, str]], last: Sequence[str] = ()) -> None:
-        """Start empty.
+    def __init__(
+        self, state_tables: Collection[Table], accumulators: Mapping[str, Iterable[str]], last: Iterable[str] = ()
+    ) -> None:
+        """Prepare for the checkpoints of one pipeline.
 
-        `accumulators` maps each aggregate to the columns of its state, in the order of the pipeline; `last` are the
-        columns of a pane where a retraction may take one back.
+        Args:
+            state_tables: `window_state`, `timers`, and `user_state` if the pipeline has user state.
+            accumulators: aggregate -> the columns of its state, the aggregates in the order of the pipeline.
+            last: the columns of a pane's values, if a retraction may take a pane back.
         """
-        self._names = [tuple(columns) for columns in accumulators.values()]
+        self._accumulators = {f"acc_{name}": tuple(columns) for name, columns in accumulators.items()}
         self._last = tuple(last)
+        given = {
+            tables.WINDOW_STATE: (
+                *_SAME_NAMES,
+                *_JSON,
+                *self._accumulators,
+                *(("last_emitted",) if self._last else ()),
+            ),
+            tables.TIMERS: _TIMER,
+            tables.USER_STATE: _USER_STATE,
+        }
+        self._keys = {table.name: table.keys for table in state_tables}
+        self._builders = {table.name: RowBuilder(table, (*table.keys, *given[table.name])) for table in state_tables}
         self._windows: list[WindowStateRow] = []
         self._timers: list[TimerRow] = []
         self._user_state: list[UserStateRow] = []
 
-    def add_windows(self, keys: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Take in rows of `window_state`; each row has the table's columns without the key columns.
+    def add_windows(self, rows: Iterable[NamedRow]) -> None:
+        """Add rows of `window_state`.
 
         Raises:
             CheckpointError: a row has no state for one of the aggregates.
         """
-        for key, row in zip(keys, rows, strict=True):
-            bounds, rest = row[:4], row[4:]
-            states, rest = rest[: len(self._names)], rest[len(self._names) :]
+        keys = self._keys[tables.WINDOW_STATE]
+        for row in rows:
+            key = tuple([row[name] for name in keys])
+            states = tuple([row[name] for name in self._accumulators])
             if None in states:
                 raise CheckpointError(
-                    f"the checkpoint has no state for one of the {len(self._names)} aggregates in window "
-                    f"{bounds[:2]} of key {key}: the aggregate is newer than the checkpoint; replay from the start "
-                    "of the log, or begin anew with --fresh"
+                    f"the checkpoint has no state for one of the {len(states)} aggregates in window "
+                    f"{(row['window_start_ms'], row['window_end_ms'])} of key {key}: the aggregate is newer than the "
+                    "checkpoint; replay from the start of the log, or begin anew with --fresh"
                 )
-            contents, trigger_state, *plain = rest
-            last = plain.pop(_LAST_PLACE) if self._last else None
             self._windows.append(
                 WindowStateRow(
                     key=key,
-                    window_start_ms=bounds[0],
-                    window_end_ms=bounds[1],
-                    state_window_start_ms=bounds[2],
-                    state_window_end_ms=bounds[3],
-                    accumulators=tuple(states),
-                    contents=[_stored(one) for one in contents or ()],
-                    trigger_state=from_json(trigger_state),
-                    last_values=last,
-                    **dict(zip(_PLAIN, plain, strict=True)),
+                    accumulators=states,
+                    contents=[_stored(record) for record in row["contents"] or ()],
+                    trigger_state=from_json(row["trigger_state"]),
+                    last_values=row["last_emitted"] if self._last else None,
+                    **{name: row[name] for name in _SAME_NAMES},
                 )
             )
 
-    def add_timers(self, keys: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Take in rows of `timers`, without the key columns."""
-        for key, (start_ms, end_ms, domain, at_ms, key_group) in zip(keys, rows, strict=True):
-            self._timers.append(TimerRow(key_group, key, _window(start_ms, end_ms), domain, at_ms))
+    def add_timers(self, rows: Iterable[NamedRow]) -> None:
+        """Add rows of `timers`."""
+        keys = self._keys[tables.TIMERS]
+        for row in rows:
+            key = tuple([row[name] for name in keys])
+            self._timers.append(TimerRow(row["key_group"], key, _window(row), row["domain"], row["at_ms"]))
 
-    def add_user_state(self, keys: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Take in rows of `user_state`, without the key columns."""
-        for key, (start_ms, end_ms, scope, name, kind, content, key_group) in zip(keys, rows, strict=True):
-            namespace = _window(start_ms, end_ms) if scope == "window" else ()
-            self._user_state.append(UserStateRow(key_group, key, namespace, name, kind, from_json(content)))
+    def add_user_state(self, rows: Iterable[NamedRow]) -> None:
+        """Add rows of `user_state`."""
+        keys = self._keys[tables.USER_STATE]
+        for row in rows:
+            key = tuple([row[name] for name in keys])
+            namespace = _window(row) if row["scope"] == "window" else ()
+            content = from_json(row["content"])
+            self._user_state.append(UserStateRow(row["key_group"], key, namespace, row["name"], row["kind"], content))
 
     def snapshot(self, beginning: Beginning) -> Snapshot:
-        """Return what was taken in, as the state of an operator at the beginning of a chunk."""
+        """Return the added rows as the state of an operator at the beginning of a chunk."""
         return Snapshot(
             watermark_ms=beginning.watermark_ms,
             processing_time_ms=beginning.clock_ms,
@@ -103,28 +121,37 @@ class StateRows:
             user_state=self._user_state,
         )
 
-    def rows(self, snapshot: Snapshot) -> Iterator[StateRow]:
-        """Spell a snapshot as rows: the windows, the timers, the user's state."""
-        for row in snapshot.windows:
-            yield StateRow(tables.WINDOW_STATE, self._values(row))
+    def rows(self, snapshot: Snapshot) -> Iterator[Row]:
+        """Yield a snapshot as rows: the windows, the timers, the user state."""
+        for window in snapshot.windows:
+            yield self._builders[tables.WINDOW_STATE].row(self._window_values(window))
         for key_group, key, namespace, domain, at_ms in snapshot.timers:
-            yield StateRow(tables.TIMERS, (*_columns(key), *namespace, domain, at_ms, key_group))
+            yield self._builders[tables.TIMERS].row((*_columns(key), *namespace, domain, at_ms, key_group))
         for state in snapshot.user_state:
-            scope = _SCOPES[bool(state.namespace)]
-            named = (*(state.namespace or (None, None)), scope, state.name, state.kind, to_json(state.content))
-            yield StateRow(tables.USER_STATE, (*_columns(state.key), *named, state.key_group))
+            yield self._builders[tables.USER_STATE].row(_user_values(state))
 
-    def _values(self, row: WindowStateRow) -> tuple[Any, ...]:
-        bounds = (row.window_start_ms, row.window_end_ms, row.state_window_start_ms, row.state_window_end_ms)
-        states = [
-            dict(zip(names, state, strict=True)) for names, state in zip(self._names, row.accumulators, strict=True)
-        ]
+    def _window_values(self, row: WindowStateRow) -> tuple[Any, ...]:
         contents = [_contents_row(stored) for stored in row.contents]
-        plain = [getattr(row, name) for name in _PLAIN]
-        if self._last:
-            said = row.last_values
-            plain.insert(_LAST_PLACE, None if said is None else dict(zip(self._last, said, strict=True)))
-        return (*_columns(row.key), *bounds, *states, contents, to_json(row.trigger_state), *plain)
+        states = [
+            dict(zip(columns, state, strict=True))
+            for columns, state in zip(self._accumulators.values(), row.accumulators, strict=True)
+        ]
+        values = (*_columns(row.key), *_same_values(row), contents, to_json(row.trigger_state), *states)
+        if not self._last:
+            return values
+        last = row.last_values
+        return (*values, None if last is None else dict(zip(self._last, last, strict=True)))
+
+
+def _user_values(state: UserStateRow) -> tuple[Any, ...]:
+    """Return the values of a row of `user_state`. The state of a key has an empty namespace."""
+    bounds = state.namespace or (None, None)
+    scope = "window" if state.namespace else "key"
+    return (*_columns(state.key), *bounds, scope, state.name, state.kind, to_json(state.content), state.key_group)
+
+
+def _columns(key: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a pipeline's keys are tuples of column values
+    return tuple(key)
 
 
 def _contents_row(stored: Stored) -> dict[str, Any]:
@@ -138,14 +165,11 @@ def _contents_row(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _stored(row: tuple[Any, ...]) -> Stored:
-    slice_start_ms, rank, event_time_ms, edge_id, value = row
-    return Stored((slice_start_ms, rank), event_time_ms, from_json(value), edge_id)
+def _stored(row: NamedRow) -> Stored:
+    position = (row["slice_start_ms"], row["rank"])
+    return Stored(position, row["event_time_ms"], from_json(row["value"]), row["edge_id"])
 
 
-def _window(start_ms: int | None, end_ms: int | None) -> Window:
+def _window(row: NamedRow) -> Window:
+    start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
     return GLOBAL_WINDOW if start_ms is None or end_ms is None else TimeWindow(start_ms, end_ms)
-
-
-def _columns(key: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a pipeline's keys are tuples of column values
-    return tuple(key)

@@ -7,9 +7,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from windowlib.records import tables
+from windowlib.records.named_rows import Row, tally_content
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.spark.arrow import arrow_struct, struct_array
+from windowlib.spark.arrow import arrow_struct
 from windowlib.spark.row_identity import RowIdentity
 
 ROWS_PER_BATCH: Final = 8_192
@@ -30,9 +31,10 @@ class TaggedRows:
         self._waiting: dict[str, list[_Waiting]] = {name: [] for name in self._identities}
         self._tallies: dict[tuple[int, str, str], IdSum] = {}
 
-    def add(self, slice_no: int, table: str, row: Sequence[Any]) -> None:
-        """Take in a row: its content, then its coordinates, in the order of the table's columns."""
-        self._waiting[table].append((slice_no, row))
+    def add(self, slice_no: int, row: Row) -> None:
+        """Add a row of a slice."""
+        table, values = row
+        self._waiting[table].append((slice_no, values))
 
     def add_tally(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
         """Add to a term of an equation."""
@@ -66,9 +68,12 @@ class TaggedRows:
             yield self._batch(slice_no, table, whole.slice(start, self._rows_per_batch))
 
     def _tally_batch(self) -> pa.RecordBatch:
-        rows = [(equation, term, *ids.as_row(), 0) for (_, equation, term), ids in self._tallies.items()]
+        rows = [
+            tally_content(equation, term, ids) | {tables.ROW_ID: 0}
+            for (_, equation, term), ids in self._tallies.items()
+        ]
         numbers = [slice_no for slice_no, _, _ in self._tallies]
-        return self._batch(numbers, tables.TALLIES, struct_array(rows, self._structs[tables.TALLIES]))
+        return self._batch(numbers, tables.TALLIES, pa.array(rows, self._structs[tables.TALLIES]))
 
     def _batch(self, slice_no: int | Sequence[int], table: str, rows: pa.StructArray) -> pa.RecordBatch:
         count = len(rows)

@@ -13,6 +13,7 @@ from tests.support.grammar import COLUMNS, OURS, document, every_form, pipeline
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import SpecError
 from windowlib.records import tables
+from windowlib.records.column_types import struct_type
 from windowlib.records.records import Emitted, Output, Pane, Record, SideOutput
 from windowlib.spark.output_rows import OutputRows
 from windowlib.watermarks.timeline import Arrival, SourceRow
@@ -253,15 +254,19 @@ def many_flights(seed: int) -> list[dict[str, Any]]:
 def test_every_form_runs_and_its_rows_fit_the_tables(name: str) -> None:
     one = built(**FORMS[name])
     keys = {"origin": "string"}
-    rows = OutputRows(tuple(one.outputs), {tag: tuple(columns) for tag, columns in one.side_outputs.items()})
-    written = {table.name: len(table.columns()) for table in (
+    written = (
         tables.window_outputs(keys, one.outputs),
+        tables.late_records(struct_type({})).slim(),
+        tables.unassigned_records(struct_type({})).slim(),
         *(tables.side_outputs(tag, keys, columns) for tag, columns in one.side_outputs.items()),
-    )}  # fmt: skip
+    )
+    side_outputs = {tag: tuple(columns) for tag, columns in one.side_outputs.items()}
+    rows = OutputRows(written, tuple(one.outputs), side_outputs)
+    columns_of = {table.name: len(table.columns()) for table in written}
     emitted = 0
     for output in run(one, many_flights(3), is_clocked=True):
         table, values = rows.row(output, 0)
-        assert len(values) == written.get(table, len(values))
+        assert len(values) == columns_of[table]
         emitted += table == tables.WINDOW_OUTPUTS
     # The windows of these two end before their triggers fire. The audit counts their records (leftovers: report).
     assert (emitted == 0) == (name in {"trigger-never", "trigger-end"})

@@ -12,6 +12,7 @@ import pytest
 from tests.support.fuzzing import seeds
 from windowlib.records import tables
 from windowlib.records.column_types import Node, parse_type
+from windowlib.records.named_rows import RowBuilder
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 from windowlib.spark.row_identity import RowIdentity
@@ -82,9 +83,8 @@ def test_batches_of_any_size_have_the_same_rows_ids_and_sums(rows_per_batch: int
         for number in range(5):
             state = {"slice_starts_ms": [7, 7], "ranks": [10 * number, 10 * number + 1], "values": ["x", "y"]}
             row = plain | {"k": "ab"[number % 2], "acc_names": state, "contents": [], "trigger_state": "{}"}
-            tagged.add(
-                slice_no, table.name, tuple((row | {"window_start_ms": number})[name] for name in table.columns())
-            )
+            row |= {"window_start_ms": number}
+            tagged.add(slice_no, RowBuilder(table, row).row(tuple(row.values())))
     batches = list(tagged.batches()) + list(tagged.batches(everything=True))
     found = pa.Table.from_batches(batches)
     state_rows = found.filter(pc.equal(found["tag"], table.name))
