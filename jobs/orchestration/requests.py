@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
-from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration.outcomes import Outcome
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
 from jobs.planning.plan import Ask, Plan, Reason, Step
-from jobs.planning.workspace import SCHEDULED, Asked, Workspace, find_resumable, open_request, request_workspace
+from jobs.planning.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication
 from jobs.replay.orders import Replayer, ReplayOrder
@@ -93,7 +93,9 @@ def stage(
     """
     work, request = request_workspace(work, request_id)
     ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
-    stops_on_fail = staging.stop_on_fail or request.kind == SCHEDULED  # the daily chain stops at a failed check
+    stops_on_fail = (
+        staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
+    )  # the daily chain stops at a failed check
     replayed: set[str] = set()
     growing = 1
     while True:

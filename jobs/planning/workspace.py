@@ -9,7 +9,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import spec_fingerprint
@@ -17,8 +17,6 @@ from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Ask, Plan, make_plan
 from jobs.runs import Slice
 from windowlib.errors import RequestError
-
-RANGE, SCHEDULED, AIRFLOW_BACKFILL = "range", "scheduled", "airflow-backfill"
 
 
 class ReadLog(Protocol):
@@ -76,7 +74,7 @@ class Asked:
     to_ms: int | None
     who: str
     reason: str
-    kind: str = RANGE
+    kind: RequestKind = RequestKind.RANGE
     is_fresh: bool = False
     request_id: str | None = None
     lease_id: str | None = None
@@ -152,7 +150,7 @@ def open_request(work: Workspace, asked: Asked) -> Opened:
 def _fitting(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
     if asked.request_id is not None:
         return None
-    if asked.kind != AIRFLOW_BACKFILL:
+    if asked.kind is not RequestKind.AIRFLOW_BACKFILL:
         return find_resumable(work, view, asked)
     shared = shared_request(work, view)
     return None if shared is None else shared.request_id
@@ -161,7 +159,9 @@ def _fitting(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
 def shared_request(work: Workspace, view: LedgerView) -> Request | None:
     """The open request that the DAG runs of Airflow's backfill share, if there is one of the same spec."""
     spec = spec_fingerprint(work.pipeline)
-    fitting = [request for request in view.open_requests(AIRFLOW_BACKFILL) if request.spec_fingerprint == spec]
+    fitting = [
+        request for request in view.open_requests(RequestKind.AIRFLOW_BACKFILL) if request.spec_fingerprint == spec
+    ]
     return fitting[-1] if fitting else None
 
 
@@ -179,7 +179,7 @@ def _requested(work: Workspace, asked: Asked, *, request_id: str, spec: str) -> 
         reason=asked.reason,
         spec_fingerprint=spec,
         details={
-            "kind": asked.kind,
+            "kind": asked.kind.value,
             "from_ms": asked.from_ms,
             "to_ms": asked.to_ms,
             "fresh": asked.is_fresh,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.ledger.leases import Lease
-from jobs.ledger.view import Hold, LedgerView, Request, RequestState, StagedRun
+from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
-from jobs.planning.workspace import AIRFLOW_BACKFILL, RANGE, Workspace, holders
+from jobs.planning.workspace import Workspace, holders
 from jobs.runs import EMPTY_STATE, Slice, Verdict
 
 MAX_NAMED = 8
@@ -130,7 +130,7 @@ def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publ
     if is_person:
         return None
     hold = view.hold
-    if hold is not None and (request.kind != RANGE or request.opened_seq < hold.seq):
+    if hold is not None and (request.kind is not RequestKind.RANGE or request.opened_seq < hold.seq):
         return Publication(request_id=request.request_id, is_published=False, why=describe_hold(hold))
     if request.state is RequestState.ROLLED_BACK:
         why = f"request {request.request_id} was rolled back; only a person may publish it again (`hindcast publish`)"
@@ -223,7 +223,7 @@ def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Sl
     """Published slices behind the request that were computed from the state as it was."""
     grid = slice_grid(work.pipeline)
     along = _published_run_on(grid, view, after)
-    if request.kind == AIRFLOW_BACKFILL:
+    if request.kind is RequestKind.AIRFLOW_BACKFILL:
         why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
         return Publication(request_id=request.request_id, is_published=False, why=why, waits_for=after.slice_id)
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)

@@ -27,15 +27,16 @@ from jobs.ledger.events import EventKind
 from jobs.ledger.fold import Fold
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration import scheduling
 from jobs.orchestration.requests import Staging, run_request
+from jobs.orchestration.scheduling import Decision, Replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState
-from jobs.planning.workspace import RANGE, Asked, Opened, Workspace, covers, open_workspace
+from jobs.planning.workspace import Asked, Opened, Workspace, covers, open_workspace
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
@@ -198,26 +199,26 @@ def run_as_dag(world: World, writer: Writer, rng: Random) -> None:
     for _try in range(rng.choice([1, 2])):
         decision = _planned(world, kind, name, end=end)
         writer.stop_here()
-        if decision["action"] != "replay":
+        if not isinstance(decision, Replay):
             return
-        opened = Opened(request_id=decision["request_id"], lease_id=decision["lease_id"])
+        opened = decision.opened
         world.dag_leases.setdefault(opened.lease_id, set()).add(writer.pid)
         with suppress(HindcastError):
             scheduling.replay(
-                PLAIN, LAKE, opened=opened, slices=decision["slices"], replayer=world.replayer(writer),
+                PLAIN, LAKE, opened=opened, slices=decision.slices, replayer=world.replayer(writer),
                 now_ms=lambda: world.now_ms, staging=Staging(chunk=rng.choice([1, 31])),
             )  # fmt: skip
             writer.stop_here()
-            if scheduling.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision["slices"])["passed"]:
+            if scheduling.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision.slices).is_passed:
                 writer.stop_here()
                 scheduling.publish_task(
-                    PLAIN, LAKE, opened=opened, who=writer.name, now_ms=world.now_ms, slices=decision["slices"]
+                    PLAIN, LAKE, opened=opened, who=writer.name, now_ms=world.now_ms, slices=decision.slices
                 )
             return
 
 
-def _planned(world: World, kind: str, name: str, *, end: int) -> dict[str, Any]:
-    """What the plan task is told. `name` is the DAG run's own id, the same for every retry."""
+def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
+    """Return the decision of a plan task. `name` is the id of the DAG run, the same in every retry."""
     end_ms, now_ms = FIRST_MS + end * DAY_MS, world.now_ms
     if kind == "scheduled":
         return scheduling.plan_scheduled(
@@ -342,7 +343,7 @@ class Laws:
         if before.hold is None or not published or self.world.kinds[writer.pid] == HUMAN:
             return
         request = before.requests[published.pop()]
-        assert request.kind == RANGE
+        assert request.kind is RequestKind.RANGE
         assert request.opened_seq > before.hold.seq
 
     def _what_is_over_stays_as_it_is(self, before: LedgerView) -> None:

@@ -116,7 +116,7 @@ def test_a_contradicting_attempt_makes_the_run_an_error_until_one_is_condemned()
 
 def test_a_run_without_attempts_says_what_to_do() -> None:
     found = view(requested(), *staged(a_result(1)), about(EventKind.CONDEMNED, a_result(1)))
-    with pytest.raises(LedgerError, match="condemned or never staged; replay its slice"):
+    with pytest.raises(LedgerError, match="its attempts were condemned, or none was staged. Replay its slice"):
         found.run("run1")
 
 
@@ -192,7 +192,7 @@ def test_the_failure_of_an_attempt_that_another_has_followed_is_not_the_requests
 
 
 def test_an_event_of_an_unknown_request_is_damage() -> None:
-    with pytest.raises(LedgerError, match="of an unknown request nobody"):
+    with pytest.raises(LedgerError, match="names request nobody, which no earlier event opens"):
         view(LedgerEvent(kind=EventKind.CLOSED, request_id="nobody"))
 
 

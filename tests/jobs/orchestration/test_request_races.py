@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,14 +17,16 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import Holder, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import ConflictError, LedgerTable
-from jobs.ledger.view import RequestState
+from jobs.ledger.view import RequestKind, RequestState
 from jobs.orchestration import scheduling
 from jobs.orchestration.requests import Staging, run_request, stage
+from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
-from jobs.planning.workspace import AIRFLOW_BACKFILL, Asked, Opened, Workspace, is_live, open_request, open_workspace
+from jobs.planning.workspace import Asked, Opened, Workspace, is_live, open_request, open_workspace
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish, publish_request
+from jobs.publishing.rules import Publication
 from jobs.replay.orders import ReplayOrder
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LedgerError, LogError, RequestError
@@ -236,7 +237,7 @@ def test_a_zombie_whose_twin_has_published_ends_with_the_twins_result(work: Work
 # --- 15: rollback -----------------------------------------------------------------------------------------------------
 
 
-def scheduled(work: Workspace, clock: Clock) -> dict[str, Any]:
+def scheduled(work: Workspace, clock: Clock) -> Decision:
     return scheduling.plan_scheduled(
         work.pipeline, work.lake, interval_end_ms=day_ms("2024-01-06"), now_ms=clock.now_ms, who="airflow"
     )
@@ -248,14 +249,14 @@ def test_a_rollback_holds_the_chain_until_a_person_goes_on(work: Workspace, cloc
     newest = work.ledger.view().publications[-1].seq
     rollback(work, newest, reason="too early", who="ann")
     decision = scheduled(work, clock)
-    assert decision["action"] == "skip"
-    assert f"ann rolled back publication {newest} (too early)" in decision["why"]
-    assert Dag(work, clock).planned("2024-01-03", "2024-01-04")["action"] == "skip"
+    assert isinstance(decision, Skip)
+    assert f"ann rolled back publication {newest} (too early)" in decision.why
+    assert isinstance(Dag(work, clock).decided("2024-01-03", "2024-01-04"), Skip)
     again = publish_request(work, outcome.request_id, who="ann")
     assert again.is_published
     assert not again.is_seen_already
     assert list(work.ledger.view().published) == DAYS[:3]
-    assert scheduled(work, clock)["action"] == "replay"
+    assert isinstance(scheduled(work, clock), Replay)
 
 
 def test_resume_lets_the_schedule_go_on(work: Workspace, clock: Clock) -> None:
@@ -267,7 +268,8 @@ def test_resume_lets_the_schedule_go_on(work: Workspace, clock: Clock) -> None:
         resume(work, reason=" ", who="ann")
     assert resume(work, reason="it was right", who="bob").who == "ann"
     decision = scheduled(work, clock)
-    assert (decision["action"], decision["slices"][0]) == ("replay", DAYS[0])
+    assert isinstance(decision, Replay)
+    assert decision.slices[0] == DAYS[0]
 
 
 def test_what_was_staged_before_a_rollback_is_not_published_by_itself(work: Workspace) -> None:
@@ -366,13 +368,13 @@ def test_a_shared_request_is_not_published_under_another_dag_run(work: Workspace
     first = dag.planned("2024-01-01", "2024-01-02")
     dag.replayed(first)
     second = dag.planned("2024-01-02", "2024-01-03")
-    assert first["request_id"] == second["request_id"]
-    assert work.ledger.view().requests[first["request_id"]].kind == AIRFLOW_BACKFILL
+    assert first.opened.request_id == second.opened.request_id
+    assert work.ledger.view().requests[first.opened.request_id].kind is RequestKind.AIRFLOW_BACKFILL
     done = dag.published(first)
-    assert not done["published"]
-    assert done["waits_for"], "it waits for the DAG run that works on the same request"
+    assert not done.is_published
+    assert done.waits_for, "it waits for the DAG run that works on the same request"
     dag.replayed(second)
-    assert dag.published(second)["published"]
+    assert dag.published(second).is_published
     assert list(work.ledger.view().published) == DAYS[:2]
 
 
@@ -382,27 +384,28 @@ class Dag:
     def __init__(self, work: Workspace, clock: Clock) -> None:
         self.work, self.clock = work, clock
 
-    def planned(self, start: str, end: str) -> dict[str, Any]:
+    def decided(self, start: str, end: str) -> Decision:
         return scheduling.plan_backfill_interval(
             self.work.pipeline, self.work.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=self.clock(),
             who="airflow", lease_id=end,
         )  # fmt: skip
 
-    def replayed(self, order: dict[str, Any]) -> None:
+    def planned(self, start: str, end: str) -> Replay:
+        decision = self.decided(start, end)
+        assert isinstance(decision, Replay)
+        return decision
+
+    def replayed(self, planned: Replay) -> None:
         scheduling.replay(
-            self.work.pipeline, self.work.lake, opened=_opened(order), slices=order["slices"], replayer=FakeReplayer(),
+            self.work.pipeline, self.work.lake, opened=planned.opened, slices=planned.slices, replayer=FakeReplayer(),
             now_ms=self.clock,
         )  # fmt: skip
 
-    def published(self, order: dict[str, Any]) -> dict[str, Any]:
+    def published(self, planned: Replay) -> Publication:
         return scheduling.publish_task(
-            self.work.pipeline, self.work.lake, opened=_opened(order), slices=order["slices"], who="airflow",
+            self.work.pipeline, self.work.lake, opened=planned.opened, slices=planned.slices, who="airflow",
             now_ms=self.clock(),
         )  # fmt: skip
-
-
-def _opened(order: dict[str, Any]) -> Opened:
-    return Opened(request_id=order["request_id"], lease_id=order["lease_id"])
 
 
 # --- 17: commits of unknown outcome -----------------------------------------------------------------------------------
