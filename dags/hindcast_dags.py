@@ -1,7 +1,7 @@
-"""The DAGs of every pipeline file: `replay_<name>` on its schedule and `backfill_<name>` by hand.
+"""Two DAGs for every pipeline file: `replay_<name>` on the schedule and `backfill_<name>` by hand.
 
 This module defines schedules, pools and the order of tasks. `jobs.orchestration.dag_tasks` does the work of a task and
-is imported when the task runs. A pipeline file with an error becomes two DAGs that show the error. All others load.
+is imported when the task runs. If a pipeline file has an error, its two DAGs show the error, and all others load.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, assert_never
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, PokeReturnValue, get_current_context, task
@@ -25,6 +25,10 @@ from jobs.plain_text import escaped, escaped_lines, shortened
 from jobs.spark.jars import delta_jars
 from windowlib.errors import HindcastError, LedgerError, SpecError
 
+if TYPE_CHECKING:
+    from jobs.orchestration.dag_tasks import Kind, Order
+    from jobs.orchestration.scheduling import Skip, Wait
+
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,24 +40,23 @@ DEFAULTS = {
     "owner": "hindcast",
     "retries": 2,
     "retry_delay": timedelta(seconds=30),
-    # Finish what is begun before beginning something else.
+    # Airflow runs the tasks of a started DAG run before the tasks of another one.
     "weight_rule": "upstream",
 }
 
-Kind = Literal["replay", "backfill"]
-KINDS: tuple[Kind, ...] = ("replay", "backfill")
+KINDS: tuple["Kind", ...] = ("replay", "backfill")
 MAX_KEY = 100
 MAX_ERROR = 5_000
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def replay_dag(pipeline: Pipeline) -> DAG:
-    """On the pipeline's schedule: replay what the ledger misses. Airflow's own backfill works on it, too."""
+    """Return the DAG that replays a pipeline on its schedule. Airflow's own backfill runs this DAG, too."""
     first, last = _log_dates(pipeline)
     with DAG(
         dag_id=f"replay_{pipeline.name}",
-        description=f"Replay the slices of {pipeline.name} that are over, check them, publish them",
-        doc_md=_about(pipeline, "Replays every slice that ended since the last published one, oldest first."),
+        description=f"Replay the complete slices of {pipeline.name}, check them, publish them",
+        doc_md=_about(pipeline, "Replays every complete slice after the last published one, oldest first."),
         schedule=None if pipeline.schedule is None else CronDataIntervalTimetable(pipeline.schedule, timezone="UTC"),
         start_date=first,
         end_date=last,
@@ -67,10 +70,10 @@ def replay_dag(pipeline: Pipeline) -> DAG:
 
 
 def backfill_dag(pipeline: Pipeline) -> DAG:
-    """Started by hand: replay a whole range in few Spark jobs, and publish it at once or not at all."""
+    """Return the DAG that a person starts to replay a range. It publishes the whole range in one commit, or nothing."""
     with DAG(
         dag_id=f"backfill_{pipeline.name}",
-        description=f"Replay a range of {pipeline.name} in one go, check it, publish all of it or nothing",
+        description=f"Replay a range of {pipeline.name}, check it, publish all of it or nothing",
         doc_md=_about(pipeline, "Replays the slices of the half-open range [from, to) and publishes them together."),
         schedule=None,
         params=_range_params(pipeline),
@@ -83,18 +86,18 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
     return dag
 
 
-def broken_dag(broken: BrokenPipeline, kind: Kind) -> DAG:
-    """Stands where the DAG of a broken pipeline file would be, and shows what is wrong with the file."""
+def broken_dag(broken: BrokenPipeline, kind: "Kind") -> DAG:
+    """Return a DAG that takes the place of a DAG of a broken pipeline file and shows the error of the file."""
     name, path = escaped(broken.name), escaped(broken.path)
     error = shortened(escaped(broken.error), MAX_ERROR)
     fenced = error.replace("```", "'''")
     with DAG(
         dag_id=f"{kind}_{_key(broken.name)}",
         dag_display_name=f"{kind}_{name} (broken pipeline file)",
-        description=f"{path} is no valid pipeline file",
+        description=f"{path} is not a valid pipeline file",
         doc_md=(
-            f"## {path} is no valid pipeline file\n\n```\n{fenced}\n```\n\n"
-            "Mend the file; this DAG then turns into the real one."
+            f"## {path} is not a valid pipeline file\n\n```\n{fenced}\n```\n\n"
+            "Correct the file. The real DAG then takes the place of this one."
         ),
         schedule=None,
         catchup=False,
@@ -104,7 +107,7 @@ def broken_dag(broken: BrokenPipeline, kind: Kind) -> DAG:
 
         @task(doc_md=fenced)
         def show_error() -> None:
-            """Fail with what is wrong in the file."""
+            """Fail with the error of the pipeline file."""
             raise AirflowFailException(error)
 
         show_error()
@@ -112,31 +115,29 @@ def broken_dag(broken: BrokenPipeline, kind: Kind) -> DAG:
 
 
 def _key(name: str) -> str:
-    """A name as part of a DAG's id: the name of a file may hold anything and be 255 bytes long, an id may not."""
+    """Return a pipeline's name as part of a DAG id.
+
+    A broken pipeline has the name of its file, which may hold any character and be 255 bytes long. A DAG id allows
+    `A-Za-z0-9_.-` and 250 characters. So a name that does not fit is replaced, cut, and made unique by a hash.
+    """
     plain = _NOT_IN_AN_ID.sub("_", name)
     if plain == name and len(name) <= MAX_KEY:
         return name
     return f"{plain[:MAX_KEY]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
-    """The four steps: plan, replay, gate, publish. Only the replay takes the pool's one slot, and Spark's memory."""
+def _tasks(pipeline: Pipeline, kind: "Kind", pool: str) -> None:
+    """Define the four tasks: plan, replay, gate, publish. Only replay runs Spark, so it alone takes the pool's slot."""
     source = str(Path(pipeline.source).resolve())
     asset = Asset(name=f"hindcast_{pipeline.name}", uri=f"hindcast://{pipeline.name}/published", group="hindcast")
 
     @task.sensor(mode="reschedule", poke_interval=LOOK_AGAIN_S, timeout=PATIENCE.total_seconds())
     def plan() -> PokeReturnValue:
-        """Ask the ledger what there is to do; while it says wait, come back later without holding a slot."""
+        """Decide what to replay. While the decision is to wait, decide again later; no slot is held meanwhile."""
         from jobs.orchestration import dag_tasks
 
         with _our_errors():
-            decision = dag_tasks.plan(kind, source, _run_facts())
-        log.info("%s: %s", decision["action"], escaped(decision["why"]))
-        for warning in decision["warnings"]:
-            log.warning("%s", escaped(warning))
-        if decision["action"] == "skip":
-            raise AirflowSkipException(escaped(decision["why"]))
-        return PokeReturnValue(is_done=decision["action"] == "replay", xcom_value=decision)
+            return _poke_return(dag_tasks.plan(kind, source, _run_facts()))
 
     replay = SparkSubmitOperator(
         task_id="replay",
@@ -150,34 +151,53 @@ def _tasks(pipeline: Pipeline, kind: Kind, pool: str) -> None:
     )
 
     @task
-    def gate(decision: dict[str, Any]) -> str:
-        """Fail, for good, if a check failed: nothing was published, and nothing will be until somebody decides."""
+    def gate(order: dict[str, Any]) -> str:
+        """Fail without retry if a check failed. Nothing is published until a person decides."""
         from jobs.orchestration import dag_tasks
 
         with _our_errors():
-            return dag_tasks.gate(decision)
+            return dag_tasks.gate(dag_tasks.read_order(order))
 
     @task(outlets=[asset])
-    def publish(decision: dict[str, Any]) -> dict[str, Any]:
-        """Show the range to readers in one commit of the ledger, and tell Airflow which slices changed."""
+    def publish(order: dict[str, Any]) -> dict[str, Any]:
+        """Publish the slices in one commit of the ledger, and send asset events for the changed slices."""
         from jobs.orchestration import dag_tasks
 
         with _our_errors():
-            publication = dag_tasks.publish(decision)
-        if not publication["changed"]:
-            raise AirflowSkipException(escaped(publication["why"]))
+            published = dag_tasks.publish(dag_tasks.read_order(order))
+        if not published.changed:
+            raise AirflowSkipException(escaped(published.why))
         event = get_current_context()["outlet_events"][asset]
-        event.extra = publication
-        event.add_partitions(publication["partitions"])
-        return publication
+        event.extra = published.to_json()
+        event.add_partitions(published.partitions)
+        return published.to_json()
 
-    decision = plan()
-    decision >> replay >> gate(decision) >> publish(decision)  # type: ignore[arg-type]
+    order = plan()
+    order >> replay >> gate(order) >> publish(order)  # type: ignore[arg-type]
+
+
+def _poke_return(planned: "Order | Wait | Skip") -> PokeReturnValue:
+    from jobs.orchestration.dag_tasks import Order
+    from jobs.orchestration.scheduling import Skip, Wait
+
+    for warning in planned.warnings:
+        log.warning("%s", escaped(warning))
+    match planned:
+        case Skip(why=why):
+            raise AirflowSkipException(escaped(why))
+        case Wait(why=why):
+            log.info("wait: %s", escaped(why))
+            return PokeReturnValue(is_done=False)
+        case Order(why=why):
+            log.info("replay: %s", escaped(why))
+            return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
+        case _:
+            assert_never(planned)
 
 
 @contextmanager
 def _our_errors() -> Iterator[None]:
-    """Trying again helps against a lost race for the ledger only; every other error of ours needs a person."""
+    """Let Airflow retry after a `LedgerError`: a lost race or an unreachable ledger. Other errors need a person."""
     try:
         yield
     except LedgerError as error:
@@ -187,7 +207,7 @@ def _our_errors() -> Iterator[None]:
 
 
 def _run_facts() -> dict[str, Any]:
-    """What `jobs.orchestration.dag_tasks` may know about the DAG run, as plain data."""
+    """Return the DAG run as the plain data that `dag_tasks.plan` takes."""
     context = get_current_context()
     run = context["dag_run"]
     return {
@@ -207,7 +227,7 @@ def _iso(at: datetime | None) -> str | None:
 
 
 def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
-    """When the log begins and when its last slice is over: Airflow schedules no runs outside of that."""
+    """Return the start of the log and the end of its last slice. Airflow schedules runs between these dates only."""
     grid = slice_grid(pipeline)
     first_ms = 0 if grid.first_ms is None else grid.first_ms
     first = datetime.fromtimestamp(first_ms / 1000, tz=UTC)
@@ -217,7 +237,7 @@ def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
 
 
 def _range_params(pipeline: Pipeline) -> Mapping[str, Param]:
-    """The form of `backfill_<name>`: JSON-schema types, checked by Airflow before a run exists."""
+    """Return the form of `backfill_<name>`. Airflow checks its JSON-schema types before it creates a run."""
     daily = slice_grid(pipeline).is_daily
     zone = pipeline.log.slice.timezone
 
@@ -226,34 +246,39 @@ def _range_params(pipeline: Pipeline) -> Mapping[str, Param]:
         return Param(type="string", format=shape, title=title, description=description, section="Range [from, to)")
 
     return {
-        "from": bound("From", f"First slice of the range, {zone}."),
-        "to": bound("To", "Where the range ends: this slice is not part of it."),
+        "from": bound("From", f"The first slice of the range, {zone}."),
+        "to": bound("To", "The slice after the last slice of the range."),
         "reason": Param(
-            type="string", minLength=1, maxLength=500, title="Reason", description="Kept in the ledger with your name."
+            type="string",
+            minLength=1,
+            maxLength=500,
+            title="Reason",
+            description="Stored in the ledger with your name.",
         ),
         "publish": Param(
             default=True,
             type="boolean",
             title="Publish",
-            description="Show the result to readers if every check passes; otherwise it stays staged.",
+            description="Publish the result if every check passes. If not set, the result stays staged.",
         ),
         "fresh": Param(
             default=False,
             type="boolean",
             title="Fresh",
-            description="Begin a new chain at `from`, without the state before it.",
+            description="Start a new chain at `from`, without the checkpoint of the slice before.",
         ),
     }
 
 
 def _about(pipeline: Pipeline, purpose: str) -> str:
-    one = pipeline.log.slice
+    grammar = pipeline.log.slice
     quality = "no checks" if pipeline.quality is None else f"checks of `{pipeline.quality.suite}`"
     lines = [
         f"## {pipeline.name}",
         escaped_lines(pipeline.description or ""),
         purpose,
-        f"- log: `{escaped(pipeline.log.table)}`, cut every {one.timezone} slice by `{escaped(one.by)}`",
+        f"- log: `{escaped(pipeline.log.table)}`",
+        f"- slices: by column `{escaped(grammar.by)}`, time zone {grammar.timezone}",
         f"- {quality}",
         f"- file: `{escaped(pipeline.source)}`",
         f"- command line: `hindcast status {pipeline.name}`, `hindcast report {pipeline.name}`",
@@ -262,7 +287,7 @@ def _about(pipeline: Pipeline, purpose: str) -> str:
 
 
 def _all_dags() -> Iterator[DAG]:
-    """Every DAG; those of broken files first, so that a good one would win where two had the same id."""
+    """Yield every DAG, those of broken files first: if two ids are equal, the DAG of the good file wins."""
     try:
         files = load_all(PIPELINES)
     except SpecError as error:
@@ -274,14 +299,14 @@ def _all_dags() -> Iterator[DAG]:
 
 
 def _dags_of(pipeline: Pipeline) -> list[DAG]:
-    """The two DAGs of a good file. What fails here fails for this file only (law L10)."""
+    """Return the two DAGs of a good file. An error here breaks the DAGs of this file only (law L10)."""
     try:
         return [replay_dag(pipeline), backfill_dag(pipeline)]
     except Exception as error:  # noqa: BLE001
-        said = f"{pipeline.source}: its DAGs cannot be made: {type(error).__name__}: {error}"
-        broken = BrokenPipeline(name=pipeline.name, path=Path(pipeline.source), error=said)
+        text = f"{pipeline.source}: its DAGs cannot be made: {type(error).__name__}: {error}"
+        broken = BrokenPipeline(name=pipeline.name, path=Path(pipeline.source), error=text)
         return [broken_dag(broken, kind) for kind in KINDS]
 
 
-# Airflow finds DAGs among a module's global names.
+# Airflow finds the DAGs in the global names of a module.
 globals().update({dag.dag_id: dag for dag in _all_dags()})

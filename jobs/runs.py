@@ -1,6 +1,6 @@
-"""The values that travel between plan, replay, checks, ledger and report. Plain data, no behaviour.
+"""The values that plan, replay, checks, ledger and report pass to each other: plain data without behaviour.
 
-All `_ms` fields are epoch milliseconds in UTC; every interval is half-open.
+All `_ms` fields are epoch milliseconds in UTC. Every interval is half-open.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """What the checks of one run say. `ERROR`: a check itself broke, or the run contradicts an equal one."""
+    """The result of the checks of a run. ERROR: a check itself broke, or two attempts left different rows."""
 
     PASS = "pass"
     WARN = "warn"
@@ -19,7 +19,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The records that arrived in `[start_ms, end_ms)`; `slice_id` is its start as a sortable ISO text."""
+    """The records that arrived in `[start_ms, end_ms)`. `slice_id` is the start as a sortable ISO text."""
 
     slice_id: str
     start_ms: int
@@ -28,7 +28,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many records of a slice had which fate: `read = assigned + late + unassigned + invalid`; `panes` went out."""
+    """The records of a slice by fate (`read = assigned + late + unassigned + invalid`), and the number of panes."""
 
     read: int
     assigned: int
@@ -40,11 +40,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCoordinates:
-    """Where the input of a run stood in the log: table id, version read, and what the log said of its files there.
+    """The position of a run's input in the log: table id, version read, and facts on the slice's files at that version.
 
-    `commits` are those that brought records to the slice, as far as they are known: those of `since..version`, and
-    those that earlier readers have found. `digest` is the hash of what the log says of the slice's files (path, size,
-    records, modification; empty in old ledgers). At the version `sound` no slice of the log had lost a record.
+    `commits` are the known commits that added records to the slice: those of `since..version`, and those that earlier
+    readers have found. `digest` is a hash of the entries of the slice's files in the Delta log (path, size, records,
+    modification); it is empty in old ledgers. At version `sound`, no slice of the log had lost a record.
     """
 
     table_id: str
@@ -60,7 +60,7 @@ class LogCoordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """Coordinates at which the records of a slice were compared with what a run read: whether they were equal."""
+    """A comparison of a slice's records at given coordinates with the input of a run."""
 
     log: LogCoordinates
     is_equal: bool
@@ -68,7 +68,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRef:
-    """Which attempt's rows are the state after a slice, the fingerprint of their content, and its digest by table."""
+    """The attempt whose rows are the state after a slice, the fingerprint of the state, and its digest by table."""
 
     slice_id: str
     run_id: str
@@ -101,10 +101,11 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What one attempt at one slice left behind; the ledger's `staged` event is made of it.
+    """The result of one attempt at one slice. The ledger's `staged` event stores it.
 
-    `digests` maps a table to the hex digest of the run's rows there; `state_before` and `state_after` are fingerprints
-    of checkpoints (`EMPTY_STATE` where a chain begins).
+    `digests` maps a table to the hex digest of the run's rows in it. `state_before` and `state_after` are fingerprints
+    of checkpoints; `state_before` is `EMPTY_STATE` if the chain begins here. `clamped` records arrived outside the
+    slice.
     """
 
     slice: Slice
@@ -127,10 +128,7 @@ class RunResult:
 
 
 def warnings_of(one: Slice, *, clamped: int, clock: str | None) -> tuple[str, ...]:
-    """What a person should know of a run that no check is about: `clamped` arrivals lie outside the slice.
-
-    `clock` is the column of the arrival time.
-    """
+    """Return the warnings on a run. `clamped` records arrived outside the slice, by the arrival time column `clock`."""
     if not clamped:
         return ()
     return (
@@ -140,3 +138,4 @@ def warnings_of(one: Slice, *, clamped: int, clock: str | None) -> tuple[str, ..
 
 
 EMPTY_STATE = "empty"
+"""The fingerprint of the state before a run that begins a chain."""

@@ -214,7 +214,7 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
     grid = slice_grid(work.pipeline)
     return {
         "request_id": request.request_id,
-        "kind": request.kind,
+        "kind": request.kind.value,
         "who": request.who,
         "reason": request.reason,
         "opened": show_instant(request.opened_at_ms),

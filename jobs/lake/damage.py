@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from windowlib.errors import StoreError
+from windowlib.errors import HindcastError, StoreError
 
 ADVICE = (
     "Put that file back from a copy, or remove the table's newer attempts and run the slices again; "
@@ -15,23 +15,37 @@ ADVICE = (
 
 
 @contextmanager
-def reading(uri: str) -> Iterator[None]:
-    """Turn the exceptions of deltalake and Arrow about a damaged table into a `StoreError`.
+def table_errors(
+    make_error: Callable[[BaseException], HindcastError], *, also: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turn an error of deltalake, Arrow or the file system into the error that `make_error` returns.
 
-    Raises:
-        StoreError: names the table and, for a local table, the damaged file.
+    `also` are further classes that the body raises for a damaged table. A `HindcastError` passes unchanged.
     """
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
 
     try:
         yield
-    except (DeltaError, OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise unreadable(uri, error) from error
+    except HindcastError:
+        raise
     except BaseException as error:
-        if not is_panic(error):
+        if is_panic(error):
+            raise make_error(error) from None  # its traceback is a backtrace of Rust
+        if not isinstance(error, (DeltaError, OSError, pa.ArrowException, UnicodeDecodeError, *also)):
             raise
-        raise unreadable(uri, error) from None
+        raise make_error(error) from error
+
+
+@contextmanager
+def reading(uri: str) -> Iterator[None]:
+    """Turn the errors of reading a damaged table of ours into a `StoreError`.
+
+    Raises:
+        StoreError: names the table and, where it can be told, the file.
+    """
+    with table_errors(lambda error: unreadable(uri, error)):
+        yield
 
 
 def is_panic(error: BaseException) -> bool:

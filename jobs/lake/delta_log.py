@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from jobs.lake.damage import is_panic
+from jobs.lake.damage import table_errors
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, spell_type
 
@@ -52,26 +52,18 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
     Raises:
         LogError: names the table, the step and the cause.
     """
-    try:
-        yield
-    except LogError:
-        raise
-    except BaseException as error:
-        if not _is_about_the_table(error):
-            raise
-        # A panic of deltalake is a BaseException, and its text has a Rust backtrace after the first line.
+
+    def make_error(error: BaseException) -> LogError:
+        # The text of a panic carries a backtrace of Rust: only its first line is shown.
         cause = str(error).partition("\n")[0].strip()[:_MAX_CAUSE]
-        raise LogError(
+        return LogError(
             f"event log {uri}: {doing} failed: {cause or type(error).__name__}. A file of the table is damaged or "
             "truncated. Restore it from a backup. If it is a damaged checkpoint of Delta and all commit files still "
             "exist, you can remove the checkpoint instead"
-        ) from error
+        )
 
-
-def _is_about_the_table(error: BaseException) -> bool:
-    from deltalake.exceptions import DeltaError
-
-    return isinstance(error, DeltaError | OSError | ValueError) or is_panic(error)
+    with table_errors(make_error, also=(ValueError,)):
+        yield
 
 
 def open_log(uri: str, version: int | None = None) -> "DeltaTable":

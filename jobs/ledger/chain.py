@@ -1,8 +1,8 @@
-"""The chain of the ledger: every event names the hash of the one before, so a lost or changed event is found.
+"""The hash chain of the ledger: every event stores the hash of the event before it, so a reader detects damage.
 
 The hash of an event is the lower-case hex of the SHA-256 of its row as canonical JSON: all columns that are not null,
-`previous` included, with sorted keys, no spaces, in UTF-8. The first event names `GENESIS`. Each event carries the
-number of events of its commit, so the last ones of a commit cannot get lost unseen.
+`previous` included, with sorted keys, without spaces, in UTF-8. The first event stores `GENESIS` as `previous`. Each
+event also stores the number of events of its commit, so a reader detects a commit that lost its last events.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ Row = Mapping[str, Any]
 
 
 def event_hash(row: Row) -> str:
-    """The hash of a stored event.
+    """Return the hash of a stored event.
 
     Raises:
-        ValueError, TypeError: the row holds what no event holds.
+        ValueError, TypeError: the row holds a value that is not JSON, so no event wrote it.
     """
     filled = {name: value for name, value in row.items() if value is not None}
     text = json.dumps(filled, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -30,7 +30,7 @@ def event_hash(row: Row) -> str:
 
 
 def linked(rows: Sequence[Row], previous: str) -> list[dict[str, Any]]:
-    """The rows of one commit, each with the hash of the row before it."""
+    """Return the rows of one commit, each with the hash of the row before it; `previous` is that of the first."""
     chained: list[dict[str, Any]] = []
     for row in rows:
         chained.append({**row, "previous": previous})
@@ -39,15 +39,15 @@ def linked(rows: Sequence[Row], previous: str) -> list[dict[str, Any]]:
 
 
 def check_chain(rows: Sequence[Row], previous: str, *, uri: str) -> str:
-    """Follow the chain through rows in ledger order; return the hash of the last one.
+    """Check the chain of rows and return the hash of the last row (`previous` if there are no rows).
 
     Args:
         rows: stored events, sorted by (seq, ordinal).
-        previous: the hash of the event before them, or `GENESIS`.
-        uri: of the ledger, for the message.
+        previous: the hash of the event before the rows, or `GENESIS`.
+        uri: the ledger, for the message.
 
     Raises:
-        LedgerError: an event is not the one that was written there, or one is missing.
+        LedgerError: an event was changed, added, moved, or lost.
     """
     left = 0
     for index, row in enumerate(rows):
@@ -56,10 +56,12 @@ def check_chain(rows: Sequence[Row], previous: str, *, uri: str) -> str:
             raise damaged(uri, rows[index - 1], f"{left} later events of the same commit are missing")
         expected = 0 if is_first else rows[index - 1]["ordinal"] + 1
         if row["ordinal"] != expected:
-            raise damaged(uri, row, f"it is event {row['ordinal']} of its commit, and event {expected} is missing")
+            raise damaged(uri, row, f"it is event {row['ordinal']} of its commit, expected was event {expected}")
         if row["previous"] != previous:
             raise damaged(
-                uri, row, f"it follows the event with hash {_short(row['previous'])}, found was {_short(previous)}"
+                uri,
+                row,
+                f"it names the hash {_short(row['previous'])}, but the event before it has hash {_short(previous)}",
             )
         previous = _hash(row, uri)
         left = row["commit_events"] - row["ordinal"] - 1
@@ -69,10 +71,10 @@ def check_chain(rows: Sequence[Row], previous: str, *, uri: str) -> str:
 
 
 def damaged(uri: str, row: Row, what: str) -> LedgerError:
-    """The error that an event is not what was written."""
+    """Return the error for a damaged event; `what` describes the damage."""
     return LedgerError(
-        f"ledger {uri} is damaged at event {row['ordinal']} of version {row['seq']} ({row['event']}): {what}. An event "
-        "before it, or this one, was changed or lost. Restore the ledger's directory from a backup"
+        f"ledger {uri} is damaged at event {row['ordinal']} of version {row['seq']} ({row['event']}): {what}. This "
+        "event, or one before it, was changed or lost. Restore the ledger's directory from a backup"
     )
 
 
@@ -80,7 +82,7 @@ def _hash(row: Row, uri: str) -> str:
     try:
         return event_hash(row)
     except (TypeError, ValueError) as error:
-        raise damaged(uri, row, f"it holds what no event holds ({error})") from error
+        raise damaged(uri, row, f"it holds a value that is not JSON ({error})") from error
 
 
 def _short(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What happened to runs, one event per row of the ledger: typed columns for what is queried, JSON for the rest."""
+"""The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
 import json
 from collections.abc import Mapping
@@ -11,32 +11,33 @@ from windowlib.errors import LedgerError
 
 
 class EventKind(Enum):
-    """What an event says. DESIGN.md, section 3, has the life of a run."""
+    """The kinds of events. The ledger stores the values. DESIGN.md, section 3, describes the life of a run."""
 
-    REQUESTED = "requested"  # a range, who, why, the spec; opens a request
-    LEASED = "leased"  # a holder works on a request: taken, renewed, or handed on to the next task
-    RELEASED = "released"  # a holder does not work on a request any more
-    STARTED = "started"  # an attempt at some slices
-    STAGED = "staged"  # an attempt's rows are committed and audited
-    ADOPTED = "adopted"  # the request takes a run that was staged before
-    COMPLETED = "completed"  # each slice of the request's range has a run in it, or is current for readers
+    REQUESTED = "requested"  # opens a request: its range, person, reason and spec
+    LEASED = "leased"  # a holder takes or renews a lease of a request, or hands it on to the next task
+    RELEASED = "released"  # a holder ends its lease
+    STARTED = "started"  # an attempt at some slices begins
+    STAGED = "staged"  # the rows of an attempt at one slice are committed and audited
+    ADOPTED = "adopted"  # the request takes over a run that was staged before
+    COMPLETED = "completed"  # each slice of the request's range has a run in the request, or readers see a current run
     CHECKED = "checked"  # the verdict on a run
-    WAIVED = "waived"  # a person lets a failed run pass, and says why
-    PUBLISHED = "published"  # readers see this run for this slice from here on
-    ROLLED_BACK = "rolled_back"  # readers see this earlier run again; none where run_id is null; the chain is held
-    RESUMED = "resumed"  # a person lets the chain go on after a rollback
-    CONDEMNED = "condemned"  # this attempt does not count any more
-    FAILED = "failed"  # an attempt broke
-    CLOSED = "closed"  # the request is over without publication
-    VERIFIED = "verified"  # the log's records of a slice were compared with what a run read
-    NOTE = "note"
+    WAIVED = "waived"  # a person lets a failed run pass and gives a reason
+    PUBLISHED = "published"  # readers see this run of the slice from now on
+    ROLLED_BACK = "rolled_back"  # readers see this earlier run again (null: no run), and the chain is held
+    RESUMED = "resumed"  # a person ends the hold of the chain
+    CONDEMNED = "condemned"  # the attempt does not count any more
+    FAILED = "failed"  # an attempt ended with an error
+    CLOSED = "closed"  # the request ended without publication
+    VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run
+    NOTE = "note"  # free text; changes nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEvent:
-    """One row.
+    """One row of the ledger. Fields that its kind does not use are None.
 
-    `seq` is the ledger version that brought it, `ordinal` its place in that commit, `at_ms` when; all set on writing.
+    `Ledger.write` sets `seq` (the ledger version of its commit), `ordinal` (its position in that commit) and `at_ms`
+    (the time of writing).
     """
 
     kind: EventKind
@@ -68,23 +69,23 @@ class LedgerEvent:
 
     @property
     def slice(self) -> Slice:
-        """The slice that the event is about.
+        """The slice of the event.
 
         Raises:
-            LedgerError: it is about none.
+            LedgerError: the event has no slice.
         """
         if self.slice_id is None or self.slice_start_ms is None or self.slice_end_ms is None:
-            raise LedgerError(f"ledger event {self.kind.value} (seq {self.seq}) names no slice; the ledger is damaged")
+            raise LedgerError(f"ledger event {self.kind.value} (seq {self.seq}) has no slice; the ledger is damaged")
         return Slice(slice_id=self.slice_id, start_ms=self.slice_start_ms, end_ms=self.slice_end_ms)
 
 
 def slice_columns(one: Slice) -> dict[str, Any]:
-    """The columns of an event that name a slice."""
+    """Return the columns of an event that name a slice."""
     return {"slice_id": one.slice_id, "slice_start_ms": one.start_ms, "slice_end_ms": one.end_ms}
 
 
 def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) -> LedgerEvent:
-    """The event that an attempt's rows are committed. `is_chain_start`: it began from nothing, rightly."""
+    """Return the `staged` event of a run. `is_chain_start`: the run started without a checkpoint."""
     return LedgerEvent(
         kind=EventKind.STAGED,
         request_id=request_id,
@@ -115,7 +116,7 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) ->
 
 
 def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
-    """The event that a run was judged; the checks of it in full."""
+    """Return the `checked` event of a run, with all its checks."""
     checks = [asdict(check) | {"verdict": check.verdict.value} for check in result.checks]
     return LedgerEvent(
         kind=EventKind.CHECKED,
@@ -129,7 +130,7 @@ def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
 
 
 def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: str) -> LedgerEvent:
-    """The event that the log's records of a run's slice were read again; `found` is their fingerprint."""
+    """Return the `verified` event of a run. `found` is the fingerprint of the records that were read again."""
     return LedgerEvent(
         kind=EventKind.VERIFIED,
         **slice_columns(result.slice),
@@ -142,10 +143,10 @@ def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: st
 
 
 def verified_sighting(event: LedgerEvent) -> Sighting:
-    """What a `verified` event saw.
+    """Return the sighting that a `verified` event records.
 
     Raises:
-        LedgerError: the row lacks what such an event has.
+        LedgerError: the event lacks a field.
     """
     try:
         return Sighting(log=_coordinates(event.details["log"]), is_equal=bool(event.details["equal"]))
@@ -156,10 +157,10 @@ def verified_sighting(event: LedgerEvent) -> Sighting:
 
 
 def run_result(event: LedgerEvent) -> RunResult:
-    """The result that a `staged` event was made of; verdict and checks come with `with_checks`.
+    """Return the result that a `staged` event records, without checks and with verdict ERROR: see `with_checks`.
 
     Raises:
-        LedgerError: the row lacks what a staged event has.
+        LedgerError: the event lacks a field.
     """
     try:
         details = event.details
@@ -183,7 +184,7 @@ def run_result(event: LedgerEvent) -> RunResult:
             watermark_ms=event.watermark_ms,
             log=_coordinates(details["log"]),
             seconds=event.seconds or 0.0,
-            verdict=Verdict.ERROR,  # staged without a verdict: what was never checked is never published
+            verdict=Verdict.ERROR,  # a run without a `checked` event must not be published
             warnings=tuple(details["warnings"]),
             clamped=details["clamped"],
             extras=details["extras"],
@@ -195,10 +196,10 @@ def run_result(event: LedgerEvent) -> RunResult:
 
 
 def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
-    """The result with the verdict and checks of a `checked` event.
+    """Return the result with the verdict and checks of a `checked` event.
 
     Raises:
-        LedgerError: the row lacks what a checked event has.
+        LedgerError: the event lacks a field.
     """
     try:
         checks = tuple(
@@ -212,12 +213,12 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
 
 
 def encode_details(details: Mapping[str, Any]) -> str:
-    """The JSON text of an event's details."""
+    """Return the canonical JSON text of an event's details."""
     return json.dumps(details, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _coordinates(log: Mapping[str, Any]) -> LogCoordinates:
-    """Older ledgers lack the fields that have defaults."""
+    # Older ledgers lack the fields that have defaults.
     return LogCoordinates(**{**log, "commits": tuple(log["commits"])})
 
 

@@ -1,27 +1,41 @@
-"""From events to a view: a fold, the same for every reader of one version.
+"""The fold from ledger events to a `LedgerView`. All readers of one version get the same view.
 
-Rules that live here and nowhere else: a run has exactly one attempt, the first staged that was not condemned; a later
-attempt with other digests makes the run an error; a waiver lets a failed run pass until checks fail that it did not
-know; a rollback holds the chain until the next publication or until a person resumes it.
+Only this module implements these rules:
 
-A `Fold` goes on from where it is, so a reader that looks again pays for the new events only.
+- One attempt counts for a run: the first that was staged and not condemned.
+- If a later attempt at the run left other content, the run's verdict is ERROR.
+- A waiver lets a failed run pass until checks fail that had not failed when the person waived it.
+- A rollback holds the chain until the next publication, or until a person resumes the chain.
+
+A `Fold` is incremental: a reader that reads again folds the new events only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
 
 from jobs.ledger.events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
 from jobs.ledger.leases import Lease, lease_from_details
-from jobs.ledger.view import Attempt, Hold, LedgerView, Publication, Request, RequestState, StagedRun, Waiver
+from jobs.ledger.view import (
+    Attempt,
+    Hold,
+    LedgerView,
+    Publication,
+    Request,
+    RequestKind,
+    RequestState,
+    StagedRun,
+    Waiver,
+)
 from jobs.runs import RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
 def fold(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
-    """The view that events in ledger order add up to.
+    """Return the view of events that are given in ledger order.
 
     Raises:
-        LedgerError: an event lacks what its kind needs.
+        LedgerError: an event lacks a field that its kind requires.
     """
     state = Fold()
     for event in events:
@@ -31,7 +45,10 @@ def fold(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
 
 @dataclass(slots=True)
 class _Open:
-    """A request while events come in; `request` is its frozen form, without what grows."""
+    """A request during the fold. `request` holds its fields without the collections, which grow here.
+
+    `frozen` caches the result of `freeze`; None after a change.
+    """
 
     request: Request
     runs: dict[str, str] = field(default_factory=dict)
@@ -39,18 +56,20 @@ class _Open:
     leases: dict[str, Lease] = field(default_factory=dict)
     frozen: Request | None = None
 
+    def add_run(self, slice_id: str, run_id: str) -> None:
+        self.runs[slice_id] = run_id
+        self.frozen = None
+
     def change(self, **changes: object) -> None:
-        """Set fields of the frozen form."""
         self.request = replace(self.request, **changes)  # type: ignore[arg-type]
         self.frozen = None
 
     def end(self, state: RequestState, failure: str | None = None) -> None:
-        """Take in that the request is over: nobody works on it any more."""
+        """Set a final state and drop the leases."""
         self.leases.clear()
         self.change(state=state, failure=failure)
 
     def freeze(self) -> Request:
-        """The request as it is now."""
         if self.frozen is None:
             self.frozen = replace(
                 self.request,
@@ -63,62 +82,83 @@ class _Open:
 
 @dataclass(slots=True)
 class _Flip:
-    """A publication while its events come in."""
+    """A publication during the fold: its events add to `changes`."""
 
     publication: Publication
     changes: dict[str, str | None] = field(default_factory=dict)
     frozen: Publication | None = None
 
     def freeze(self) -> Publication:
-        """The publication as it is now."""
         if self.frozen is None:
             self.frozen = replace(self.publication, changes=dict(self.changes))
         return self.frozen
 
 
 class Fold:
-    """The running state of a fold."""
+    """The state of a fold: `add` takes one event, `view` returns the view of the events so far."""
 
     def __init__(self) -> None:
         self._requests: dict[str, _Open] = {}
-        self._staged: dict[str, list[StagedRun]] = {}  # run -> every attempt, in ledger order
-        self._checked: dict[str, LedgerEvent] = {}  # run -> its newest verdict
+        self._staged: dict[str, list[StagedRun]] = {}  # run -> all attempts, in ledger order
+        self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
         self._waivers: dict[str, Waiver] = {}
         self._condemned: set[str] = set()  # "run/attempt"
         self._flips: dict[int, _Flip] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
-        self._sightings: dict[str, list[Sighting]] = {}  # run -> where its input was seen, in ledger order
-        self._resolved: dict[str, StagedRun | None] = {}  # what stands for a run, until an event of it comes
+        self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
+        self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
 
-    def add(self, event: LedgerEvent) -> None:  # noqa: C901  (one flat match over the kinds)
+    def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
         """Take one event in.
 
         Raises:
-            LedgerError: it lacks what its kind needs.
+            LedgerError: the event lacks a field that its kind requires.
         """
         if event.slice_id is not None:
             self._slices.setdefault(event.slice_id, event.slice)
         if event.run_id is not None:
             self._resolved.pop(event.run_id, None)
         match event.kind:
-            case EventKind.STAGED | EventKind.CHECKED | EventKind.WAIVED | EventKind.CONDEMNED:
-                self._judge(event)
-            case EventKind.PUBLISHED | EventKind.ROLLED_BACK | EventKind.RESUMED:
-                self._show(event)
             case EventKind.REQUESTED:
                 self._open(event)
-            case EventKind.LEASED | EventKind.RELEASED:
-                _hold(event, self._request(event))
-            case EventKind.STARTED | EventKind.ADOPTED | EventKind.COMPLETED | EventKind.FAILED | EventKind.CLOSED:
-                _progress(event, self._request(event))
+            case EventKind.LEASED:
+                _lease(event, self._request(event))
+            case EventKind.RELEASED:
+                _release(event, self._request(event))
+            case EventKind.STARTED:
+                _start(event, self._request(event))
+            case EventKind.STAGED:
+                self._stage(event)
+            case EventKind.ADOPTED:
+                self._request(event).add_run(_text(event, "slice_id"), _text(event, "run_id"))
+            case EventKind.COMPLETED:
+                self._request(event).change(is_complete=True)
+            case EventKind.CHECKED:
+                self._check(event)
+            case EventKind.WAIVED:
+                self._waive(event)
+            case EventKind.PUBLISHED:
+                self._publish(event)
+            case EventKind.ROLLED_BACK:
+                self._roll_back(event)
+            case EventKind.RESUMED:
+                self._hold = None
+            case EventKind.CONDEMNED:
+                self._condemned.add(f"{event.run_id}/{event.attempt_id}")
+            case EventKind.FAILED:
+                _fail(event, self._request(event))
+            case EventKind.CLOSED:
+                self._request(event).end(RequestState.CLOSED, event.reason)
             case EventKind.VERIFIED:
                 self._sightings.setdefault(_text(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.NOTE:
                 pass
+            case _:
+                assert_never(event.kind)
 
     def view(self, version: int) -> LedgerView:
-        """What the events say so far."""
+        """Return the view of the events so far; `version` is the version of the ledger that they reach."""
         for run_id in self._staged:
             if run_id not in self._resolved:
                 self._resolved[run_id] = self._resolve(run_id)
@@ -145,11 +185,11 @@ class Fold:
     def _open(self, event: LedgerEvent) -> None:
         request_id, details = _text(event, "request_id"), event.details
         if request_id in self._requests:
-            return  # a retry asked again; the first event counts
+            return  # a retried task wrote the request again: the first event counts
         self._requests[request_id] = _Open(
             Request(
                 request_id=request_id,
-                kind=details.get("kind", "range"),
+                kind=_kind(event, details),
                 from_ms=details.get("from_ms"),
                 to_ms=details.get("to_ms"),
                 who=event.who or "",
@@ -166,20 +206,10 @@ class Fold:
         found = self._requests.get(_text(event, "request_id"))
         if found is None:
             raise LedgerError(
-                f"ledger event {event.kind.value} (seq {event.seq}) is of an unknown request {event.request_id}"
+                f"ledger event {event.kind.value} (seq {event.seq}) names request {event.request_id}, which no earlier "
+                "event opens; the ledger is damaged"
             )
         return found
-
-    def _judge(self, event: LedgerEvent) -> None:
-        match event.kind:
-            case EventKind.STAGED:
-                self._stage(event)
-            case EventKind.CHECKED:
-                self._check(event)
-            case EventKind.WAIVED:
-                self._waive(event)
-            case _:
-                self._condemned.add(f"{event.run_id}/{event.attempt_id}")
 
     def _stage(self, event: LedgerEvent) -> None:
         result = run_result(event)
@@ -195,8 +225,7 @@ class Fold:
         self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
         request = self._requests.get(run.request_id)
         if request is not None:
-            request.runs[result.slice.slice_id] = result.run_id
-            request.frozen = None
+            request.add_run(result.slice.slice_id, result.run_id)
 
     def _check(self, event: LedgerEvent) -> None:
         run_id = _text(event, "run_id")
@@ -217,29 +246,27 @@ class Fold:
             failed=_failed_checks(checked) if checked is not None else frozenset(),
         )
 
-    def _show(self, event: LedgerEvent) -> None:
-        match event.kind:
-            case EventKind.PUBLISHED:
-                self._flip(event, undoes=None)
-                self._hold = None  # publication is refused while the chain is held, but for a person's word
-                request = self._requests.get(event.request_id or "")
-                if request is not None:
-                    request.end(RequestState.PUBLISHED)
-            case EventKind.ROLLED_BACK:
-                undoes = event.details.get("undoes")
-                if not isinstance(undoes, int) or undoes not in self._flips:
-                    raise LedgerError(
-                        f"ledger event rolled_back (seq {event.seq}) undoes publication {undoes}, which does not exist"
-                    )
-                self._flip(event, undoes=undoes)
-                self._hold = Hold(
-                    seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
-                )
-                request = self._requests.get(self._flips[undoes].publication.request_id or "")
-                if request is not None:
-                    request.end(RequestState.ROLLED_BACK)
-            case _:
-                self._hold = None
+    def _publish(self, event: LedgerEvent) -> None:
+        self._flip(event, undoes=None)
+        self._hold = None  # while the chain is held, only a person's publication is written, and it ends the hold
+        request = self._requests.get(event.request_id or "")
+        if request is not None:
+            request.end(RequestState.PUBLISHED)
+
+    def _roll_back(self, event: LedgerEvent) -> None:
+        undoes = event.details.get("undoes")
+        if not isinstance(undoes, int) or undoes not in self._flips:
+            raise LedgerError(
+                f"ledger event rolled_back (seq {event.seq}) reverts publication {undoes}, which does not exist; the "
+                "ledger is damaged"
+            )
+        self._flip(event, undoes=undoes)
+        self._hold = Hold(
+            seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
+        )
+        request = self._requests.get(self._flips[undoes].publication.request_id or "")
+        if request is not None:
+            request.end(RequestState.ROLLED_BACK)
 
     def _flip(self, event: LedgerEvent, *, undoes: int | None) -> None:
         flip = self._flips.get(event.seq)
@@ -258,7 +285,7 @@ class Fold:
         flip.changes[_text(event, "slice_id")] = event.run_id
 
     def _resolve(self, run_id: str) -> StagedRun | None:
-        """The attempt that stands for a run, judged and waived."""
+        """Return the attempt that counts for a run, with its verdict and waiver; None if all attempts are condemned."""
         attempts = [run for run in self._staged[run_id] if f"{run_id}/{run.result.attempt_id}" not in self._condemned]
         if not attempts:
             return None
@@ -280,47 +307,48 @@ class Fold:
         )
 
 
-def _hold(event: LedgerEvent, one: _Open) -> None:
-    """A holder takes, renews or releases a lease of a request."""
-    one.frozen = None
-    if event.kind is EventKind.RELEASED:
-        one.leases.pop(str(event.details.get("lease_id")), None)
-    elif one.request.is_open:
-        lease = _lease(event)
-        one.leases[lease.lease_id] = lease
-
-
-def _progress(event: LedgerEvent, one: _Open) -> None:
-    """A request comes closer to its end."""
-    one.frozen = None
-    match event.kind:
-        case EventKind.STARTED:
-            slice_ids = tuple(event.details.get("slices", ()))
-            attempt_id = _text(event, "attempt_id")
-            one.attempts.append(Attempt(attempt_id=attempt_id, slice_ids=slice_ids, at_ms=event.at_ms))
-            one.change(failure=None, is_complete=False)
-        case EventKind.ADOPTED:
-            one.runs[_text(event, "slice_id")] = _text(event, "run_id")
-        case EventKind.COMPLETED:
-            one.change(is_complete=True)
-        case EventKind.FAILED:
-            # The failure of an attempt that another one has followed says nothing of the request.
-            is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
-            if is_newest and one.request.is_open:
-                one.change(failure=event.reason)
-        case _:
-            one.end(RequestState.CLOSED, event.reason)
-
-
-def _lease(event: LedgerEvent) -> Lease:
+def _kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
+    stored = details.get("kind", RequestKind.RANGE.value)
     try:
-        return lease_from_details(event.details, event.at_ms)
+        return RequestKind(stored)
+    except ValueError as error:
+        raise LedgerError(
+            f"ledger event requested (seq {event.seq}) has the unknown kind {stored!r}; a newer Hindcast wrote it, use "
+            "that version"
+        ) from error
+
+
+def _lease(event: LedgerEvent, one: _Open) -> None:
+    one.frozen = None
+    if not one.request.is_open:
+        return
+    try:
+        lease = lease_from_details(event.details, event.at_ms)
     except (KeyError, TypeError) as error:
         raise LedgerError(f"ledger event leased (seq {event.seq}) cannot be read: {error!r}") from error
+    one.leases[lease.lease_id] = lease
+
+
+def _release(event: LedgerEvent, one: _Open) -> None:
+    one.frozen = None
+    one.leases.pop(str(event.details.get("lease_id")), None)
+
+
+def _start(event: LedgerEvent, one: _Open) -> None:
+    slice_ids = tuple(event.details.get("slices", ()))
+    one.attempts.append(Attempt(attempt_id=_text(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
+    one.change(failure=None, is_complete=False)
+
+
+def _fail(event: LedgerEvent, one: _Open) -> None:
+    # If another attempt has started since, the failure of this one is not the state of the request.
+    is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
+    if is_newest and one.request.is_open:
+        one.change(failure=event.reason)
 
 
 def _content(result: RunResult) -> tuple[object, ...]:
-    """What two attempts at one run must agree on (law L1)."""
+    """Return the fields that must be equal in all attempts at one run (law L1)."""
     return dict(result.digests), result.state_after, result.counts, result.watermark_ms
 
 

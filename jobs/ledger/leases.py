@@ -1,10 +1,10 @@
-"""Leases: who works on a request at this moment, and how to tell that nobody does any more.
+"""Leases: which processes work on a request now.
 
-A lease says that a holder works on a request. While the holder works it renews the lease; when it is done it releases
-it. A request may have several leases: the DAG runs of Airflow's own backfill share one request.
+A lease states that a holder works on a request. The holder renews the lease while it works, and releases it at the end.
+A request may have several leases, because the DAG runs of Airflow's own backfill share one request.
 
-A holder is a process. Host, boot, pid namespace, pid and start time together identify it: a pid alone is used again.
-Between two tasks of a DAG run no process exists; the lease then has no holder and counts by time alone.
+A holder is a process, identified by host, boot, pid namespace, pid and start time, because the system reuses pids.
+Between two tasks of a DAG run there is no process: the lease then has no holder, and only its age decides.
 """
 
 import os
@@ -18,13 +18,14 @@ from typing import Any
 from jobs.processes import ProcessRef, process
 
 LEASE_MS = 900_000
-"""How long a lease counts after its last renewal, where the process cannot be looked at."""
+"""How long a lease is held after its last renewal, if the process of the holder cannot be examined."""
 RENEWALS_PER_LEASE = 3
+"""How often a holder renews its lease within the length of the lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """One process for certain. `pid_namespace` tells containers apart that share a host name."""
+    """A process. `pid_namespace` distinguishes containers that share a host name."""
 
     host: str
     boot_id: str
@@ -34,7 +35,7 @@ class Holder:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Where its pid has a meaning: host, boot, pid namespace."""
+        """The scope of the pid: host, boot, pid namespace."""
         return self.host, self.boot_id, self.pid_namespace
 
     def __str__(self) -> str:
@@ -51,13 +52,13 @@ class Lease:
     length_ms: int
 
     def to_details(self) -> dict[str, Any]:
-        """The details of a `leased` event; `renewed_at_ms` is the event's own time."""
+        """Return the details of a `leased` event. `renewed_at_ms` is not among them: it is the time of the event."""
         holder = None if self.holder is None else asdict(self.holder)
         return {"lease_id": self.lease_id, "holder": holder, "length_ms": self.length_ms}
 
 
 def lease_from_details(details: Mapping[str, Any], at_ms: int) -> Lease:
-    """The lease of a `leased` event.
+    """Return the lease of a `leased` event that was written at `at_ms`.
 
     Raises:
         KeyError, TypeError: the details are not those of a lease.
@@ -72,14 +73,15 @@ def lease_from_details(details: Mapping[str, Any], at_ms: int) -> Lease:
 
 
 IsAlive = Callable[[Holder], bool | None]
-"""Whether a process lives; None where this process cannot tell, because it is on another host."""
+"""Returns whether a process is alive; None if this process cannot examine it, for example on another host."""
 
 
 def is_held(lease: Lease, *, now_ms: int, is_alive: IsAlive) -> bool:
-    """Whether the holder of a lease still works.
+    """Return whether the holder of a lease still works.
 
-    A process of this host is looked at, whatever the clock says. For all others the lease counts for `length_ms` after
-    its renewal. A clock that stands further away than that, in either direction, was moved; it keeps no lease alive.
+    If this process can examine the holder, the holder's life decides and the clock does not matter. Otherwise the lease
+    is held for `length_ms` after its renewal. A renewal that is more than `length_ms` in the future does not hold the
+    lease either: somebody has moved a clock.
     """
     found = None if lease.holder is None else is_alive(lease.holder)
     if found is not None:
@@ -107,7 +109,7 @@ def this_process() -> Holder:
 @cache
 def _holder(pid: int) -> Holder:
     found = process(pid)
-    assert found is not None, "the process that calls is alive"
+    assert found is not None, "the calling process is alive"
     return Holder(
         host=socket.gethostname(),
         boot_id=_text(Path("/proc/sys/kernel/random/boot_id")),

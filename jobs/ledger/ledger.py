@@ -1,8 +1,9 @@
 """The ledger of one pipeline: append-only, written by compare-and-set.
 
-A write reads version v, lets a pure function decide on what v says, and appends as version v + 1 with no retry by
-Delta. When another writer was faster, the write reads again and decides again. So a decision is based on what the
-ledger says when it is written. The outcome of a commit that was reported as failed is looked up by its content.
+A write reads version v, calls a pure function that decides which events to append, and commits them as version v + 1,
+without a retry by Delta. If another writer has committed v + 1, the write reads and decides again. So every decision is
+based on the version directly before its commit. If the store reports a failed commit, the write looks for the id of the
+commit in the ledger, because the commit may have been written.
 """
 
 import json
@@ -21,15 +22,15 @@ from jobs.ledger.view import LedgerView
 from windowlib.errors import LedgerError
 
 Clock = Callable[[], int]
-"""Epoch milliseconds now. Injected, so that tests own the time."""
+"""Returns the current time in epoch milliseconds. Injected, so that tests control the time."""
 
 Decide = Callable[[LedgerView], Sequence[LedgerEvent]]
-"""What to write, given what the ledger says; may be called several times, so it must be pure."""
+"""Returns the events to append to a view. It must be pure, because a write may call it several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLimits:
-    """When a write gives up, and after how many versions small files are merged."""
+    """A write fails after `attempts` lost races. Every `compact_every` versions, a writer merges small files."""
 
     attempts: int = 200
     compact_every: int = 100
@@ -39,7 +40,7 @@ DEFAULT_LIMITS = LedgerLimits()
 
 
 class Ledger:
-    """One pipeline's ledger. Reading one that does not exist gives an empty view; the first write creates it."""
+    """The ledger of one pipeline, for one thread. Without a table, the view is empty. The first write creates it."""
 
     def __init__(
         self,
@@ -59,15 +60,15 @@ class Ledger:
         self._forget()
 
     def twin(self) -> "Ledger":
-        """Another reader and writer of the same table, for another thread: a `Ledger` belongs to one."""
+        """Return a new `Ledger` of the same table, for another thread."""
         store = None if isinstance(self._store, LedgerTable) else self._store
         return Ledger(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=self._limits, store=store)
 
     def view(self, at: int | None = None) -> LedgerView:
-        """What the ledger says now, or said at version `at`.
+        """Return the view of the newest version, or of version `at`.
 
         Raises:
-            LedgerError: the table cannot be read, an event was changed or lost, or version `at` is still to come.
+            LedgerError: the table cannot be read, an event was changed or lost, or there is no version `at` yet.
         """
         version = self._refresh()
         if at is not None and at > version:
@@ -77,16 +78,16 @@ class Ledger:
         return fold((event for event in self._events if event.seq <= at), version=at)
 
     def write(self, decide: Decide) -> LedgerView:
-        """Append what `decide` says, in one commit; nothing when it says nothing.
+        """Append the events that `decide` returns, in one commit. If it returns none, write nothing.
 
         Args:
-            decide: gets the newest view, returns the events of one commit. What it raises ends the write.
+            decide: gets the newest view and returns the events. An exception that it raises ends the write.
 
         Returns:
-            The view that holds the events.
+            The view after the commit.
 
         Raises:
-            LedgerError: other writers were faster every time, or the table cannot be written.
+            LedgerError: other writers won `LedgerLimits.attempts` races, or the table cannot be written.
         """
         self._store.create()
         for attempt in range(self._limits.attempts):
@@ -100,8 +101,8 @@ class Ledger:
                 return self.view()
             self._sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + self._jitter.random()))
         raise LedgerError(
-            f"ledger {self.uri}: others wrote first {self._limits.attempts} times in a row; see who else runs this "
-            "pipeline"
+            f"ledger {self.uri} was not written: other writers committed first {self._limits.attempts} times in a row. "
+            "Find the other processes that run this pipeline, and run again"
         )
 
     def _forget(self) -> None:
@@ -111,19 +112,19 @@ class Ledger:
         self._commits: dict[int, str] = {}
 
     def _refresh(self) -> int:
-        """Read what was added since the last time and check it; return the version, 0 for a ledger without events."""
+        """Read and check the new events; return the version, 0 for a ledger without events."""
         version = self._store.refresh()
         known = self._events[-1].seq if self._events else 0
         if version < known:
             raise LedgerError(
-                f"ledger {self.uri} is at version {version}, and this process has read version {known} of it: commits "
-                "were removed. Restore the ledger's directory from a backup"
+                f"ledger {self.uri} is at version {version}, but this process has read version {known} before: "
+                "commits were removed. Restore the ledger's directory from a backup"
             )
         if version > known:
             try:
                 self._take_in(self._store.read(after=known))
             except LedgerError:
-                self._forget()  # a part may have been taken in
+                self._forget()  # the fold may have taken in a part of the rows
                 raise
         return version
 
@@ -136,17 +137,17 @@ class Ledger:
             self._commits[event.seq] = row["commit_id"]
 
     def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
-        """Commit version `version + 1`; False when another writer did.
+        """Commit version `version + 1`; return False if another writer has committed it.
 
         Raises:
-            LedgerError: the commit failed, and no other commit is the reason.
+            LedgerError: the commit failed, and no other writer has committed that version.
         """
         at_ms, commit_id = self.now_ms(), uuid.uuid4().hex
         stamped = [replace(event, seq=version + 1, ordinal=index, at_ms=at_ms) for index, event in enumerate(events)]
         try:
             self._store.append(linked(event_rows(stamped, commit_id=commit_id), self._tip))
         except ConflictError as error:
-            # A commit may be written although it was reported as failed. Its id tells.
+            # The store may have written the commit although it reported a failure: look for the commit's id.
             if self._refresh() <= version:
                 raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
             return self._commits.get(version + 1) == commit_id
@@ -161,7 +162,8 @@ def _event(row: Row) -> LedgerEvent:
         kind = EventKind(row["event"])
     except ValueError as error:
         raise LedgerError(
-            f"ledger event {row['event']!r} (seq {row['seq']}) is unknown; a newer Hindcast wrote it, use that version"
+            f"ledger event {row['event']!r} (seq {row['seq']}) is of an unknown kind; a newer Hindcast wrote it, "
+            "use that version"
         ) from error
     known: dict[str, Any] = {name: row[name] for name in _NAMES}
     return LedgerEvent(kind=kind, details=json.loads(row["details"]), **known)

@@ -1,4 +1,4 @@
-"""The ledger as a Delta table: read what is new, append a commit at one version, compact. No decision is made here."""
+"""The storage of a ledger in a Delta table: read new rows, append one commit at a given version, compact."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobs.lake.damage import damaged_file, is_panic, one_line
+from jobs.lake.damage import damaged_file, one_line, table_errors
 from jobs.lake.store import dataset_of
 from jobs.ledger.chain import Row
 from jobs.ledger.events import LedgerEvent, encode_details
@@ -22,38 +22,38 @@ _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 36500 days",
 }
 WITHOUT_EVENTS = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
-"""Operations of Delta whose commits bring no event."""
+"""Operations of Delta whose commits hold no events."""
 
 
 class ConflictError(Exception):
-    """A commit at that version was refused: another writer has made one, or the outcome is unknown."""
+    """A commit failed: another writer has committed that version, or the outcome is unknown."""
 
 
 class LedgerStore(Protocol):
-    """Where the rows of a ledger are. Tests replace it by one in memory."""
+    """The storage of a ledger's rows. Tests use one in memory."""
 
     def refresh(self) -> int:
-        """Look for new commits; return the newest version, 0 for a ledger that does not exist."""
+        """Look for new commits; return the newest version, 0 if the ledger does not exist."""
         ...
 
     def read(self, *, after: int) -> list[dict[str, Any]]:
-        """Return the events of the commits after version `after`, by (seq, ordinal)."""
+        """Return the events of the commits after version `after`, sorted by (seq, ordinal)."""
         ...
 
     def create(self) -> None:
-        """Make the ledger if it does not exist."""
+        """Create the ledger if it does not exist."""
         ...
 
     def append(self, rows: Sequence[Row]) -> None:
         """Commit rows as the version after the one that `refresh` returned last.
 
         Raises:
-            ConflictError: they may or may not be there; `read` tells.
+            ConflictError: the rows may or may not be committed; call `refresh` and `read` to find out.
         """
         ...
 
     def compact(self) -> None:
-        """Merge small files, if nobody writes at this moment."""
+        """Merge small files. If another writer commits meanwhile, do nothing."""
         ...
 
 
@@ -83,10 +83,10 @@ class LedgerTable:
             return self._table.version()
 
     def read(self, *, after: int) -> list[dict[str, Any]]:
-        """Return the events of the commits after version `after`.
+        """Return the events of the commits after version `after`, sorted by (seq, ordinal).
 
         Raises:
-            LedgerError: the table cannot be read, is of another format, or its last commits hold no events.
+            LedgerError: the table cannot be read, lacks a column, or its last commits hold no events.
         """
         import pyarrow.dataset as ds
 
@@ -97,8 +97,8 @@ class LedgerTable:
             missing = {field.name for field in ledger_schema()} - set(dataset.schema.names)
             if missing:
                 raise LedgerError(
-                    f"ledger {self.uri} has no column {', '.join(sorted(missing))}: it is not a ledger of this version "
-                    "of Hindcast. Use the version that wrote it, or another lake"
+                    f"ledger {self.uri} has no column {', '.join(sorted(missing))}: another version of Hindcast wrote "
+                    "it. Use that version, or another lake"
                 )
             rows: list[dict[str, Any]] = dataset.to_table(filter=ds.field("seq") > after).to_pylist()
             rows.sort(key=lambda row: (row["seq"], row["ordinal"]))
@@ -106,13 +106,13 @@ class LedgerTable:
         return rows
 
     def create(self) -> None:
-        """Make the table if it does not exist; several processes may do it at once."""
+        """Create the table if it does not exist. Several processes may call this at once."""
         from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import CommitFailedError
 
         if self._table is not None:
             return
-        # Without retries: Delta would commit the creation a second time, as version 1.
+        # With retries, Delta would commit the creation a second time, as version 1.
         once = CommitProperties(max_commit_retries=0)
         with self._errors("created"):
             try:
@@ -125,7 +125,7 @@ class LedgerTable:
                         commit_properties=once,
                     )
             except CommitFailedError:
-                return  # another process created it at this moment
+                return  # another process has just created it
 
     def append(self, rows: Sequence[Row]) -> None:
         """Commit rows as the next version.
@@ -138,8 +138,8 @@ class LedgerTable:
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
 
-        assert self._table is not None, "the ledger reads before it appends"
-        table, self._table = self._table, None  # after a failure the handle may be ahead of what was committed
+        assert self._table is not None, "the ledger calls refresh() before append()"
+        table, self._table = self._table, None  # after a failure, the handle may be ahead of the table
         try:
             write_deltalake(
                 table,
@@ -152,7 +152,7 @@ class LedgerTable:
         self._table = table
 
     def compact(self) -> None:
-        """Merge small files; a lost race is fine, a later write compacts."""
+        """Merge small files. If another writer wins the race, a later write compacts."""
         from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import CommitFailedError
 
@@ -163,53 +163,49 @@ class LedgerTable:
                 return
 
     def _refuse_without_log(self) -> None:
-        """Refuse data files without a Delta log: a table whose log was lost, not a ledger that does not exist."""
+        """Raise if there are data files without a Delta log: the log was lost, and the ledger is not a new one."""
         if "://" not in self.uri and any(Path(self.uri).glob("*.parquet")):
             raise LedgerError(
-                f"ledger {self.uri} is damaged: it has data files, and its _delta_log has no commit. Restore the "
+                f"ledger {self.uri} is damaged: it has data files, but its _delta_log has no commit. Restore the "
                 "ledger's directory from a backup"
             )
 
     def _refuse_empty_commits(self, last_seq: int) -> None:
-        """Refuse commits after the last event that should hold events: a commit file that lost its content."""
-        assert self._table is not None, "read() has opened it"
+        """Raise if a commit after the last event should hold events: its commit file has lost its content."""
+        assert self._table is not None, "read() has opened the table"
         version = self._table.version()
         if version <= max(last_seq, 0) or version == 0:
             return
-        # Delta leaves out commits without content: an older commit then stands in their place.
+        # The history leaves out commits without content and then returns older commits in their place.
         operations = [commit.get("operation") for commit in self._table.history(version - last_seq)]
         if len(operations) < version - last_seq or not WITHOUT_EVENTS.issuperset(operations):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: its versions {last_seq + 1} to {version} hold no events, and at least "
                 f"one of them should. A file such as _delta_log/{version:020}.json has lost its content. Restore the "
-                "ledger's directory from a backup; nothing of it is used"
+                "ledger's directory from a backup"
             )
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Turn what Delta and Arrow raise for an unreadable table into one error of ours."""
-        import pyarrow as pa
-        from deltalake.exceptions import DeltaError
+        """Turn the errors of an unreadable table into a `LedgerError`; after any error, open the table again."""
 
-        try:
-            yield
-        except LedgerError:
-            self._table = None
-            raise
-        except BaseException as error:
-            self._table = None
-            expected = isinstance(error, DeltaError | OSError | pa.ArrowException | ValueError | KeyError | TypeError)
-            if not expected and not is_panic(error):
-                raise
+        def make_error(error: BaseException) -> LedgerError:
             found = damaged_file(self.uri)
             cause = one_line(error) if found is None else f"file {found[0]} is damaged, truncated or lost ({found[1]})"
-            raise LedgerError(
+            return LedgerError(
                 f"ledger {self.uri} cannot be {what}: {cause}. Restore the ledger's directory from a backup"
-            ) from error
+            )
+
+        try:
+            with table_errors(make_error, also=(ValueError, KeyError, TypeError)):
+                yield
+        except BaseException:
+            self._table = None
+            raise
 
 
 def ledger_schema() -> "pa.Schema":
-    """The columns of the table: those of an event, and those that make commits and their chain."""
+    """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
     import pyarrow as pa
 
     whole = (
@@ -231,7 +227,7 @@ def ledger_schema() -> "pa.Schema":
 
 
 def event_rows(events: Sequence[LedgerEvent], *, commit_id: str) -> list[dict[str, Any]]:
-    """The events of one commit as rows with the values that the table gives back; without their chain."""
+    """Return the events of one commit as rows, with values as the table returns them, without the hash chain."""
     import pyarrow as pa
 
     rows = []

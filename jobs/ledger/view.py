@@ -1,4 +1,4 @@
-"""What a ledger says at one version, as values: runs, requests, publications. `jobs.ledger.fold` makes them."""
+"""The content of a ledger at one version, as values: runs, requests, publications. `jobs.ledger.fold` builds them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,8 +9,16 @@ from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
+class RequestKind(Enum):
+    """The origin of a request. The ledger stores the values."""
+
+    RANGE = "range"  # a person asked for a range
+    SCHEDULED = "scheduled"  # a scheduled DAG run
+    AIRFLOW_BACKFILL = "airflow-backfill"  # shared by the DAG runs of Airflow's own backfill
+
+
 class RequestState(Enum):
-    """What became of a request."""
+    """How far a request has come. Only an open request accepts runs."""
 
     OPEN = "open"
     PUBLISHED = "published"
@@ -20,7 +28,10 @@ class RequestState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A person's word that a failed run may pass. `failed` are the checks that had failed by then."""
+    """A person's decision that a failed run may be published.
+
+    `failed` holds (table, check, column) of the checks that had failed at that time.
+    """
 
     slice_id: str
     run_id: str
@@ -32,9 +43,10 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
-    """A run and the one attempt that stands for it. `checks_attempt_id` is where its rows in quality_results are.
+    """A run and the one attempt that counts for it.
 
-    `sightings` are the coordinates of the log at which an attempt at the run, or `plan --verify`, read its input.
+    `checks_attempt_id` is the attempt that owns the run's rows in `quality_results`. `sightings` are the coordinates
+    of the log at which an attempt at the run, or `plan --verify`, read the run's input.
     """
 
     result: RunResult
@@ -50,32 +62,32 @@ class StagedRun:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the checks; error where two attempts differ, for then something is not deterministic."""
+        """The verdict of the checks. ERROR if two attempts differ: the replay is then not deterministic."""
         return Verdict.ERROR if self.is_contradicted else self.result.verdict
 
     @property
     def is_publishable(self) -> bool:
-        """Whether readers may see it: passed or warned, or failed and waived; never after an error."""
+        """Whether the run may be published: it passed, warned, or failed and is waived. ERROR never may."""
         return self.verdict in {Verdict.PASS, Verdict.WARN} or (
             self.verdict is Verdict.FAIL and self.waiver is not None
         )
 
     @property
     def checkpoint(self) -> CheckpointRef:
-        """The state after it, where the next slice goes on."""
-        one = self.result
+        """The state after the run. The next slice starts from it."""
+        result = self.result
         return CheckpointRef(
-            slice_id=one.slice.slice_id,
-            run_id=one.run_id,
-            attempt_id=one.attempt_id,
-            fingerprint=one.state_after,
-            digests=one.digests,
+            slice_id=result.slice.slice_id,
+            run_id=result.run_id,
+            attempt_id=result.attempt_id,
+            fingerprint=result.state_after,
+            digests=result.digests,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An execution that was started. It is garbage if nobody works on its request and the ledger has no run of it."""
+    """A started execution. If no holder works on its request and the ledger has no run of it, its rows are garbage."""
 
     attempt_id: str
     slice_ids: tuple[str, ...]
@@ -84,14 +96,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for, and how far it got. `runs` maps each slice that it has to its run.
+    """A request and its progress. `runs` maps slice ids to run ids.
 
-    `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. `is_complete` tells
-    that no slice of the range is still to be replayed.
+    `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
+    slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
     """
 
     request_id: str
-    kind: str
+    kind: RequestKind
     from_ms: int | None
     to_ms: int | None
     who: str
@@ -110,16 +122,16 @@ class Request:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still stage and publish."""
+        """Whether runs may still be staged in the request."""
         return self.state is RequestState.OPEN
 
     @property
     def slice_ids(self) -> frozenset[str]:
-        """The slices that it has runs or attempts of."""
+        """The slices of the request's runs and attempts."""
         return frozenset(self.runs).union(*(attempt.slice_ids for attempt in self.attempts))
 
     def holders(self, *, now_ms: int, is_alive: IsAlive) -> tuple[Lease, ...]:
-        """The leases of those who work on it at this moment; none where it is over or waits for a person."""
+        """Return the leases that are held now. A request that is not open has none."""
         if not self.is_open:
             return ()
         return tuple(lease for lease in self.leases if is_held(lease, now_ms=now_ms, is_alive=is_alive))
@@ -127,9 +139,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """One flip of what readers see: slice -> run, or None where a slice is not published any more.
+    """One change of what readers see. `changes` maps a slice id to its run id, or to None if the slice is hidden again.
 
-    `seq` names the publication. `undoes` is the publication that a rollback takes back.
+    `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
+    of the publication that the rollback reverts.
     """
 
     seq: int
@@ -141,13 +154,16 @@ class Publication:
 
     @property
     def is_rollback(self) -> bool:
-        """Whether it shows readers what they saw before another publication."""
+        """Whether it reverts another publication."""
         return self.undoes is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A rollback stops the chain: nothing is published by itself until a person publishes or resumes."""
+    """A rollback holds the chain: the schedule publishes nothing until a person publishes or resumes.
+
+    `seq` is the ledger version of the rollback, `undoes` the publication that it reverted.
+    """
 
     seq: int
     undoes: int
@@ -158,7 +174,11 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerView:
-    """The ledger at one version. All maps by slice are in slice order; `runs_by_slice` has the runs in ledger order."""
+    """The ledger at one version.
+
+    `published` and `slices` are in slice order. `runs_by_slice` has the runs of each slice in ledger order.
+    `condemned` holds texts "run_id/attempt_id".
+    """
 
     version: int
     requests: Mapping[str, Request] = field(default_factory=dict)
@@ -171,49 +191,50 @@ class LedgerView:
     runs_by_slice: Mapping[str, tuple[StagedRun, ...]] = field(default_factory=dict)
 
     def run(self, run_id: str) -> StagedRun:
-        """The run with this id.
+        """Return the run with this id.
 
         Raises:
-            LedgerError: no attempt stands for it (any more).
+            LedgerError: the ledger has no attempt at the run that counts.
         """
         found = self.runs.get(run_id)
         if found is None:
             raise LedgerError(
-                f"run {run_id} has no attempt in the ledger; it was condemned or never staged; replay its slice"
+                f"run {run_id} has no attempt in the ledger: its attempts were condemned, or none was staged. Replay "
+                "its slice"
             )
         return found
 
     def published_run(self, slice_id: str) -> StagedRun | None:
-        """What readers see of a slice."""
+        """Return the run of a slice that readers see; None if the slice is not published."""
         return self.run(self.published[slice_id]) if slice_id in self.published else None
 
     def published_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The (slice_id, attempt_id) pairs that readers see, in slice order."""
+        """Return the (slice_id, attempt_id) pairs that readers see, in slice order."""
         return tuple((slice_id, self.run(run_id).result.attempt_id) for slice_id, run_id in self.published.items())
 
     @property
     def head(self) -> StagedRun | None:
-        """The last published run, where the daily chain goes on."""
+        """The published run of the last slice. The schedule continues after it."""
         return self.run(list(self.published.values())[-1]) if self.published else None
 
     def published_at(self, seq: int) -> dict[str, str]:
-        """What readers saw at a ledger version, slice -> run."""
+        """Return what readers saw at ledger version `seq`: slice id -> run id."""
         seen: dict[str, str | None] = {}
         for publication in self.publications:
             if publication.seq <= seq:
                 seen.update(publication.changes)
         return {slice_id: run_id for slice_id, run_id in seen.items() if run_id is not None}
 
-    def open_requests(self, kind: str | None = None) -> tuple[Request, ...]:
-        """Open requests, oldest first."""
-        return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind == kind))
+    def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
+        """Return the open requests of one kind (None: of every kind), oldest first."""
+        return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind is kind))
 
     def newest_run(self, slice_id: str) -> StagedRun | None:
-        """The run that was staged last for a slice, published or not."""
+        """Return the run of a slice that was staged last, published or not."""
         return max(self.runs_by_slice.get(slice_id, ()), key=lambda run: run.seq, default=None)
 
     @property
     def standing(self) -> tuple[Publication, ...]:
-        """The publications that no rollback has undone, oldest first."""
+        """The publications that no rollback has reverted, oldest first."""
         undone = {publication.undoes for publication in self.publications}
         return tuple(one for one in self.publications if not one.is_rollback and one.seq not in undone)

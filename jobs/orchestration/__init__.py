@@ -1,1 +1,1 @@
-"""Runs a request to its end: stages chunk by chunk, judges, publishes; and the tasks of the DAGs."""
+"""The run of a request: staging chunk by chunk, checks, publication. And the tasks of the DAGs."""

@@ -1,36 +1,35 @@
-"""What the tasks of a DAG do, without Airflow: they ask the ledger, and every answer is plain data for XCom.
+"""The work of the tasks of a DAG, without Airflow, and the plain data that they pass to each other through XCom.
 
-The order that `plan` gives, and that goes to the Spark job as its one argument, is a JSON object:
-
-    {"action": "replay" | "wait" | "skip", "why": text, "warnings": [text…],
-     "pipeline": path of the pipeline file, "lake": root of the lake,
-     "request_id": hex, "lease_id": hex,
-     "slices": [slice_id…],                             contiguous, oldest first; current ones included
-     "who": text, "publish": true | false}
-
-The last lines are what a replay needs; `wait` and `skip` may have no request_id and no lease_id.
+`plan` decides with `jobs.orchestration.scheduling`. If there is something to replay, its result is an `Order`: all that
+the replay, gate and publish tasks need. Only this module turns an order into JSON and back.
 """
 
 import json
 import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import StagedRun
 from jobs.orchestration import scheduling
 from jobs.orchestration.requests import Staging
+from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
+from jobs.plain_text import shortened
 from jobs.planning.workspace import Asked, Opened
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError, RequestError
 
 Kind = Literal["replay", "backfill"]
-Order = dict[str, Any]
+"""The two DAGs of a pipeline: `replay_<name>` and `backfill_<name>`."""
 
 MAX_SLICES_PER_CHUNK = 31
 MAX_EVENTS = 50
@@ -38,142 +37,220 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "hindcast:dag-run")
 
 
 class CheckFailed(HindcastError):  # noqa: N818
-    """A person has to decide: correct the input and run again, or waive the slices that the message names."""
+    """A check failed. A person corrects the input and runs again, or waives the slices that the message names."""
 
 
-def plan(kind: Kind, pipeline_file: str, run: Mapping[str, Any]) -> Order:
-    """Ask the ledger what one DAG run is to do.
+class Order(BaseModel):
+    """The work of one DAG run, from the plan task to all later tasks.
+
+    As JSON it is the XCom of the plan task and the one argument of the Spark job.
+
+    Attributes:
+        action: always `replay`. The plan task ends without an order if there is nothing to replay.
+        why: a sentence on where the chain goes on.
+        warnings: sentences that the plan task has logged.
+        pipeline: the path of the pipeline file.
+        lake: the root of the lake.
+        request_id: the request in the ledger.
+        lease_id: the lease of the request, which the tasks of a DAG run share.
+        slices: slice ids, contiguous, oldest first. Current ones are included.
+        who: recorded in the ledger with the publication.
+        publish: whether the publish task publishes the request. If not, the request stays staged.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    action: Literal["replay"] = "replay"
+    why: str = ""
+    warnings: list[str] = []
+    pipeline: str
+    lake: str
+    request_id: str
+    lease_id: str
+    slices: list[str]
+    who: str
+    publish: bool
+
+    @property
+    def opened(self) -> Opened:
+        """The request and the lease of it."""
+        return Opened(request_id=self.request_id, lease_id=self.lease_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the order as plain data; `read_order` is the inverse."""
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The result of the publish task.
+
+    `changed` are the slices whose rows differ from what readers saw before. `partitions` are the keys of the asset
+    events: one for each changed slice, or one for the whole range if more than `MAX_EVENTS` slices changed.
+    """
+
+    is_published: bool
+    why: str
+    changed: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> list[str]:
+        """The partition keys of the asset events."""
+        if len(self.changed) <= MAX_EVENTS:
+            return list(self.changed)
+        return [f"{self.changed[0]}..{self.changed[-1]}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain data, for XCom and for the asset event."""
+        return {
+            "published": self.is_published,
+            "why": self.why,
+            "changed": list(self.changed),
+            "partitions": self.partitions,
+        }
+
+
+def plan(kind: Kind, pipeline_file: str, run: Mapping[str, Any]) -> Order | Wait | Skip:
+    """Decide what one DAG run does.
 
     Args:
-        kind: `backfill` for a range by hand; `replay` for the schedule, Airflow's own backfill, a run by hand.
-        pipeline_file: path of the file; the chain keeps to its published spec where that differs.
+        kind: `backfill` for a range by hand. `replay` for the schedule, for Airflow's own backfill, and for a run of
+            the scheduled DAG by hand.
+        pipeline_file: path of the pipeline file. The schedule and Airflow's backfill keep the published spec if the
+            file differs from it.
         run: the DAG run as plain data: dag_id, run_id, run_type, clear_number, user, params, and interval_start and
             interval_end (ISO texts or None).
 
     Raises:
-        HindcastError: as for the functions of `jobs.orchestration.scheduling`.
+        HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
     pipeline, lake = load_file(Path(pipeline_file)), _lake()
     who = f"{run['user'] or run['run_type']} (Airflow)"
-    params = run["params"]
-    if kind == "backfill":
-        decision = scheduling.plan_by_hand(pipeline, lake, asked=_asked(pipeline, run, who), now_ms=now_ms())
-    elif run["run_type"] == "backfill":
-        start_ms, end_ms = _ms(run["interval_start"]), _ms(run["interval_end"])
-        decision = scheduling.plan_backfill_interval(
-            pipeline,
-            lake,
-            start_ms=start_ms,
-            end_ms=end_ms,
-            now_ms=now_ms(),
-            who=who,
-            lease_id=request_id(run),
-        )
-    else:
-        # A run by hand has an interval of no width, or none: it looks as far as there is anything.
-        until_ms = _ms(run["interval_end"]) if run["run_type"] == "scheduled" else now_ms()
-        decision = scheduling.plan_scheduled(
-            pipeline, lake, interval_end_ms=until_ms, now_ms=now_ms(), who=who, request_id=request_id(run)
-        )
-    order = {"pipeline": pipeline_file, "lake": lake.root, "who": who, "publish": bool(params.get("publish", True))}
-    return decision | order
+    decision = _decide(kind, pipeline, lake, run=run, who=who)
+    match decision:
+        case Wait() | Skip():
+            return decision
+        case Replay():
+            return Order(
+                why=decision.why,
+                warnings=list(decision.warnings),
+                pipeline=pipeline_file,
+                lake=lake.root,
+                request_id=decision.opened.request_id,
+                lease_id=decision.opened.lease_id,
+                slices=list(decision.slices),
+                who=who,
+                publish=bool(run["params"].get("publish", True)),
+            )
+        case _:
+            assert_never(decision)
 
 
-def replay(order: Order) -> dict[str, Any]:
-    """Replay the slices of an order in a Spark session of this process; the runs, as `hindcast run --json` has them.
+def replay(order: Order) -> tuple[StagedRun, ...]:
+    """Replay the slices of an order in a Spark session of this process; return the runs in slice order.
 
     Raises:
-        HindcastError: what stops a replay; the same order goes on where it stopped.
+        HindcastError: the replay failed. The same order continues after the last staged slice.
     """
-    if not order["slices"]:
-        return {"runs": []}
+    if not order.slices:
+        return ()
     from jobs.replay.replayer import spark_replayer
 
     with spark_replayer() as replayer:
-        return scheduling.replay(
-            load_file(Path(order["pipeline"])),
-            Lake(root=order["lake"]),
-            opened=_opened(order),
-            slices=order["slices"],
+        outcome = scheduling.replay(
+            load_file(Path(order.pipeline)),
+            Lake(root=order.lake),
+            opened=order.opened,
+            slices=order.slices,
             replayer=replayer,
             now_ms=now_ms,
             staging=Staging(chunk=MAX_SLICES_PER_CHUNK),
         )
+    return outcome.runs
 
 
 def gate(order: Order) -> str:
-    """Let an order pass whose checks passed; a sentence that says so.
+    """Return a sentence on the checks if all of them let the order's request pass.
 
     Raises:
-        CheckFailed: a check failed or broke; what readers see has not changed.
+        CheckFailed: a check failed or broke. What readers see has not changed.
     """
-    pipeline = load_file(Path(order["pipeline"]))
-    found = scheduling.gate(pipeline, Lake(root=order["lake"]), opened=_opened(order), now_ms=now_ms())
-    if found["passed"]:
-        return str(found["why"])
+    pipeline = load_file(Path(order.pipeline))
+    found = scheduling.gate(pipeline, Lake(root=order.lake), opened=order.opened, now_ms=now_ms())
+    if found.is_passed:
+        return found.why
     raise CheckFailed(
-        f"{found['why']}. Nothing that readers see has changed. Look at `hindcast report {pipeline.name}`; then "
-        f"correct the input and run again, or {found['advice']} and show it with `hindcast publish {pipeline.name}`"
+        f"{found.why}. What readers see has not changed. Look at `hindcast report {pipeline.name}`; then correct the "
+        f"input and run again, or {found.advice} and publish it with `hindcast publish {pipeline.name}`"
     )
 
 
-def publish(order: Order) -> dict[str, Any]:
-    """Show the request of an order to readers, if it was asked for and may be.
-
-    Returns:
-        `{"published", "why", "changed": [slice_id…], "partitions": [key…]}`: the slices whose rows differ from what
-        readers saw, and the keys of the asset events for them: one for each, or one for the range if there are many.
+def publish(order: Order) -> Published:
+    """Publish the request of an order, if the order asks for it and the ledger's rules allow it.
 
     Raises:
-        RequestError: publication was refused for a reason that waiting does not mend.
+        RequestError: publication was refused, and waiting does not help.
     """
-    pipeline = load_file(Path(order["pipeline"]))
-    if not order["publish"]:
-        scheduling.leave_staged(pipeline, Lake(root=order["lake"]), opened=_opened(order), now_ms=now_ms())
-        return {"published": False, "why": "staged, not published, as asked for", "changed": [], "partitions": []}
-    found = scheduling.publish_task(
-        pipeline, Lake(root=order["lake"]), opened=_opened(order), who=order["who"], now_ms=now_ms()
-    )
-    if not found["published"] and not found["waits_for"]:
-        raise RequestError(
-            f"request {order['request_id']} of pipeline {pipeline.name} was not published: {found['why']}"
-        )
-    changed = found["changed"] if found["published"] else []
-    return {
-        "published": found["published"],
-        "why": found["why"],
-        "changed": changed,
-        "partitions": changed if len(changed) <= MAX_EVENTS else [f"{changed[0]}..{changed[-1]}"],
-    }
+    pipeline, lake = load_file(Path(order.pipeline)), Lake(root=order.lake)
+    if not order.publish:
+        scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
+        return Published(is_published=False, why="staged, not published, as the run's parameters ask")
+    found = scheduling.publish_task(pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms())
+    if found.is_published:
+        return Published(is_published=True, why=found.why, changed=found.changed)
+    if found.waits_for is not None:
+        return Published(is_published=False, why=found.why)
+    raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
 
 
 def request_id(run: Mapping[str, Any]) -> str:
-    """The request of a DAG run: the same for every retry of its tasks, another one when the run is cleared."""
+    """Return the request id of a DAG run: the same in every retry of its tasks, another one after a clear."""
     return uuid.uuid5(_NAMESPACE, f"{run['dag_id']}/{run['run_id']}/{run['clear_number']}").hex
 
 
-def read_order(text: str) -> Order:
-    """The argument of the Spark job.
+def read_order(given: str | Mapping[str, Any]) -> Order:
+    """Read an order: a JSON text (the argument of the Spark job) or plain data (the XCom of the plan task).
 
     Raises:
-        RequestError: it is no order.
+        RequestError: the input is not an order.
     """
+    advice = "it must be what the plan task returned"
     try:
-        order = json.loads(text)
+        data = json.loads(given) if isinstance(given, str) else given
     except ValueError as error:
+        raise RequestError(f"the order is not JSON: {error}; {advice}") from error
+    if not isinstance(data, Mapping):
+        raise RequestError(f"the order is not a JSON object: {shortened(str(data))}; {advice}")
+    try:
+        return Order.model_validate(data)
+    except ValidationError as error:
+        wrong = [(".".join(map(str, one["loc"])), one["type"], one["msg"]) for one in error.errors(include_url=False)]
+        missing = sorted(path for path, kind, _ in wrong if kind == "missing")
+        problems = [f"it lacks {', '.join(missing)}"] if missing else []
+        problems += [f"{path}: {message}" for path, kind, message in wrong if kind != "missing"]
         raise RequestError(
-            f"the order is not JSON: {error}; the replay task passes what the plan task returned"
+            f"the order is not valid: {'; '.join(problems)}; {advice}. Found {shortened(str(data))}"
         ) from error
-    missing = {"pipeline", "lake", "request_id", "lease_id", "slices"} - set(order if isinstance(order, dict) else ())
-    if missing:
-        raise RequestError(
-            f"the order lacks {', '.join(sorted(missing))}: {text[:200]}; it must be what the plan task returned"
+
+
+def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: Mapping[str, Any], who: str) -> Decision:
+    if kind == "backfill":
+        return scheduling.plan_by_hand(pipeline, lake, asked=_asked(pipeline, run, who), now_ms=now_ms())
+    if run["run_type"] == "backfill":
+        return scheduling.plan_backfill_interval(
+            pipeline,
+            lake,
+            start_ms=_ms(run["interval_start"]),
+            end_ms=_ms(run["interval_end"]),
+            now_ms=now_ms(),
+            who=who,
+            lease_id=request_id(run),
         )
-    return dict(order)
-
-
-def _opened(order: Order) -> Opened:
-    return Opened(request_id=order["request_id"], lease_id=order["lease_id"])
+    # A run by hand has an empty interval or none, so it takes all slices that are over now.
+    until_ms = _ms(run["interval_end"]) if run["run_type"] == "scheduled" else now_ms()
+    return scheduling.plan_scheduled(
+        pipeline, lake, interval_end_ms=until_ms, now_ms=now_ms(), who=who, request_id=request_id(run)
+    )
 
 
 def _asked(pipeline: Pipeline, run: Mapping[str, Any], who: str) -> Asked:

@@ -1,4 +1,4 @@
-"""What became of a request, as a value that commands and tasks print."""
+"""The outcome of a request: its runs and its publication, for commands and tasks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from jobs.publishing.rules import Publication
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a request: the runs of its slices in order, and of publication, where that was tried."""
+    """The runs of a request in slice order, how many were replayed, and its publication (None: not attempted)."""
 
     pipeline: str
     request_id: str
@@ -19,11 +19,11 @@ class Outcome:
 
     @property
     def is_published(self) -> bool:
-        """Whether readers see all of it."""
+        """Whether readers see all runs of the request."""
         return self.publication is not None and self.publication.is_published
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `hindcast run --json` prints."""
+        """Return the object that `hindcast run --json` prints."""
         return {
             "pipeline": self.pipeline,
             "runs": [run_to_json(run) for run in self.runs],
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run_to_json(run: StagedRun) -> dict[str, Any]:
-    """The content of one run as plain data: equal for equal records, wherever and however they were replayed."""
+    """Return the content of a run as plain data. Equal records give equal content in every replay."""
     result = run.result
     return {
         "slice_id": result.slice.slice_id,

@@ -1,7 +1,6 @@
-"""From what somebody asked for to runs in the ledger: replay what the plan says in chunks, stage, judge.
+"""The execution of a request: replay the stale slices of its plan chunk by chunk, and record the runs in the ledger.
 
-The Spark part is a `Replayer`, passed in; nothing here knows how windows are computed. Publication is in
-`jobs.publishing.publishing`.
+The caller passes the `Replayer` that runs Spark. `jobs.publishing.publishing` publishes.
 """
 
 import logging
@@ -10,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
-from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration.outcomes import Outcome
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
 from jobs.planning.plan import Ask, Plan, Reason, Step
-from jobs.planning.workspace import SCHEDULED, Asked, Workspace, find_resumable, open_request, request_workspace
+from jobs.planning.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication
 from jobs.replay.orders import Replayer, ReplayOrder
@@ -27,7 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far staging has come: slices replayed, slices expected in all, the chunk that is next or just done."""
+    """Progress of staging: slices replayed, slices expected in all, and the chunk.
+
+    `results` is empty before the chunk is replayed, and has its results afterwards.
+    """
 
     done: int
     total: int
@@ -37,7 +39,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """How to stage: slices per Spark job (None: all in one), whether a failed check ends it, who hears of progress."""
+    """Options of staging: slices per Spark job (None: all in one), whether a failed check ends it, a callback."""
 
     chunk: int | None = None
     stop_on_fail: bool = False
@@ -47,15 +49,15 @@ class Staging:
 def run_request(
     work: Workspace, asked: Asked, replayer: Replayer, *, staging: Staging | None = None, publish: bool = True
 ) -> Outcome:
-    """Open or resume a request for a range, replay what is missing, and publish all of it if every verdict allows.
+    """Open or resume a request for a range, replay stale slices, and publish all of it if every verdict allows.
 
     Raises:
-        RequestError, SpecError, LogError: before anything is written.
-        HindcastError: whatever the replayer raises; the attempt is marked as failed, and the same call goes on where
-        it stopped.
+        RequestError, SpecError, LogError: the request is not valid. Nothing was written.
+        HindcastError: the replayer failed. The attempt is marked as failed; the same call continues after the last
+            staged slice.
     """
     if asked.from_ms is None or asked.to_ms is None:
-        raise RequestError("a request to run needs a range, from and to")
+        raise RequestError("the request to run has no range; give it from and to")
     slices = slices_between(work.pipeline, asked.from_ms, asked.to_ms)
     view = work.ledger.view()
     resumed = find_resumable(work, view, asked)
@@ -82,18 +84,20 @@ def _nothing_to_do(work: Workspace, view: LedgerView, planned: Plan) -> Outcome:
 def stage(
     work: Workspace, request_id: str, slices: Sequence[Slice], *, replayer: Replayer, staging: Staging
 ) -> Outcome:
-    """Replay what is missing or stale of contiguous slices, chunk by chunk, and record it; readers see nothing of it.
+    """Replay the stale ones of contiguous slices, chunk by chunk, and record the runs. Readers do not see them yet.
 
-    May be called again after a crash, from another process: what the ledger has is not made again. Where another
-    process has published the request in the meantime, its result is returned.
+    After a crash, the same call in any process continues: runs in the ledger are not computed again. If another process
+    has published the request meanwhile, the published runs are returned.
 
     Raises:
-        RequestError: the request is unknown or was closed, or the slice before has no run.
-        HindcastError: what the replayer raises.
+        RequestError: the request is unknown or closed, or the slice before has no run.
+        HindcastError: the replayer failed.
     """
     work, request = request_workspace(work, request_id)
     ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
-    stops_on_fail = staging.stop_on_fail or request.kind == SCHEDULED  # the daily chain stops at a failed check
+    stops_on_fail = (
+        staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
+    )  # the scheduled chain stops at a failed check
     replayed: set[str] = set()
     growing = 1
     while True:
@@ -119,11 +123,11 @@ def stage(
 
 
 def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
-    """The slices to replay next: contiguous, at most `limit`.
+    """Return the slices to replay next: contiguous, at most `limit` (None: no limit), none of `skip`.
 
-    Slices that are stale for certain go together. Where only the state before may have changed, one slice is tried
-    first, then two, four, …: when a slice leaves the same state as before, those after it are current again and the
-    work stops (early cut-off).
+    Slices that are stale for certain are replayed together. If only the state before may have changed, `growing` limits
+    the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the same state as before, the
+    slices after it are current again and are not replayed.
     """
     steps = [step for step in current.steps if step.slice.slice_id not in skip]
     start = next((index for index, step in enumerate(steps) if step.reason is not Reason.CURRENT), None)
@@ -143,10 +147,10 @@ def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozense
 
 
 def _may_stage(request: Request) -> bool:
-    """Whether the request takes more runs; False where it is published, so nothing is left to do.
+    """Return whether runs may be staged in the request; False if it is published and nothing is left to do.
 
     Raises:
-        RequestError: it was closed or rolled back.
+        RequestError: the request was closed or rolled back.
     """
     match request.state:
         case RequestState.OPEN:
@@ -156,8 +160,8 @@ def _may_stage(request: Request) -> bool:
         case RequestState.CLOSED | RequestState.ROLLED_BACK:
             why = f" ({request.failure})" if request.failure else ""
             raise RequestError(
-                f"request {request.request_id} is {request.state.value}{why}; nothing more can be staged in it, make a "
-                "new one"
+                f"request {request.request_id} is {request.state.value}{why}, so it takes no more runs; make a new "
+                "request"
             )
         case _:
             assert_never(request.state)
@@ -170,7 +174,7 @@ def _has_unpublishable(current: Plan) -> bool:
 
 
 def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
-    """Take runs that hold, but that neither this request nor readers have, into the request."""
+    """Add current runs to the request that the request does not have and that readers do not see."""
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]
@@ -197,7 +201,7 @@ def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
 
 
 def _complete(work: Workspace, request_id: str) -> None:
-    """Write that nothing of the request's range is left to replay."""
+    """Record that no slice of the request's range is left to replay."""
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]
@@ -209,25 +213,26 @@ def _complete(work: Workspace, request_id: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Next:
-    """The chunk that is next, and the plan that it is of."""
+    """The next chunk and its plan."""
 
     plan: Plan
     chunk: tuple[Step, ...]
 
     @property
     def predecessor(self) -> Step | None:
-        """The step before the chunk; None where the plan begins with it."""
+        """The step before the chunk; None if the chunk begins the plan."""
         index = self.plan.steps.index(self.chunk[0])
         return self.plan.steps[index - 1] if index else None
 
 
 def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
-    """The order for a chunk, as a new attempt, from the checkpoint of the run before it as the ledger has it."""
+    """Return the order for a chunk as a new attempt; the ledger gives the checkpoint of the run before it."""
     before, predecessor = following.plan.before, following.predecessor
     if predecessor is not None:
         if predecessor.run is None:
             raise InvariantBroken(
-                f"request {request_id}: the slice after {predecessor.slice.slice_id} is next, without a run of it"
+                f"request {request_id}: a chunk follows slice {predecessor.slice.slice_id}, which has no run; please "
+                "report this"
             )
         before = work.ledger.view().run(predecessor.run.result.run_id).checkpoint
     return ReplayOrder(
@@ -242,10 +247,10 @@ def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
 
 
 def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
-    """Replay a chunk, and once more where its audit does not close (law L3): each is an attempt of its own.
+    """Replay a chunk, and once more, as a new attempt, if its audit does not close (law L3).
 
-    A spout, too, sends a failed tuple again (docs/ACKER.md). What does not close twice is no accident: a person has to
-    look, and the request stays open for the same call.
+    A Storm spout also emits a failed tuple again (docs/ACKER.md). If the second audit does not close either, the error
+    goes to a person; the request stays open, and the same call continues it.
     """
     try:
         return _replay(work, order, replayer=replayer)
@@ -256,7 +261,7 @@ def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Repla
 
 
 def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
-    """One chunk: started, replayed, staged and checked."""
+    """Replay one chunk, and write its events: started, then staged and checked, or failed."""
     started = LedgerEvent(
         kind=EventKind.STARTED,
         request_id=order.request_id,
@@ -280,7 +285,7 @@ def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[
 
 def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
     if not _may_stage(view.requests[order.request_id]):
-        return []  # another process has published the same request; this attempt is garbage
+        return []  # another process has published the request, so the rows of this attempt are garbage
     events = []
     for index, result in enumerate(results):
         is_start = index == 0 and order.before is None
@@ -290,22 +295,23 @@ def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) 
 
 
 def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
-    """Hold the replayer to its contract.
+    """Check the contract of the replayer.
 
     Raises:
-        InvariantBroken: not one result per slice, another attempt, or a state before that is not the state after.
+        InvariantBroken: there is not one result per slice, a result is of another attempt, or its state before is not
+            the state after the slice before.
     """
     found = [result.slice.slice_id for result in results]
     wanted = [one.slice_id for one in order.slices]
     if found != wanted:
-        raise InvariantBroken(f"the replayer was asked for slices {wanted} and returned {found}; please report this")
+        raise InvariantBroken(f"the replayer was ordered slices {wanted} and returned {found}; please report this")
     state = order.before.fingerprint if order.before else EMPTY_STATE
     for result in results:
         if result.attempt_id != order.attempt_id or result.state_before != state:
             raise InvariantBroken(
                 f"the replayer returned slice {result.slice.slice_id} of attempt {result.attempt_id} from state "
-                f"{result.state_before[:12]}; "
-                f"asked for was attempt {order.attempt_id} from state {state[:12]}; please report this"
+                f"{result.state_before[:12]}; the order was attempt {order.attempt_id} from state {state[:12]}; please "
+                "report this"
             )
         state = result.state_after
 

@@ -1,1 +1,1 @@
-"""Decides which slices a request replays: fingerprints, the state of the log, the plan, and the request's lease."""
+"""Which slices a request replays: fingerprints, the state of the log, the plan, and the lease of the request."""

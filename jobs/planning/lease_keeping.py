@@ -1,4 +1,4 @@
-"""Working under a lease: it is renewed in the background while the work goes on, and ended with the work."""
+"""Keeping a lease: a thread renews it while the caller works; then it is released or handed on."""
 
 import logging
 import threading
@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterator[None]:
     """Keep a lease while the caller works; then release it, or hand it on to the next task of the DAG run.
 
-    The lease has been taken before (`open_request`, or the task before). It is renewed at once where another holder had
-    it, and three times in its length after that.
+    `open_request` or the task before has taken the lease. If another holder has it, it is renewed at once. A thread
+    then renews it `RENEWALS_PER_LEASE` times within its length.
 
     Args:
-        work: whose holder works.
-        opened: the request, and the lease of it.
-        hands_on: whether another task goes on with the request after this one has succeeded.
+        work: the workspace of the holder.
+        opened: the request and its lease.
+        hands_on: whether another task continues the request if this one succeeds.
     """
     renew(work, opened, only_from_others=True)
     done = threading.Event()
@@ -44,13 +44,13 @@ def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterat
             else:
                 release(work, opened)
         except LedgerError as error:
-            log.warning("lease of request %s was not released and runs out by itself: %s", opened.request_id, error)
+            log.warning("lease of request %s was not released; it expires by itself: %s", opened.request_id, error)
 
 
 def renew(work: Workspace, opened: Opened, *, only_from_others: bool = False) -> bool:
-    """Write that the workspace's holder works on the request; whether there is still something to work on.
+    """Record that the workspace's holder works on the request; return whether the request is still open.
 
-    With `only_from_others`, nothing is written where the lease is the holder's already.
+    With `only_from_others`, write nothing if the holder has the lease already.
     """
     is_open = False
 
@@ -68,7 +68,7 @@ def renew(work: Workspace, opened: Opened, *, only_from_others: bool = False) ->
 
 
 def release(work: Workspace, opened: Opened) -> None:
-    """Write that the holder does not work on the request any more; nothing where the request is over."""
+    """Record that the holder does not work on the request any more. If the lease has ended, write nothing."""
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests.get(opened.request_id)
@@ -80,7 +80,7 @@ def release(work: Workspace, opened: Opened) -> None:
 
 
 def _keep(work: Workspace, opened: Opened, done: threading.Event) -> None:
-    """Renew until the work is done. A renewal that fails is tried again at the next one."""
+    """Renew the lease until the work is done. After a failed renewal, the next one is made at its usual time."""
     work = replace(work, ledger=work.ledger.twin())
     while not done.wait(work.lease_ms / 1000 / RENEWALS_PER_LEASE):
         try:

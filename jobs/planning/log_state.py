@@ -1,4 +1,4 @@
-"""What the Delta log says of a range of slices, and what the ledger knows of the log already. No record is read."""
+"""The state of the event log for a range of slices, from the Delta log and the ledger. No record is read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,10 @@ from jobs.runs import LogCoordinates, Slice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """What the Delta log says of the slices of a range; where its data begins and ends (None: no record).
+    """The coordinates of each slice of a range, and the first and last slice with records (None: no record).
 
-    Records outside the pipeline's `first..last` do not count. `known` is for the next who pins the log.
+    Records outside the pipeline's `first..last` are ignored. `known` saves the next `pin_log` from reading the same
+    commits again.
     """
 
     version: int
@@ -29,7 +30,7 @@ class LogState:
 def read_log_state(
     pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None = None
 ) -> LogState:
-    """Read the Delta log (no record) for a range of slices; commits that a run in `view` has seen are not read again.
+    """Read the Delta log for a range of slices. Commits that a run in `view` has seen are not read again.
 
     Raises:
         LogError, SpecError: as for `plan`.
@@ -50,7 +51,7 @@ def read_log_state(
 
 
 def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
-    """What the runs of a ledger have seen of the log."""
+    """Return what the runs of a ledger have seen of the log: sound versions, and coordinates of the given slices."""
     sound: dict[str, int] = {}
     seen: dict[str, list[LogCoordinates]] = {one.slice_id: [] for one in slices}
     for run in view.runs.values():

@@ -1,6 +1,6 @@
-"""What a request would do, as data: whether a run of each slice still holds, and if not, why. No Spark.
+"""The plan of a request: for each slice, whether its run is still valid, and if not, why not. No Spark.
 
-`make_plan` is pure; `plan` reads the ledger and the Delta log for it.
+`make_plan` is pure. `plan` reads the Delta log for it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,11 +22,11 @@ from windowlib.errors import RequestError
 
 
 class Reason(Enum):
-    """Why a slice is replayed, or that it is not."""
+    """Why a slice is replayed; CURRENT if it is not."""
 
     MISSING = "missing"
     INPUT_CHANGED = "input changed"
-    INPUT_UNVERIFIED = "input unverified"  # other files, and the commits that would say why are gone
+    INPUT_UNVERIFIED = "input unverified"  # its files changed, and the commits that would tell why are gone
     SPEC_CHANGED = "spec changed"
     STATE_CHANGED = "state before changed"
     CHECKS_CHANGED = "checks changed"
@@ -36,10 +36,10 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One slice of a plan. `is_certain` is false where the slice before may yet leave the same state again.
+    """One slice of a plan.
 
-    `run` is the run that still holds (`current`), or the one that it replaces. `records` and `bytes` are what the log
-    holds.
+    `is_certain` is false if the slice need not be replayed when the slices before leave the same state again. `run` is
+    the valid run (CURRENT), or the run that a replay replaces. `records` and `bytes` are those of the slice in the log.
     """
 
     slice: Slice
@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps in slice order, and what they were made from. `before` is the state that the first slice starts from."""
+    """Steps in slice order, and their basis. `before` is the checkpoint that the first slice starts from."""
 
     pipeline: str
     from_text: str
@@ -71,11 +71,11 @@ class Plan:
 
     @property
     def stale(self) -> tuple[Step, ...]:
-        """The steps that replay something, or may have to."""
+        """The steps that replay a slice for certain or possibly."""
         return tuple(step for step in self.steps if step.reason is not Reason.CURRENT)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as plain data."""
+        """Return the plan as plain data, as `hindcast plan --json` prints it."""
         return {
             "pipeline": self.pipeline,
             "from": self.from_text,
@@ -109,9 +109,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a plan is for.
+    """The input of a plan.
 
-    `trusted` are slices that this very process has just replayed: their run holds, whatever the log says by now.
+    `request_id` is the request that is continued. `checks` is the suite's fingerprint. `trusted` are slices that this
+    process has just replayed: their runs are valid even if the log has changed since.
     """
 
     slices: tuple[Slice, ...]
@@ -122,12 +123,12 @@ class Ask:
 
 
 def plan(pipeline: Pipeline, lake: Lake, view: LedgerView, *, ask: Ask) -> Plan:
-    """Compare what should be with what the ledger has.
+    """Plan contiguous slices from the Delta log and a view of the ledger.
 
     Raises:
-        LogError: the log is missing, is no Delta table, or was changed inside the range.
-        SpecError: the pipeline names columns that the log has not.
-        RequestError: the slice before the range has no run, and nobody said that the chain begins here.
+        LogError: the log is missing, is not a Delta table, or was changed inside the range.
+        SpecError: the pipeline names columns that the log does not have.
+        RequestError: the slice before the range has no run, and the request does not start a new chain.
     """
     return make_plan(pipeline, view, read_log_state(pipeline, lake, ask.slices, view=view), ask=ask)
 
@@ -135,7 +136,7 @@ def plan(pipeline: Pipeline, lake: Lake, view: LedgerView, *, ask: Ask) -> Plan:
 def plan_range(
     pipeline: Pipeline, lake: Lake, view: LedgerView, *, from_ms: int, to_ms: int, now_ms: int, is_fresh: bool = False
 ) -> Plan:
-    """Plan a half-open range that somebody asked for.
+    """Plan the slices of the half-open range `[from_ms, to_ms)`.
 
     Raises:
         RequestError: as for `jobs.pipeline.slices.check_range` and `plan`.
@@ -146,7 +147,7 @@ def plan_range(
 
 
 def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> Plan:
-    """The plan, from a view of the ledger and the state of the log; pure.
+    """Return the plan for a view of the ledger and a state of the log. This function is pure.
 
     Raises:
         RequestError: as for `plan`.
@@ -189,25 +190,25 @@ def _runs_by_slice(view: LedgerView, slices: Sequence[Slice]) -> dict[str, list[
 
 
 def chain_before(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> tuple[CheckpointRef | None, str]:
-    """The state that the first slice starts from (None: nothing), and a sentence on why.
+    """Return the checkpoint that the first slice starts from (None: a new chain), and a sentence that tells why.
 
     Raises:
-        RequestError: the slice before has no run to go on from, or one of another spec.
+        RequestError: the slice before has no run, or a run of another spec.
     """
     first = ask.slices[0]
     if ask.is_fresh:
-        return None, f"the chain begins at {first.slice_id}, because --fresh says so"
+        return None, f"the chain begins at {first.slice_id} (--fresh)"
     before = previous_slice(slice_grid(pipeline), first)
     if before is None:
         return None, f"the chain begins at {first.slice_id}, the first slice of the pipeline"
     request = view.requests.get(ask.request_id or "")
     own = request.runs.get(before.slice_id) if request else None
     if own is not None:
-        return view.run(own).checkpoint, f"goes on from {before.slice_id} of the same request"
+        return view.run(own).checkpoint, f"continues from {before.slice_id} of the same request"
     published = view.published_run(before.slice_id)
     if published is not None:
         _refuse_other_spec(pipeline, published, first)
-        return published.checkpoint, f"goes on from {before.slice_id}, as published"
+        return published.checkpoint, f"continues from {before.slice_id}, as published"
     if log.first_data is None or first.start_ms <= log.first_data.start_ms:
         return None, f"the chain begins at {first.slice_id}: the log holds no record before it"
     begun = view.published_run(first.slice_id)
@@ -215,12 +216,10 @@ def chain_before(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: As
         return None, f"the chain begins at {first.slice_id}, as it did when that slice was published"
     start = log.first_data.slice_id
     raise RequestError(
-        f"slice {first.slice_id} of pipeline {pipeline.name} starts from the state after {before.slice_id}, and "
-        f"{before.slice_id} has no "
-        f"published run; the log begins at {start}. Replay from there (--from {start}), or begin a new chain at "
-        f"{first.slice_id} with "
-        f"--fresh, which leaves out what earlier records would have contributed. Records that do not count are left "
-        "out by log.slice.first"
+        f"slice {first.slice_id} of pipeline {pipeline.name} starts from the state after {before.slice_id}, but "
+        f"{before.slice_id} has no published run; the log begins at {start}. Replay from there (--from {start}), or "
+        f"begin a new chain at {first.slice_id} with --fresh: windows of that chain do not contain earlier records. If "
+        "earlier records must never be replayed, set log.slice.first in the pipeline file"
     )
 
 
@@ -229,16 +228,15 @@ def _refuse_other_spec(pipeline: Pipeline, published: StagedRun, first: Slice) -
     if theirs != ours:
         raise RequestError(
             f"slice {published.result.slice.slice_id} of pipeline {pipeline.name} was published by spec "
-            f"{theirs[:12]}, and {pipeline.source} "
-            f"is spec {ours[:12]} now: the state of one does not fit the other. Replay the chain from its first "
-            "slice with the new spec, or "
-            f"begin a new chain at {first.slice_id} with --fresh"
+            f"{theirs[:12]}, but {pipeline.source} is spec {ours[:12]} now, and the state of one spec does not fit the "
+            "other. Replay the chain from its first slice with the new spec, or begin a new chain at "
+            f"{first.slice_id} with --fresh"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judge:
-    """Decides about one slice."""
+    """The decision on one slice. `runs` are all runs of the slice, `input` its coordinates in the log now."""
 
     view: LedgerView
     ask: Ask
@@ -248,7 +246,7 @@ class _Judge:
     runs: tuple[StagedRun, ...]
 
     def step(self, state: str | None) -> tuple[Step, str | None]:
-        """The step, and the state after the slice where it is known; `state` is the one before, None while unknown."""
+        """Return the step and the state after the slice; `state` is that before. None: not known before the replay."""
         candidates = self._candidates()
         holding = next((run for run in candidates if self._holds(run, state)), None)
         if holding is not None:
@@ -259,7 +257,7 @@ class _Judge:
         return self._step(reason, because, run=reference, is_certain=is_certain), None
 
     def _candidates(self) -> list[StagedRun]:
-        """Runs of the slice: the request's own first, then the published one, then the newest."""
+        """Return the runs of the slice: the request's own first, then the published one, then others, newest first."""
         slice_id = self.slice.slice_id
         request = self.view.requests.get(self.ask.request_id or "")
         own = request.runs.get(slice_id) if request else None
@@ -287,9 +285,9 @@ class _Judge:
     def _still_good(self, run: StagedRun) -> tuple[Reason, str]:
         is_trusted = self.slice.slice_id in self.ask.trusted
         if run.verdict is Verdict.ERROR and not is_trusted:
-            return Reason.CHECKS_CHANGED, "its checks broke the last time"
+            return Reason.CHECKS_CHANGED, "its checks broke in the last run"
         if self.ask.checks is not None and run.checks_fingerprint not in {None, self.ask.checks} and not is_trusted:
-            return Reason.CHECKS_CHANGED, "the suite has changed since it was checked"
+            return Reason.CHECKS_CHANGED, "the suite has changed since the run was checked"
         where = "published" if self._is_published(run) else "staged"
         return Reason.CURRENT, f"{where} as run {run.result.run_id[:12]}"
 
@@ -304,7 +302,7 @@ class _Judge:
         if is_other_spec:
             return Reason.SPEC_CHANGED, f"was spec {then.spec_fingerprint[:12]}, is {self.spec[:12]}", True
         if self.ask.is_fresh:
-            return Reason.FRESH, "--fresh replays what holds, too", True
+            return Reason.FRESH, "--fresh replays valid runs, too", True
         if state is None:
             return Reason.STATE_CHANGED, "unless the slices before leave the same state again", False
         return Reason.STATE_CHANGED, f"was {then.state_before[:12]}, is {state[:12]}", True
@@ -327,17 +325,17 @@ class _Judge:
 
 
 def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | None:
-    """Why a run's input does not hold, and that in words; None if it does."""
+    """Return why the input of a run is not valid any more, with a description; None if it is valid."""
     then = run.result.log
     match match_input(run.sightings, now):
         case Match.SAME:
             return None
         case Match.DIFFERENT:
-            return Reason.INPUT_CHANGED, "its records are not those that the run read (plan --verify)"
+            return Reason.INPUT_CHANGED, "its records differ from those that the run read (plan --verify)"
         case Match.UNKNOWN:
             return Reason.INPUT_UNVERIFIED, (
-                f"other files than at log version {then.version}, and commits since then are gone; plan --verify "
-                "compares the records"
+                f"its files differ from those at log version {then.version}, and commits since then are gone; "
+                "plan --verify compares the records"
             )
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
@@ -348,7 +346,7 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
 
 
 def _estimator(view: LedgerView) -> Callable[[int], float | None]:
-    """Seconds for a number of records, by the median of past runs; None without any."""
+    """Return a function that estimates seconds for a number of records: by past runs; None without past runs."""
     past = [run.result for run in _newest(view.runs.values(), 50)]
     if not past:
         return lambda _records: None

@@ -1,4 +1,4 @@
-"""What every step of a request works on, and how requests come into the ledger: opened, shared, resumed."""
+"""The workspace of a request (pipeline, lake, ledger), and how a request is opened, shared and resumed."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import spec_fingerprint
@@ -18,23 +18,22 @@ from jobs.planning.plan import Ask, Plan, make_plan
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
-RANGE, SCHEDULED, AIRFLOW_BACKFILL = "range", "scheduled", "airflow-backfill"
-
 
 class ReadLog(Protocol):
-    """Reads what the Delta log says of a range of slices; what a run in the view has seen is not read again."""
+    """Reads the state of the log for a range of slices; commits that a run in the view has seen are not read again."""
 
     def __call__(self, pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None) -> LogState:
-        """Read it."""
+        """Return the state of the log."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A pipeline, its lake and its ledger: what a request works on.
+    """A pipeline, its lake and its ledger.
 
-    `checks` is the suite's fingerprint. `holder` is the process that works; None for a step of a DAG run that ends
-    before the work does. `lease_ms` is the length of a lease. Tests replace `is_alive`, `new_id` and `read_log`.
+    `checks` is the suite's fingerprint. `holder` is the process that works; None for a task of a DAG run that only
+    opens a request for later tasks. `lease_ms` is the length of a lease. Tests replace `is_alive`, `new_id` and
+    `read_log`.
     """
 
     pipeline: Pipeline
@@ -48,18 +47,18 @@ class Workspace:
     read_log: ReadLog = read_log_state
 
     def plan(self, view: LedgerView, ask: Ask) -> Plan:
-        """Compare what should be with what the ledger has; raises as `jobs.planning.plan.plan` does."""
+        """Return the plan for a view of the ledger; raises as `jobs.planning.plan.plan` does."""
         return make_plan(self.pipeline, view, self.log_state(view, ask.slices), ask=ask)
 
     def log_state(self, view: LedgerView, slices: Sequence[Slice]) -> LogState:
-        """What the Delta log says of a range of slices; raises as `read_log_state` does."""
+        """Return the state of the log for a range of slices; raises as `read_log_state` does."""
         return self.read_log(self.pipeline, self.lake, slices, view=view)
 
 
 def open_workspace(
     pipeline: Pipeline, lake: Lake, *, now_ms: Callable[[], int], checks: str | None = None
 ) -> Workspace:
-    """The workspace of a pipeline; the ledger is created by the first write."""
+    """Return the workspace of a pipeline. The first write to the ledger creates its table."""
     return Workspace(
         pipeline=pipeline, lake=lake, ledger=Ledger(lake.ledger(pipeline.name), now_ms=now_ms), checks=checks
     )
@@ -67,16 +66,17 @@ def open_workspace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody asked for: a half-open range, who, why. An existing `request_id` is gone on with.
+    """The content of a request before it is opened: a half-open range, a person or DAG run, a reason.
 
-    The tasks of a DAG run, and their retries, share one `lease_id`; by default it is the request's id, or a new one.
+    If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
+    one `lease_id`. By default it is `request_id`, or a new id.
     """
 
     from_ms: int | None
     to_ms: int | None
     who: str
     reason: str
-    kind: str = RANGE
+    kind: RequestKind = RequestKind.RANGE
     is_fresh: bool = False
     request_id: str | None = None
     lease_id: str | None = None
@@ -84,14 +84,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A request that the caller works on now, and the lease that says so."""
+    """A request that the caller works on, and the caller's lease of it."""
 
     request_id: str
     lease_id: str
 
 
 def find_resumable(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
-    """The open request for exactly this that nobody works on: left behind by a crash, or held by a check."""
+    """Return the id of an open request with the same content and no holder: a crash or a failed check has left it."""
     if asked.request_id is not None:
         return asked.request_id if asked.request_id in view.requests else None
     spec = spec_fingerprint(work.pipeline)
@@ -103,30 +103,30 @@ def find_resumable(work: Workspace, view: LedgerView, asked: Asked) -> str | Non
 
 
 def is_live(work: Workspace, request: Request) -> bool:
-    """Whether anybody works on a request at this moment."""
+    """Return whether a process or a DAG run works on a request now."""
     return bool(holders(work, request))
 
 
 def holders(work: Workspace, request: Request) -> tuple[Lease, ...]:
-    """Who works on a request at this moment."""
+    """Return the leases of a request that are held now."""
     return request.holders(now_ms=work.ledger.now_ms(), is_alive=work.is_alive)
 
 
 def covers(request: Request, one: Slice) -> bool:
-    """Whether a request asks for a slice: by its range, or, where it has none, by what was begun for it."""
+    """Return whether a slice is in the range of a request. Without a range: whether the request has begun the slice."""
     if request.from_ms is None or request.to_ms is None:
         return one.slice_id in request.slice_ids
     return request.from_ms <= one.start_ms < request.to_ms
 
 
 def open_request(work: Workspace, asked: Asked) -> Opened:
-    """Write the request into the ledger with its spec, or go on with one that fits; take a lease of it.
+    """Write a request with its spec into the ledger, or resume one; take a lease of it.
 
-    An open request for exactly the same that nobody works on is resumed. A request of kind `airflow-backfill` is
-    shared: an open one of the same spec is taken even while others work on it.
+    An open request with the same content and no holder is resumed. A request of kind `airflow-backfill` is shared: an
+    open one of the same spec is used even while others work on it.
 
     Raises:
-        RequestError: the request with the given id is over.
+        RequestError: the request with the given id is not open any more.
     """
     request_id = asked.request_id or work.new_id()
     lease_id = asked.lease_id or asked.request_id or work.new_id()
@@ -152,21 +152,23 @@ def open_request(work: Workspace, asked: Asked) -> Opened:
 def _fitting(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
     if asked.request_id is not None:
         return None
-    if asked.kind != AIRFLOW_BACKFILL:
+    if asked.kind is not RequestKind.AIRFLOW_BACKFILL:
         return find_resumable(work, view, asked)
     shared = shared_request(work, view)
     return None if shared is None else shared.request_id
 
 
 def shared_request(work: Workspace, view: LedgerView) -> Request | None:
-    """The open request that the DAG runs of Airflow's backfill share, if there is one of the same spec."""
+    """Return the newest open request of Airflow's backfill with the same spec, which its DAG runs share."""
     spec = spec_fingerprint(work.pipeline)
-    fitting = [request for request in view.open_requests(AIRFLOW_BACKFILL) if request.spec_fingerprint == spec]
+    fitting = [
+        request for request in view.open_requests(RequestKind.AIRFLOW_BACKFILL) if request.spec_fingerprint == spec
+    ]
     return fitting[-1] if fitting else None
 
 
 def leased_event(work: Workspace, opened: Opened) -> LedgerEvent:
-    """The event that the workspace's holder takes, renews or is handed a lease."""
+    """Return the event by which the workspace's holder takes or renews a lease."""
     lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=work.lease_ms)
     return LedgerEvent(kind=EventKind.LEASED, request_id=opened.request_id, details=lease.to_details())
 
@@ -179,7 +181,7 @@ def _requested(work: Workspace, asked: Asked, *, request_id: str, spec: str) -> 
         reason=asked.reason,
         spec_fingerprint=spec,
         details={
-            "kind": asked.kind,
+            "kind": asked.kind.value,
             "from_ms": asked.from_ms,
             "to_ms": asked.to_ms,
             "fresh": asked.is_fresh,
@@ -189,10 +191,10 @@ def _requested(work: Workspace, asked: Asked, *, request_id: str, spec: str) -> 
 
 
 def request_workspace(work: Workspace, request_id: str) -> tuple[Workspace, Request]:
-    """The workspace with the spec that the request was opened with, and the request.
+    """Return the request, and the workspace with the spec of the request.
 
     Raises:
-        RequestError: there is no such request.
+        RequestError: there is no such request, or its spec has another fingerprint now.
     """
     request = work.ledger.view().requests.get(request_id)
     if request is None:
@@ -202,21 +204,21 @@ def request_workspace(work: Workspace, request_id: str) -> tuple[Workspace, Requ
     stored = _stored_pipeline(work, request)
     if spec_fingerprint(stored) != request.spec_fingerprint:
         raise RequestError(
-            f"request {request_id} of pipeline {work.pipeline.name} was made as spec {request.spec_fingerprint[:12]}, "
-            f"and the same pipeline is spec {spec_fingerprint(stored)[:12]} now: a function of yours, or Hindcast, "
-            "has changed since. Bring that version back, or make a new request"
+            f"request {request_id} of pipeline {work.pipeline.name} was opened with spec "
+            f"{request.spec_fingerprint[:12]}, but the same pipeline has spec {spec_fingerprint(stored)[:12]} now: one "
+            "of your functions, or Hindcast, has changed since. Restore that version, or make a new request"
         )
     return replace(work, pipeline=stored), request
 
 
 def _stored_pipeline(work: Workspace, request: Request) -> Pipeline:
-    """The pipeline of a request, as the ledger keeps it; users' functions are where the pipeline's file is."""
+    """Return the pipeline of a request as the ledger stores it. Users' functions are found beside the pipeline file."""
     source = f"request {request.request_id} in the ledger"
     return pipeline_from_json(request.spec_json, source=source, functions_dir=work.pipeline.functions_dir)
 
 
 def on_published_spec(work: Workspace) -> tuple[Workspace, tuple[str, ...]]:
-    """The workspace with the spec that the chain keeps to, and a warning where the file says something else."""
+    """Return the workspace with the spec of the published chain, and a warning if the pipeline file differs from it."""
     view = work.ledger.view()
     head = view.head
     spec = spec_fingerprint(work.pipeline)
@@ -227,8 +229,7 @@ def on_published_spec(work: Workspace) -> tuple[Workspace, tuple[str, ...]]:
         return work, ()
     stored = _stored_pipeline(work, request)
     warning = (
-        f"{work.pipeline.source} is spec {spec[:12]}, the published chain is spec "
-        f"{head.result.spec_fingerprint[:12]} and is kept to; "
-        "publish a request with the new spec to change it"
+        f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
+        f"{head.result.spec_fingerprint[:12]}, which is used; to change it, publish a request with the new spec"
     )
     return replace(work, pipeline=stored), (warning,)

@@ -1,1 +1,1 @@
-"""Changes what readers see: publish, waive, roll back, resume, and the rules for each."""
+"""The changes of what readers see: publication, waiver, rollback, resuming, and their rules."""

@@ -1,4 +1,4 @@
-"""What a person decides: a failed run may pass, a publication is taken back, the chain goes on."""
+"""The decisions of a person: waive a failed run, roll a publication back, resume the chain."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,21 +12,21 @@ from windowlib.errors import RequestError
 
 
 def waive(work: Workspace, slice_id: str, *, reason: str, who: str, run_id: str | None = None) -> StagedRun:
-    """Let a failed run of a slice pass, because a person says so; publish afterwards.
+    """Let a failed run of a slice pass, and return it. It is not published by this call.
 
     Args:
-        work: of the pipeline.
+        work: the workspace of the pipeline.
         slice_id: the slice.
-        reason: why the run may pass; stays in the ledger.
+        reason: why the run may pass; the ledger stores it.
         who: the person.
-        run_id: the run that the person has looked at, or the beginning of its id; the newest when None.
+        run_id: the run that the person has examined, or the first digits of its id. None: the newest staged run.
 
     Raises:
-        RequestError: no reason, no run, another run than the one that was looked at, or a run that did not fail: one
-        that passed needs no waiver, one whose checks broke gets none.
+        RequestError: the reason is empty; no open request has the run; or the run did not fail. A run that passed needs
+            no waiver, and a run whose checks broke cannot be waived.
     """
     if not reason.strip():
-        raise RequestError("a waiver needs a reason that is not empty; it stays in the ledger with your name")
+        raise RequestError("a waiver needs a reason that is not empty; the ledger stores it with your name")
     one = slice_of_id(work.pipeline, slice_id)
     looked_at = run_id or _run_to_waive(work, work.ledger.view(), one).result.run_id
     waived = looked_at
@@ -51,19 +51,19 @@ def waive(work: Workspace, slice_id: str, *, reason: str, who: str, run_id: str 
 
 
 def rollback(work: Workspace, publication: int, *, reason: str, who: str) -> Publication:
-    """Let readers see again what they saw before a publication, and hold the chain until a person goes on.
+    """Show readers what they saw before a publication, and hold the chain until a person publishes or resumes.
 
     Args:
-        work: of the pipeline.
-        publication: the ledger version that names it; it must be the newest that stands.
-        reason: why; stays in the ledger.
+        work: the workspace of the pipeline.
+        publication: the ledger version that names the publication. It must be the newest that is not rolled back.
+        reason: the ledger stores it.
         who: the person.
 
     Raises:
-        RequestError: no reason, or the publication is not the newest that stands.
+        RequestError: the reason is empty, or there is a newer publication.
     """
     if not reason.strip():
-        raise RequestError("a rollback needs a reason that is not empty; it stays in the ledger with your name")
+        raise RequestError("a rollback needs a reason that is not empty; the ledger stores it with your name")
     changes: Mapping[str, str | None] = {}
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -86,48 +86,49 @@ def rollback(work: Workspace, publication: int, *, reason: str, who: str) -> Pub
     return Publication(
         request_id="",
         is_published=True,
-        why=f"{len(changes)} slices are as they were before publication {publication}; the chain is held until a "
-        "person publishes or resumes it",
+        why=f"{len(changes)} slices are as before publication {publication}; the chain is held until a person "
+        "publishes or resumes it",
         changed=tuple(changes),
         ledger_version=view.version,
     )
 
 
 def resume(work: Workspace, *, reason: str, who: str) -> Hold:
-    """Let the chain go on after a rollback: the schedule replays and publishes what comes after the published head.
+    """End the hold after a rollback: the schedule again replays and publishes the slices after the published head.
 
     Returns:
         The hold that has ended.
 
     Raises:
-        RequestError: no reason, or the chain is not held.
+        RequestError: the reason is empty, or the chain is not held.
     """
     if not reason.strip():
-        raise RequestError("to resume needs a reason that is not empty; it stays in the ledger with your name")
+        raise RequestError("resuming needs a reason that is not empty; the ledger stores it with your name")
     ended: Hold | None = None
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal ended
         ended = view.hold
         if ended is None:
-            raise RequestError(f"the chain of pipeline {work.pipeline.name} is not held; nothing to resume")
+            raise RequestError(f"the chain of pipeline {work.pipeline.name} is not held, so there is nothing to resume")
         return [LedgerEvent(kind=EventKind.RESUMED, who=who, reason=reason.strip(), details={"ends": ended.seq})]
 
     work.ledger.write(decide)
-    assert ended is not None, "decide() has refused"
+    assert ended is not None, "decide() has raised"
     return ended
 
 
 def _undo(work: Workspace, view: LedgerView, publication: int) -> dict[str, str | None]:
-    """What has to change so that readers see what they saw before the newest publication that still stands."""
+    """Return the changes that revert the newest publication that is not rolled back: slice -> run, or None."""
     standing = view.standing
     if not standing:
         raise RequestError(f"pipeline {work.pipeline.name} has no publication to roll back")
     newest = standing[-1]
     if newest.seq != publication:
         raise RequestError(
-            f"publication {publication} of pipeline {work.pipeline.name} is not the newest that readers see: that is "
-            f"publication {newest.seq}, by {newest.who}, of {listed(tuple(newest.changes))}. Name that one, or leave it"
+            f"publication {publication} of pipeline {work.pipeline.name} is not the newest that readers see. Only the "
+            f"newest can be rolled back: publication {newest.seq}, by {newest.who}, of "
+            f"{listed(tuple(newest.changes))}"
         )
     earlier = view.published_at(publication - 1)
     changed = newest.changes
@@ -135,25 +136,25 @@ def _undo(work: Workspace, view: LedgerView, publication: int) -> dict[str, str 
 
 
 def _run_to_waive(work: Workspace, view: LedgerView, one: Slice, *, looked_at: str | None = None) -> StagedRun:
-    """The run that would be published: the one that a person has looked at, else that of the newest request."""
+    """Return the run that a waiver is for: the one that the person has examined, else that of the newest request."""
     held = [request.runs[one.slice_id] for request in view.open_requests() if one.slice_id in request.runs]
     name = f"slice {one.slice_id} of pipeline {work.pipeline.name}"
     if not held:
         state = "is published" if view.published_run(one.slice_id) else "has no run"
-        raise RequestError(f"{name} {state}, and no open request holds a failed run of it; there is nothing to waive")
+        raise RequestError(f"{name} {state}, and no open request has a failed run of it; there is nothing to waive")
     chosen = held[-1:] if looked_at is None else [run_id for run_id in held if run_id.startswith(looked_at)]
     if not chosen:
         raise RequestError(
-            f"the waiver is for run {str(looked_at)[:12]} of {name}, and another run was staged since: "
-            f"{held[-1][:12]} would be published now. Look at that one, and waive it if it may pass"
+            f"the waiver names run {str(looked_at)[:12]} of {name}, but another run was staged since: "
+            f"{held[-1][:12]} would be published now. Examine that run, and waive it if it may pass"
         )
     run = view.run(chosen[-1])
     if run.verdict is Verdict.ERROR:
         raise RequestError(
-            f"{name} is in error, not failed: {describe_stop(run)}. An error cannot be waived; run the slice again"
+            f"{name} has the verdict error: {describe_stop(run)}. An error cannot be waived; run the slice again"
         )
     if run.verdict is not Verdict.FAIL:
         raise RequestError(f"{name} did not fail: its verdict is {run.verdict.value}; there is nothing to waive")
     if run.waiver is not None:
-        raise RequestError(f"{name} was waived already, by {run.waiver.who}: {run.waiver.reason}")
+        raise RequestError(f"{name} is already waived, by {run.waiver.who}: {run.waiver.reason}")
     return run

@@ -1,4 +1,4 @@
-"""Publication: one ledger commit changes what readers see, for all slices of a request or none."""
+"""Publication of a request: one ledger commit changes what readers see, for all of its slices or for none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from windowlib.errors import RequestError
 
 
 def publish_request(work: Workspace, request_id: str, *, who: str) -> Publication:
-    """Publish a request as a whole because a person says so, or say why not; a second call changes nothing.
+    """Publish a whole request for a person, or return why not. A second call changes nothing.
 
-    A person may publish what the schedule may not: after a rollback the chain goes on with it.
+    A person may publish after a rollback, when the schedule may not. This ends the hold of the chain.
 
     Raises:
         RequestError: there is no such request, or it was closed.
@@ -23,9 +23,9 @@ def publish_request(work: Workspace, request_id: str, *, who: str) -> Publicatio
 
 
 def publish_staged(work: Workspace, opened: Opened, *, who: str) -> Publication:
-    """Publish a request by itself, when its holder has staged all of it, or say why not.
+    """Publish a whole request for its holder, after the holder has staged all slices, or return why not.
 
-    A request that has staged nothing, because readers see every slice of it already, is closed.
+    If the request has no run of its own, because readers see a current run of every slice, it is closed.
 
     Raises:
         RequestError: there is no such request, or it was closed.
@@ -60,10 +60,10 @@ def _publish(work: Workspace, request_id: str, *, who: str, lease_id: str | None
 
 
 def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publication:
-    """Publish a request by its id, or the newest open one whose runs are all publishable; a person asks for it.
+    """Publish for a person: the request with an id, or the newest open request whose runs are all publishable.
 
-    An older request is passed over when a newer open one holds runs of the same slices, because the newer one is what
-    was asked for last. A request that somebody works on is passed over too.
+    An older request is skipped if a newer open one has runs of the same slices. A request that is worked on is skipped,
+    too.
 
     Raises:
         RequestError: there is nothing to publish.
@@ -74,8 +74,8 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
     waiting = [request for request in reversed(view.open_requests()) if request.runs]
     if not waiting:
         raise RequestError(
-            f"pipeline {work.pipeline.name} has no open request with runs; `hindcast run {work.pipeline.name} …` makes "
-            "one"
+            f"pipeline {work.pipeline.name} has no open request with runs; make one with "
+            f"`hindcast run {work.pipeline.name} …`"
         )
     newer: set[str] = set()
     for request in waiting:
@@ -104,7 +104,7 @@ def _publish_events(work: Workspace, view: LedgerView, request: Request, *, who:
 
 
 def _supersedes(work: Workspace, request: Request, other: Request) -> bool:
-    """Whether publishing a request ends an older one: it covers all of it, and nobody works on the older one."""
+    """Return whether publishing `request` closes the older `other`: it covers all of it, and `other` has no holder."""
     if other.opened_seq >= request.opened_seq or is_live(work, other):
         return False
     if other.from_ms is None or other.to_ms is None:

@@ -1,13 +1,13 @@
-"""Whether a request may be published, and if not, why: pure functions over a view of the ledger."""
+"""The rules of publication: whether a request may be published, and if not, why. Pure functions over a view."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.ledger.leases import Lease
-from jobs.ledger.view import Hold, LedgerView, Request, RequestState, StagedRun
+from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
-from jobs.planning.workspace import AIRFLOW_BACKFILL, RANGE, Workspace, holders
+from jobs.planning.workspace import Workspace, holders
 from jobs.runs import EMPTY_STATE, Slice, Verdict
 
 MAX_NAMED = 8
@@ -17,9 +17,11 @@ _NO_WAIVER = "an error cannot be waived; run again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What a try to publish came to. Not published: `why`, and the slices that stop it or that it waits for.
+    """The result of an attempt to publish a request.
 
-    `changed` are the slices whose rows differ from what readers saw before. `is_seen_already`: nothing had to be done.
+    If it is not published, `why` tells the reason, and `stopped_by` or `waits_for` name the slices (or holders) that
+    prevent it. `changed` are the slices whose rows differ from what readers saw before. If `is_seen_already`, readers
+    saw all runs of the request before.
     """
 
     request_id: str
@@ -32,7 +34,7 @@ class Publication:
     ledger_version: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The publication as plain data."""
+        """Return the result as plain data."""
         return {
             "request_id": self.request_id,
             "published": self.is_published,
@@ -47,13 +49,13 @@ class Publication:
 def judge_publication(
     work: Workspace, view: LedgerView, request: Request, *, lease_id: str | None = None
 ) -> Publication:
-    """Whether a request may be published in this view, and if not, why; pure.
+    """Return whether a request may be published in a view, and if not, why.
 
     Args:
-        work: of the pipeline.
+        work: the workspace of the pipeline.
         view: the ledger.
-        request: of the view.
-        lease_id: the lease of the caller, where it publishes what it has staged; None where a person asks.
+        request: a request of the view.
+        lease_id: the lease of the caller that has staged the request; None if a person publishes.
     """
     is_begun = bool(request.runs) or request.is_complete
     if is_begun and all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items()):
@@ -80,11 +82,11 @@ def judge_publication(
 
 
 def describe_stop(run: StagedRun) -> str:
-    """Why a run stops publication, in a few words: the checks that failed, or that something broke."""
+    """Return in a few words why a run stops publication: failed or broken checks, or two attempts that differ."""
     slice_id = run.result.slice.slice_id
     if run.is_contradicted:
         run_id = run.result.run_id[:12]
-        return f"{slice_id}: two attempts at run {run_id} left different rows; something in it is not deterministic"
+        return f"{slice_id}: two attempts at run {run_id} left different rows, so the replay is not deterministic"
     stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
     names = ", ".join(dict.fromkeys(f"{one.check}({one.column})" if one.column else one.check for one in stopping))
     what = "check failed" if run.verdict is Verdict.FAIL else "check broke"
@@ -92,22 +94,22 @@ def describe_stop(run: StagedRun) -> str:
 
 
 def waiver_advice(stopping: Sequence[StagedRun]) -> str:
-    """What to type for a waiver of runs that failed; it names the runs, so it counts for what was looked at."""
+    """Return the command that waives failed runs. It names the runs, so a run that is staged later is not waived."""
     each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:12]}" for run in stopping[:MAX_NAMED]]
     more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
     return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
 
 
 def describe_hold(hold: Hold) -> str:
-    """Why nothing is published by itself after a rollback, and what a person can do."""
+    """Return why the schedule does not publish after a rollback, and what a person can do."""
     return (
-        f"held: {hold.who} rolled back publication {hold.undoes} ({hold.reason}). The chain goes on when a person "
+        f"held: {hold.who} rolled back publication {hold.undoes} ({hold.reason}). The chain continues when a person "
         "publishes (`hindcast run` or `hindcast publish --request`) or resumes it (`hindcast resume`)"
     )
 
 
 def other_holders(work: Workspace, request: Request, *, lease_id: str | None) -> tuple[Lease, ...]:
-    """Who works on a request beside the caller: other processes, and DAG runs that do not share its `lease_id`."""
+    """Return the leases of others than the caller: of other processes, and of DAG runs with another `lease_id`."""
     return tuple(
         lease
         for lease in holders(work, request)
@@ -116,42 +118,42 @@ def other_holders(work: Workspace, request: Request, *, lease_id: str | None) ->
 
 
 def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Publication | None:
-    """Another holder's work that publication would cut off: only its holder ends a request that is worked on."""
+    """Refuse while another holder works on the request: publication would end the request under it."""
     others = other_holders(work, request, lease_id=lease_id)
     if not others:
         return None
     who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
-    why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or end it"
+    why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or stop it"
     return Publication(request_id=request.request_id, is_published=False, why=why, waits_for=who)
 
 
 def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publication | None:
-    """A rollback that nobody has answered: the schedule, and what was asked for before it, must not go on."""
+    """Refuse the schedule, and requests from before the rollback, while a rollback holds the chain."""
     if is_person:
         return None
     hold = view.hold
-    if hold is not None and (request.kind != RANGE or request.opened_seq < hold.seq):
+    if hold is not None and (request.kind is not RequestKind.RANGE or request.opened_seq < hold.seq):
         return Publication(request_id=request.request_id, is_published=False, why=describe_hold(hold))
     if request.state is RequestState.ROLLED_BACK:
-        why = f"request {request.request_id} was rolled back; only a person may publish it again (`hindcast publish`)"
+        why = f"request {request.request_id} was rolled back; only a person can publish it again (`hindcast publish`)"
         return Publication(request_id=request.request_id, is_published=False, why=why)
     return None
 
 
 def _replaced(view: LedgerView, request: Request) -> Publication | None:
-    """A request that was published once, and whose slices a later publication replaced."""
+    """Refuse a published request of which a later publication has replaced slices."""
     if request.state is not RequestState.PUBLISHED:
         return None
     later = next(one for one in reversed(view.publications) if set(one.changes) & set(request.runs))
     why = (
-        f"request {request.request_id} was published, and publication {later.seq} by {later.who} has replaced it "
-        "since; roll that back, or make a new request"
+        f"request {request.request_id} was published, but publication {later.seq} by {later.who} has replaced it "
+        "since; roll that one back, or make a new request"
     )
     return Publication(request_id=request.request_id, is_published=False, why=why)
 
 
 def _held(view: LedgerView, request: Request) -> Publication | None:
-    """Checks that stop the request."""
+    """Refuse while the checks of a run stop publication."""
     stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
     if not stopping:
         return None
@@ -163,29 +165,29 @@ def _held(view: LedgerView, request: Request) -> Publication | None:
     return Publication(
         request_id=request.request_id,
         is_published=False,
-        why=f"held by {named}{more}. Nothing that readers see has changed; {advice}",
+        why=f"held by {named}{more}. What readers see has not changed; {advice}",
         stopped_by=tuple(run.result.slice.slice_id for run in stopping),
     )
 
 
 def _incomplete(work: Workspace, request: Request) -> Publication | None:
-    """Slices of the request's range that its holder has not come to yet."""
+    """Refuse while slices of the range are left to replay."""
     if request.from_ms is None or request.to_ms is None or request.is_complete:
         return None
     wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
     missing = tuple(one.slice_id for one in wanted if one.slice_id not in request.runs)
-    why = f"the request is not finished: {listed(missing)} still to be looked at; run it again and it goes on there"
+    why = f"the request is not finished: {listed(missing)} left to replay; run it again and it continues there"
     return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=missing)
 
 
 def _empty(request: Request) -> Publication:
-    """A request that nobody has run yet."""
-    why = f"request {request.request_id} has no runs yet, so there is nothing to publish; run it first"
+    """Refuse a request without runs."""
+    why = f"request {request.request_id} has no runs yet; run it first"
     return Publication(request_id=request.request_id, is_published=False, why=why)
 
 
 def _broken_chain(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
-    """Places where a published run would not start from the state that its predecessor leaves."""
+    """Refuse if a published run would not start from the state that the run before it leaves."""
     grid = slice_grid(work.pipeline)
     merged = {**view.published, **request.runs}
     for slice_id in request.runs:
@@ -212,34 +214,33 @@ def _state_after(view: LedgerView, merged: Mapping[str, str], one: Slice | None)
 def _gap_before(work: Workspace, request: Request, *, one: Slice, before: Slice | None) -> Publication:
     name = before.slice_id if before else "nothing"
     why = (
-        f"slice {one.slice_id} was replayed from another state than {name} leaves for readers now; somebody "
-        "published in between. "
-        f"Run the request again (pipeline {work.pipeline.name}) and it starts from what is published"
+        f"slice {one.slice_id} was replayed from another state than the one that {name} has for readers now, because "
+        f"another request was published since. Run the request again (pipeline {work.pipeline.name}): it then starts "
+        "from what is published"
     )
     return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=(one.slice_id,))
 
 
 def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Slice) -> Publication:
-    """Published slices behind the request that were computed from the state as it was."""
+    """Refuse because published slices after the request were computed from another state than it leaves."""
     grid = slice_grid(work.pipeline)
     along = _published_run_on(grid, view, after)
-    if request.kind == AIRFLOW_BACKFILL:
+    if request.kind is RequestKind.AIRFLOW_BACKFILL:
         why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
         return Publication(request_id=request.request_id, is_published=False, why=why, waits_for=after.slice_id)
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
     start = next(one.slice_id for one in view.slices.values() if one.start_ms == first)
     end = next_slice(grid, view.slices[along[-1]])
     why = (
-        f"the state after slice {_last_before(grid, after)} is not what it was, and {listed(along)} (published) "
-        "were computed from the "
-        f"old one: they must come along. Run `hindcast run {work.pipeline.name} --from {start}"
-        + (f" --to {end.slice_id}`" if end else "` to the last slice")
+        f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
+        f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
+        f"{start}" + (f" --to {end.slice_id}`" if end else "` to the last slice")
     )
     return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=along)
 
 
 def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:
-    """The published slices from `first` on, up to the end of their chain."""
+    """Return the published slices from `first` to the end of their chain."""
     found: list[str] = []
     one: Slice | None = first
     while one is not None and one.slice_id in view.published:
@@ -260,5 +261,5 @@ def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """A few names, or the first and last of many: `2013-02-05 … 2013-02-28 (24 slices)`."""
+    """Return a few names, or the first and last of many: `2013-02-05 … 2013-02-28 (24 slices)`."""
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({len(names)} slices)"

@@ -1,4 +1,4 @@
-"""The DAG files, imported as Airflow's DAG processor does, in a home of their own."""
+"""Fixtures that import the DAG file as Airflow's DAG processor does, in a temporary home of Airflow."""
 
 import importlib.util
 import warnings
@@ -21,7 +21,7 @@ LoadDags = Callable[[Path], Mapping[str, "DAG"]]
 
 @pytest.fixture
 def load_dags(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> LoadDags:
-    """The DAGs that the DAG file makes of a directory of pipeline files."""
+    """Return a function: directory of pipeline files -> the DAGs that the DAG file makes of them."""
     assert airflow_home.is_dir()
 
     def load(pipelines: Path) -> Mapping[str, "DAG"]:
@@ -40,6 +40,6 @@ def _import_afresh() -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Airflow's providers import what Airflow calls deprecated
+        warnings.simplefilter("ignore")  # Airflow's providers import deprecated modules of Airflow
         spec.loader.exec_module(module)
     return module

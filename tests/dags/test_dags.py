@@ -1,4 +1,4 @@
-"""The DAGs of every pipeline file: what they promise to the scheduler, and to whoever looks at them."""
+"""The DAGs of every pipeline file: schedules, tasks, pools, forms, pages, and the DAGs of broken files."""
 
 import json
 import os
@@ -32,7 +32,7 @@ PIPELINES = ROOT / "pipelines"
 NAMES = sorted(path.stem for path in PIPELINES.glob("*.yaml"))
 TASKS = {"plan", "replay", "gate", "publish"}
 
-# What the DAG processor pays for our file: it has airflow.sdk already when it forks for it.
+# Measures the cost of our file for the DAG processor, which imports airflow.sdk before it forks for the file.
 PROBE = """
 import importlib.util, json, sys, time
 began = time.process_time()
@@ -53,7 +53,7 @@ def dags(load_dags: "LoadDags") -> "dict[str, DAG]":
 
 
 def _restriction(dag: "DAG", *, catchup: bool) -> "TimeRestriction":
-    """From when to when the DAG wants runs."""
+    """Return the range of dates in which the DAG may have runs."""
     from airflow.timetables.base import TimeRestriction
 
     first, last = (None if at is None else pendulum.instance(at) for at in (dag.start_date, dag.end_date))
@@ -65,7 +65,7 @@ def test_every_pipeline_has_its_two_dags(dags: "dict[str, DAG]") -> None:
     assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill") for name in NAMES)
 
 
-def test_the_steps_follow_each_other(dags: "dict[str, DAG]") -> None:
+def test_the_four_tasks_run_in_order(dags: "dict[str, DAG]") -> None:
     for dag in dags.values():
         assert set(dag.task_ids) == TASKS
         for before, after in (("plan", "replay"), ("replay", "gate"), ("gate", "publish")):
@@ -74,7 +74,7 @@ def test_the_steps_follow_each_other(dags: "dict[str, DAG]") -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scheduled_run_covers_an_interval_that_is_not_empty(dags: "dict[str, DAG]", name: str) -> None:
-    """Airflow's default for a cron text is an interval of no width, which would cover no slice."""
+    """Airflow's default timetable for a cron text has empty intervals, which would cover no slice."""
     from airflow.serialization.serialized_objects import DagSerialization
 
     dag = dags[f"replay_{name}"]
@@ -93,7 +93,7 @@ def test_a_scheduled_run_covers_an_interval_that_is_not_empty(dags: "dict[str, D
 
 
 def test_a_log_that_has_ended_gets_no_new_runs(dags: "dict[str, DAG]") -> None:
-    """With catch-up off, Airflow starts at the latest interval: it must lie behind the end of a log that ended."""
+    """Without catch-up, Airflow starts at the latest interval. For an ended log, that one is after the end date."""
     from airflow.serialization.serialized_objects import DagSerialization
 
     dag = dags["replay_flights"]
@@ -104,7 +104,7 @@ def test_a_log_that_has_ended_gets_no_new_runs(dags: "dict[str, DAG]") -> None:
     assert scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction) is None
 
 
-def test_one_run_at_a_time_and_retries(dags: "dict[str, DAG]") -> None:
+def test_a_dag_has_one_active_run_and_retries(dags: "dict[str, DAG]") -> None:
     for dag in dags.values():
         assert dag.max_active_runs == 1
         for task in dag.tasks:
@@ -112,8 +112,8 @@ def test_one_run_at_a_time_and_retries(dags: "dict[str, DAG]") -> None:
             assert not task.depends_on_past
 
 
-def test_replays_take_the_one_slot_of_a_pool_that_is_made_at_the_start(dags: "dict[str, DAG]") -> None:
-    """A task in a pool that nobody made waits for ever; the embedded Airflow has those of `POOLS`."""
+def test_only_the_replay_task_takes_a_slot_of_an_existing_pool(dags: "dict[str, DAG]") -> None:
+    """A task in a pool that does not exist waits for ever. The embedded Airflow creates the pools of `POOLS`."""
     for dag_id, dag in dags.items():
         pool = dag.get_task("replay").pool
         assert pool == ("hindcast_daily" if dag_id.startswith("replay_") else "hindcast_backfill")
@@ -121,20 +121,20 @@ def test_replays_take_the_one_slot_of_a_pool_that_is_made_at_the_start(dags: "di
         assert all(task.pool == "default_pool" for task in dag.tasks if task.task_id != "replay")
 
 
-def test_waiting_holds_no_slot(dags: "dict[str, DAG]") -> None:
+def test_a_waiting_plan_task_holds_no_slot(dags: "dict[str, DAG]") -> None:
     for dag in dags.values():
         plan = dag.get_task("plan")
         assert plan.reschedule  # type: ignore[union-attr]
         assert plan.mode == "reschedule"  # type: ignore[union-attr]
 
 
-def test_spark_is_submitted_through_the_death_signal(dags: "dict[str, DAG]") -> None:
+def test_spark_is_submitted_through_the_wrapper_with_the_death_signal(dags: "dict[str, DAG]") -> None:
     for dag in dags.values():
         replay: Any = dag.get_task("replay")
         wrapper = Path(replay._spark_binary)
         assert wrapper.name == "spark-submit-pdeathsig"
         assert wrapper.stat().st_mode & 0o111
-        # A script's directory comes first on Python's path: no module of ours may lie there and hide a library.
+        # A script's directory comes first on Python's path, so another module in it could hide a library.
         assert [path.name for path in Path(replay.application).parent.glob("*.py")] == ["replay_job.py"]
         assert "io.delta_delta-spark" in replay.jars
 
@@ -153,7 +153,7 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
             params.get_param(name).resolve(value)
 
 
-def test_shorter_slices_are_asked_for_by_time(load_dags: "LoadDags", tmp_path: Path) -> None:
+def test_the_form_asks_for_times_if_slices_are_shorter_than_a_day(load_dags: "LoadDags", tmp_path: Path) -> None:
     text = (PIPELINES / "flights.yaml").read_text(encoding="utf-8")
     hourly = text.replace("every: 1d", "every: 1h").replace(
         "first: 2013-01-01, last: 2014-01-01", "first: 2013-01-01T00, last: 2014-01-01T00"
@@ -200,7 +200,7 @@ DAMAGED = {
 
 
 def _check_dags(dags: "Mapping[str, DAG]") -> None:
-    """What Airflow does with each: it bags, serialises and stores them all in one go."""
+    """Validate and serialise each DAG, as Airflow does before it stores all of them in one transaction."""
     from airflow.serialization.serialized_objects import DagSerialization
 
     for dag_id, dag in dags.items():
@@ -209,7 +209,7 @@ def _check_dags(dags: "Mapping[str, DAG]") -> None:
         text = json.dumps(DagSerialization.to_dict(dag), ensure_ascii=False)
         assert len(dag_id) <= 250
         text.encode()  # no lone surrogate
-        assert "\\u0000" not in text, "PostgreSQL refuses it"
+        assert "\\u0000" not in text, "PostgreSQL refuses NUL"
         assert all(len(task.owner) <= 500 for task in dag.tasks)
 
 
@@ -230,7 +230,7 @@ def test_a_damaged_file_becomes_its_own_broken_dags(load_dags: "LoadDags", tmp_p
             task.python_callable()
 
 
-def test_two_files_of_one_name_are_both_refused(load_dags: "LoadDags", tmp_path: Path) -> None:
+def test_two_files_of_one_pipeline_are_both_refused(load_dags: "LoadDags", tmp_path: Path) -> None:
     for file in ("flights.yaml", "flights.yml"):
         (tmp_path / file).write_text(GOOD, encoding="utf-8")
     dags = load_dags(tmp_path)
@@ -238,13 +238,13 @@ def test_two_files_of_one_name_are_both_refused(load_dags: "LoadDags", tmp_path:
     assert all("the directory also has" in (dag.doc_md or "") for dag in dags.values())
 
 
-def test_a_directory_that_cannot_be_read_is_shown(load_dags: "LoadDags", tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_read_becomes_broken_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
     dags = load_dags(tmp_path / "nowhere")
     assert sorted(dags) == ["backfill_all", "replay_all"]
     assert "cannot be read: No such file" in (dags["replay_all"].doc_md or "")
 
 
-def test_a_pipeline_whose_dags_cannot_be_made_stops_only_itself(
+def test_a_pipeline_whose_dags_cannot_be_made_breaks_only_its_own_dags(
     load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grid(pipeline: "Pipeline") -> SliceGrid:
@@ -261,8 +261,8 @@ def test_a_pipeline_whose_dags_cannot_be_made_stops_only_itself(
     assert "its DAGs cannot be made: ZeroDivisionError" in (dags["replay_rotations"].doc_md or "")
 
 
-def test_whatever_damage_a_file_has_the_dags_of_the_others_are_there(load_dags: "LoadDags", tmp_path: Path) -> None:
-    """Random damage to the bytes and to the name of one file; law L10."""
+def test_random_damage_of_a_file_does_not_change_the_dags_of_other_files(load_dags: "LoadDags", tmp_path: Path) -> None:
+    """Law L10. The damage is to the bytes and to the name of the file."""
     hostile = [
         *(bytes([value]) for value in range(256)),
         b"\\ud800",
@@ -294,7 +294,7 @@ def test_whatever_damage_a_file_has_the_dags_of_the_others_are_there(load_dags: 
 @pytest.mark.parametrize(
     ("first", "last"), [("0001-01-04", "0001-01-04"), ("9999-12-28", "9999-12-28"), ("0001-01-04", "9999-12-28")]
 )
-def test_the_scheduler_can_work_with_the_first_and_the_last_day(
+def test_the_scheduler_accepts_the_first_and_the_last_day_of_the_calendar(
     load_dags: "LoadDags", tmp_path: Path, first: str, last: str
 ) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
@@ -309,7 +309,7 @@ def test_the_scheduler_can_work_with_the_first_and_the_last_day(
         scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
 
 
-def test_the_dags_survive_the_way_through_airflows_database(dags: "dict[str, DAG]") -> None:
+def test_the_dags_are_the_same_after_serialisation_to_json(dags: "dict[str, DAG]") -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
     for dag_id, dag in dags.items():
@@ -322,8 +322,8 @@ def test_the_dags_survive_the_way_through_airflows_database(dags: "dict[str, DAG
         assert again.timetable.summary == ("0 6 * * *" if dag_id == "replay_flights" else again.timetable.summary)
 
 
-def test_parsing_is_quick_and_loads_neither_spark_nor_gx(airflow_home: Path) -> None:
-    """In a process of its own, for this one has imported half of the world already."""
+def test_parsing_is_fast_and_does_not_import_spark_or_great_expectations(airflow_home: Path) -> None:
+    """Runs in a new process, because this one has imported these modules already."""
     probe = subprocess.run(
         [sys.executable, "-c", PROBE, str(ROOT / "dags" / "hindcast_dags.py")],
         capture_output=True,
@@ -333,5 +333,5 @@ def test_parsing_is_quick_and_loads_neither_spark_nor_gx(airflow_home: Path) -> 
     found = json.loads(probe.stdout.splitlines()[-1])
     assert sorted(found["dags"])[-len(NAMES) :]
     assert found["heavy"] == []
-    assert found["ours"] < found["airflows"], "less than the DAG processor has spent before it forks for our file"
+    assert found["ours"] < found["airflows"], "less than the DAG processor spends before it forks for our file"
     assert airflow_home.is_dir()

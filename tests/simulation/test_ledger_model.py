@@ -1,16 +1,16 @@
-"""The ledger's protocol under random interleavings of writers that are killed, doubted, and given wrong clocks.
+"""The ledger's protocol under random interleavings of writers, with kills, commits of unknown outcome, moved clocks.
 
-Up to four writers on two hosts open, stage, publish, waive, roll back and resume, through the code that the command
-line and Airflow's tasks use; only Delta and Spark are replaced. After every commit the laws are checked:
+Up to four writers on two hosts open, stage, publish, waive, roll back and resume, through the code of the command line
+and of Airflow's tasks. Only Delta and Spark are replaced. The test checks these laws after every commit:
 
-- one linear history: every commit follows the one before, its chain closes, and no commit is there twice;
-- no publication lost: readers see what the publications and rollbacks, taken in order, add up to;
-- what readers see is a chain: each run starts from the state that its predecessor left, and passed or was waived;
-- nobody ends a request that another writer works on;
-- a request is published whole, and what is over stays as it is;
-- after a rollback nothing is published by itself until a person goes on.
+- One linear history: every commit follows the one before, its hash chain is intact, and no commit is there twice.
+- No publication is lost: readers see the result of all publications and rollbacks in order.
+- Readers see a chain: each run starts from the state after the slice before, and it passed or was waived.
+- No writer ends a request that another writer works on.
+- A request is published whole, and a request that is not open does not change any more.
+- After a rollback, the schedule publishes nothing until a person publishes or resumes.
 
-In the end one more run of everything publishes what an undisturbed run over the same log would have given.
+At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log.
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,20 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.chain import GENESIS, Row, check_chain
-from jobs.ledger.events import EventKind
+from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.fold import Fold
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration import scheduling
 from jobs.orchestration.requests import Staging, run_request
+from jobs.orchestration.scheduling import Decision, Replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState
-from jobs.planning.workspace import RANGE, Asked, Opened, Workspace, covers, open_workspace
+from jobs.planning.workspace import Asked, Opened, Workspace, covers, open_workspace
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
@@ -60,7 +61,7 @@ HUMAN, RUN, DAG = "person", "run", "dag"
 
 @dataclass
 class World:
-    """The log, the clock, the processes, and the ledger that all share."""
+    """The log, the clock, the processes, and their common ledger."""
 
     rng: Random
     table: MemoryTable = field(default_factory=MemoryTable)
@@ -68,10 +69,10 @@ class World:
     now_ms: int = FIRST_MS + 10 * DAY_MS
     alive: set[int] = field(default_factory=set)
     writers: list[Writer] = field(default_factory=list)
-    kinds: dict[int, str] = field(default_factory=dict)  # pid -> what the process does
+    kinds: dict[int, str] = field(default_factory=dict)  # pid -> the kind of process
     dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
-    dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> the processes that play the DAG run
-    looked_at_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock when it last read the ledger
+    dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
+    last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
     next_pid: int = 100
     ids: int = 0
 
@@ -96,7 +97,7 @@ class World:
         )
 
     def workspace(self, writer: Writer, text: str) -> Workspace:
-        """What one process works on; it is a new process with every call."""
+        """The workspace of one process."""
         pipeline = PIPELINES[text]
         place = {"host": writer.host, "boot_id": "b", "pid_namespace": "n"}
 
@@ -104,7 +105,7 @@ class World:
             return holder.pid in self.alive if holder.host == writer.host else None
 
         def seen() -> None:
-            self.looked_at_ms[writer.pid] = self.now_ms
+            self.last_read_ms[writer.pid] = self.now_ms
 
         faults = Faults(self.rng)
         store = MemoryStore(self.table, writer, faults, seen)
@@ -126,7 +127,7 @@ class World:
 
 @dataclass
 class Replayer:
-    """Replays without Spark: pure in log, spec and state before, as law L1 wants it."""
+    """Replays without Spark: the result depends on log, spec and state before only, as law L1 requires."""
 
     world: World
     writer: Writer
@@ -156,9 +157,7 @@ def result_of(
         spec_fingerprint=spec,
         input_fingerprint=read,
         state_before=state,
-        state_after=fingerprint(
-            [spec, total % 2]
-        ),  # few states, so that a rerun may leave the same one (early cut-off)
+        state_after=fingerprint([spec, total % 2]),  # few states: a rerun often leaves the same one (early cut-off)
         digests={"window_outputs": fingerprint([state, total])},
         counts=Counts(read=len(amounts), assigned=len(amounts), late=0, unassigned=0, invalid=0, panes=1),
         watermark_ms=one.start_ms,
@@ -169,11 +168,11 @@ def result_of(
     )
 
 
-# --- what writers do --------------------------------------------------------------------------------------------------
+# --- the actions of writers -------------------------------------------------------------------------------------------
 
 
 def run_by_hand(world: World, writer: Writer, rng: Random) -> None:
-    """`hindcast run`, with or without publication."""
+    """Play `hindcast run`, with or without publication."""
     world.kinds[writer.pid] = RUN
     text = SPECS[0] if rng.random() < 0.85 else SPECS[1]
     work = world.workspace(writer, text)
@@ -188,36 +187,36 @@ def run_by_hand(world: World, writer: Writer, rng: Random) -> None:
 
 
 def run_as_dag(world: World, writer: Writer, rng: Random) -> None:
-    """The four tasks of a DAG run, each a process of its own; a task that dies may be tried again."""
+    """Play the four tasks of a DAG run. Airflow may start a killed run again."""
     world.kinds[writer.pid] = DAG
     if world.dag_runs and rng.random() < 0.4:
-        kind, name, end = rng.choice(world.dag_runs)  # Airflow took the first try for dead; it may still be working
+        kind, name, end = rng.choice(world.dag_runs)  # Airflow retries a run that may still be working
     else:
         kind, name, end = rng.choice(["scheduled", "backfill", "by hand"]), world.new_id(), rng.randrange(DAYS) + 1
         world.dag_runs.append((kind, name, end))
     for _try in range(rng.choice([1, 2])):
         decision = _planned(world, kind, name, end=end)
         writer.stop_here()
-        if decision["action"] != "replay":
+        if not isinstance(decision, Replay):
             return
-        opened = Opened(request_id=decision["request_id"], lease_id=decision["lease_id"])
+        opened = decision.opened
         world.dag_leases.setdefault(opened.lease_id, set()).add(writer.pid)
         with suppress(HindcastError):
             scheduling.replay(
-                PLAIN, LAKE, opened=opened, slices=decision["slices"], replayer=world.replayer(writer),
+                PLAIN, LAKE, opened=opened, slices=decision.slices, replayer=world.replayer(writer),
                 now_ms=lambda: world.now_ms, staging=Staging(chunk=rng.choice([1, 31])),
             )  # fmt: skip
             writer.stop_here()
-            if scheduling.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision["slices"])["passed"]:
+            if scheduling.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision.slices).is_passed:
                 writer.stop_here()
                 scheduling.publish_task(
-                    PLAIN, LAKE, opened=opened, who=writer.name, now_ms=world.now_ms, slices=decision["slices"]
+                    PLAIN, LAKE, opened=opened, who=writer.name, now_ms=world.now_ms, slices=decision.slices
                 )
             return
 
 
-def _planned(world: World, kind: str, name: str, *, end: int) -> dict[str, Any]:
-    """What the plan task is told. `name` is the DAG run's own id, the same for every retry."""
+def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
+    """Return the decision of a plan task. `name` is the id of the DAG run, the same in every retry."""
     end_ms, now_ms = FIRST_MS + end * DAY_MS, world.now_ms
     if kind == "scheduled":
         return scheduling.plan_scheduled(
@@ -232,7 +231,7 @@ def _planned(world: World, kind: str, name: str, *, end: int) -> dict[str, Any]:
 
 
 def decide(world: World, writer: Writer, rng: Random) -> None:
-    """A person publishes, waives, rolls back or resumes."""
+    """Play a person who publishes, waives, rolls back or resumes."""
     world.kinds[writer.pid] = HUMAN
     work = world.workspace(writer, SPECS[0])
     view = work.ledger.view()
@@ -246,11 +245,11 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
             if failed:
                 run = rng.choice(failed).result
                 waived = waive(work, run.slice.slice_id, reason="real", who=writer.name, run_id=run.run_id)
-                assert waived.result.run_id == run.run_id, "the waiver is for the run that was looked at"
+                assert waived.result.run_id == run.run_id, "the waiver is for the run that it names"
         case "rollback" if view.standing:
             rollback(work, rng.choice(view.standing[-2:]).seq, reason="too early", who=writer.name)
         case _:
-            resume(work, reason="go on", who=writer.name)
+            resume(work, reason="continue", who=writer.name)
 
 
 # --- the laws ---------------------------------------------------------------------------------------------------------
@@ -258,14 +257,16 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
 
 @dataclass
 class Laws:
-    """Follows the ledger commit by commit."""
+    """Checks the laws after each commit of the ledger."""
 
     world: World
     fold: Fold = field(default_factory=Fold)
     tip: str = GENESIS
     view: LedgerView = field(default_factory=lambda: LedgerView(version=0))
     seen: dict[str, str | None] = field(default_factory=dict)
-    history: list[tuple[int, dict[str, str | None]]] = field(default_factory=list)  # standing: (seq, seen before it)
+    history: list[tuple[int, dict[str, str | None]]] = field(
+        default_factory=list
+    )  # not rolled back: (seq, seen before it)
     commits: set[str] = field(default_factory=set)
     staged: set[tuple[str, str]] = field(default_factory=set)
 
@@ -278,14 +279,14 @@ class Laws:
         for row in rows:
             self.fold.add(_event(row))
         self.view = self.fold.view(version)
-        self._nothing_is_lost(rows)
+        self._no_publication_is_lost(rows)
         self._readers_see_a_chain(rows)
-        self._nobody_ends_anothers_work(writer, before)
+        self._no_writer_ends_the_work_of_another(writer, before)
         self._a_rollback_holds(writer, before, rows)
-        self._what_is_over_stays_as_it_is(before)
+        self._an_ended_request_does_not_change(before)
         self._a_request_is_published_whole(before, rows)
 
-    def _nothing_is_lost(self, rows: Sequence[Row]) -> None:
+    def _no_publication_is_lost(self, rows: Sequence[Row]) -> None:
         for row in rows:
             if row["event"] == EventKind.STAGED.value:
                 assert (row["attempt_id"], row["slice_id"]) not in self.staged, "an attempt is staged twice"
@@ -297,7 +298,7 @@ class Laws:
             self.seen.update(changes)
         if EventKind.ROLLED_BACK.value in kinds:
             seq, earlier = self.history.pop()
-            assert _event(rows[0]).details["undoes"] == seq, "a rollback takes back the newest publication"
+            assert _event(rows[0]).details["undoes"] == seq, "a rollback reverts the newest publication"
             self.seen.update(changes)
             assert _filled(self.seen) == _filled(earlier), "readers see what they saw before the publication"
         assert dict(self.view.published) == _filled(self.seen)
@@ -314,9 +315,9 @@ class Laws:
                 assert run.result.state_before == state_after.get(slices[index - 1]), "a run follows its predecessor"
         for row in rows:
             if row["event"] == EventKind.PUBLISHED.value:
-                assert self.view.run(row["run_id"]).is_publishable, "what failed is not published"
+                assert self.view.run(row["run_id"]).is_publishable, "a failed run is not published"
 
-    def _nobody_ends_anothers_work(self, writer: Writer, before: LedgerView) -> None:
+    def _no_writer_ends_the_work_of_another(self, writer: Writer, before: LedgerView) -> None:
         for request in before.requests.values():
             if not request.is_open or self.view.requests[request.request_id].is_open:
                 continue
@@ -329,12 +330,12 @@ class Laws:
                 )
 
     def _is_held(self, lease: Lease, writer: Writer) -> bool:
-        """Whether the writer could know that the lease is held, when it looked and when it wrote."""
+        """Return whether the writer could see that the lease is held, at its last read and at its write."""
 
         def is_alive(holder: Holder) -> bool | None:
             return holder.pid in self.world.alive if holder.host == writer.host else None
 
-        moments = (self.world.looked_at_ms.get(writer.pid, self.world.now_ms), self.world.now_ms)
+        moments = (self.world.last_read_ms.get(writer.pid, self.world.now_ms), self.world.now_ms)
         return all(is_held(lease, now_ms=now_ms, is_alive=is_alive) for now_ms in moments)
 
     def _a_rollback_holds(self, writer: Writer, before: LedgerView, rows: Sequence[Row]) -> None:
@@ -342,13 +343,13 @@ class Laws:
         if before.hold is None or not published or self.world.kinds[writer.pid] == HUMAN:
             return
         request = before.requests[published.pop()]
-        assert request.kind == RANGE
+        assert request.kind is RequestKind.RANGE
         assert request.opened_seq > before.hold.seq
 
-    def _what_is_over_stays_as_it_is(self, before: LedgerView) -> None:
+    def _an_ended_request_does_not_change(self, before: LedgerView) -> None:
         for request in before.requests.values():
             if not request.is_open:
-                assert self.view.requests[request.request_id].runs == request.runs, "nothing is staged in it any more"
+                assert self.view.requests[request.request_id].runs == request.runs, "no run is added to it"
 
     def _a_request_is_published_whole(self, before: LedgerView, rows: Sequence[Row]) -> None:
         published = {row["request_id"] for row in rows if row["event"] == EventKind.PUBLISHED.value}
@@ -360,21 +361,21 @@ class Laws:
         )
         for slice_id in wanted:
             run = self.view.published_run(slice_id)
-            assert run is not None, "every slice of its range"
+            assert run is not None, "every slice of the range is published"
             assert run.result.spec_fingerprint == request.spec_fingerprint
         for row in rows:
             if row["event"] == EventKind.CLOSED.value:
                 other = before.requests[row["request_id"]]
                 theirs = {one.slice_id for one in SLICES if covers(other, one)}
                 assert other.opened_seq < request.opened_seq, "only an older request is superseded"
-                assert theirs <= wanted, "and only by one that covers it"
+                assert theirs <= wanted, "it is superseded only by one that covers it"
 
 
 def _filled(seen: dict[str, str | None]) -> dict[str, str]:
     return {slice_id: run_id for slice_id, run_id in sorted(seen.items()) if run_id is not None}
 
 
-def _event(row: Row) -> Any:  # noqa: ANN401 - a LedgerEvent
+def _event(row: Row) -> LedgerEvent:
     from jobs.ledger.ledger import _event as event
 
     return event(row)
@@ -429,7 +430,7 @@ def _writer(world: World, rng: Random) -> Writer:
 
 
 def _disturb(world: World, rng: Random) -> None:
-    """Time goes on, clocks jump, writers are killed, the log grows."""
+    """Advance time, move the clock, kill a writer, append to the log, or renew leases, by chance."""
     world.now_ms += rng.randrange(2_000)
     chance = rng.random()
     if chance < 0.01:
@@ -445,7 +446,7 @@ def _disturb(world: World, rng: Random) -> None:
 
 
 def _renew(world: World) -> None:
-    """What the threads of the processes that live do from time to time."""
+    """Renew the leases of all processes that are alive, as their threads do."""
     view = Ledger("memory", now_ms=lambda: 0, store=_Reader(world.table)).view()
     for request in view.open_requests():
         for lease in request.leases:
@@ -459,7 +460,7 @@ def _renew(world: World) -> None:
 
 
 class _Unstopped(MemoryStore):
-    """A handle whose writer is not stopped."""
+    """A store that never stops its writer."""
 
     def refresh(self) -> int:
         self._version = len(self.table.commits)
@@ -473,7 +474,7 @@ class _Unstopped(MemoryStore):
 
 
 def _settle(world: World, rng: Random) -> None:
-    """Everybody is gone. One person runs everything again; readers see what an undisturbed run gives."""
+    """After all writers have ended, one person runs all slices; readers then see the rows of an undisturbed run."""
     world.next_pid += 1
     done: list[bool] = []
 
@@ -491,11 +492,11 @@ def _settle(world: World, rng: Random) -> None:
 
     writer = Writer(name="last", host="h1", pid=world.next_pid, work=work)
     world.alive = {writer.pid}
-    world.now_ms += YEAR_MS  # every lease has run out
+    world.now_ms += YEAR_MS  # every lease has expired
     while not writer.done:
         writer.step()
     if isinstance(writer.error, HindcastError) and "cannot be written" in str(writer.error):
-        return _settle(world, rng)  # a commit failed, and was not there; the person runs it again
+        return _settle(world, rng)  # a commit failed and was not written: the person runs again
     assert writer.error is None, repr(writer.error)
     assert done
     _is_as_undisturbed(world)
@@ -516,7 +517,7 @@ def _is_as_undisturbed(world: World) -> None:
 
 @dataclass
 class _Reader:
-    """A handle that stops nobody."""
+    """A store that only reads."""
 
     table: MemoryTable
 
@@ -529,7 +530,7 @@ class _Reader:
     def create(self) -> None: ...
 
     def append(self, rows: Sequence[Row]) -> None:
-        raise AssertionError(f"it only reads, and was given {len(rows)} rows")
+        raise AssertionError(f"this store only reads, and got {len(rows)} rows")
 
     def compact(self) -> None: ...
 

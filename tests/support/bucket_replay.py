@@ -20,8 +20,8 @@ from jobs.engine.engine import Engine
 from jobs.lake.store import query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
-from jobs.replay.equations import READ, Audit
 from jobs.replay.chunk_plan import ChunkTables
+from jobs.replay.equations import READ, Audit
 from tests.support.bucket_feed import (
     FedRecord,
     Place,

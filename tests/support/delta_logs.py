@@ -1,4 +1,4 @@
-"""Delta tables as deltalake alone cannot make them: commits cleaned away, columns mapped, files cut off. No Spark."""
+"""Changes to Delta tables that deltalake cannot make: removed commits, mapped columns, truncated files. No Spark."""
 
 import json
 import os
@@ -13,14 +13,14 @@ def commits_of(table: Path) -> list[Path]:
 
 
 def clean_commits(table: Path) -> None:
-    """Write a checkpoint of the newest version and remove the commits before it, as log retention does in time."""
+    """Write a checkpoint of the newest version and remove the commits before it, as log retention does."""
     DeltaTable(str(table)).create_checkpoint()
     for commit in commits_of(table)[:-1]:
         commit.unlink()
 
 
 def map_columns(table: Path, mode: str) -> None:
-    """Rewrite the commits of a table as those of one with column mapping: physical names in all that they name."""
+    """Rewrite the commits of a table with column mapping: they then use physical column names."""
     for commit in commits_of(table):
         lines = [_mapped(json.loads(line), mode) for line in commit.read_text(encoding="utf-8").splitlines()]
         commit.write_text("\n".join(json.dumps(line, separators=(",", ":")) for line in lines), encoding="utf-8")
@@ -47,5 +47,5 @@ def _mapped(entry: dict[str, object], mode: str) -> dict[str, object]:
 
 
 def cut_off(path: Path, *, keep: float) -> None:
-    """Cut a file off after a share of its bytes."""
+    """Truncate a file to a share of its bytes."""
     os.truncate(path, int(path.stat().st_size * keep))

@@ -1,7 +1,7 @@
-"""A replayer without Spark, for tests of everything around it: small, deterministic, honest.
+"""A small deterministic replayer without Spark, for tests of the code around a replayer.
 
-It sums `amount` per key. The state after a slice is the fingerprint of that slice's total, so a change in one slice
-reaches the next slice and no further: enough to see chains, early cut-off and contradictions.
+It sums `amount` per key. The state after a slice is the fingerprint of that slice's total. So a change in one slice
+changes the rows of that slice and of the next one: enough to test chains, early cut-off and attempts that differ.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +43,8 @@ windows: {tumbling: {size: 1d}}
 aggregates: {total: {sum: amount}}
 schedule: "0 6 * * *"
 """
-FAILS = 1_000  # a slice whose amounts add up to this or more fails its check
-BREAKS = 1_000_000  # ... or this: the check itself breaks
+FAILS = 1_000  # the check of a slice fails if its amounts sum up to this or more
+BREAKS = 1_000_000  # the check itself breaks if they sum up to this or more
 
 
 def sales(text: str = PIPELINE) -> Pipeline:
@@ -80,14 +80,14 @@ SIDE = {
 
 
 def outputs_of(pipeline: Pipeline) -> Table:
-    """The table of windows that runs of this spec fill."""
+    """The table `window_outputs` of runs with this spec."""
     return tables.window_outputs(dict.fromkeys(pipeline.log.key_columns, "string"), {"total": "bigint"})
 
 
 def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, object]]) -> IdSum:
-    """Append rows to a table as a replay does, with their ids and checks; return the sum of the ids.
+    """Append rows to a table as a replay does, with ids and checks; return the sum of the ids.
 
-    A row that holds a record gets a null one.
+    The column `record`, if the table has one, is null.
     """
     uri = order.lake.table(order.pipeline.name, table.name)
     ensure_table(uri, table)
@@ -108,9 +108,9 @@ def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, obj
 
 @dataclass
 class FakeReplayer:
-    """Counts its calls; `on_order` may raise, and `change` changes what is returned.
+    """Records its orders. `on_order` is called first and may raise. `change` changes each result.
 
-    `beside` are rows of side tables that it writes: slice -> table -> rows.
+    `beside` holds rows of side tables to write: slice -> table -> rows.
     """
 
     beside: Mapping[str, Mapping[str, Sequence[dict[str, object]]]] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def _totals(rows: Sequence[dict[str, object]]) -> dict[str, int]:
 
 
 def _rows(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, total: int) -> list[dict[str, object]]:
-    """One window per key; where there are more key columns than `key`, one for each of two values of theirs."""
+    """Return one window per key. With a further key column, return one window for each of two values of it."""
     more = order.pipeline.log.key_columns[1:]
     keys = [dict.fromkeys(more, value) for value in (("x", "y") if more else ("",))]
     row = {
@@ -195,6 +195,8 @@ def _rows(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, t
         "slice_id": one.slice_id,
         "attempt_id": order.attempt_id,
         "run_id": result["run_id"],
-        "pane_time_ms": int(fingerprint([result["state_before"]])[:12], 16),  # the state before shows in the digest
+        "pane_time_ms": int(
+            fingerprint([result["state_before"]])[:12], 16
+        ),  # makes the digest depend on the state before
     }
     return [{**row, **values} for values in keys]

@@ -1,4 +1,4 @@
-"""Builders for event logs of any shape, written as a careful producer writes them."""
+"""Builders of event logs of any schema, written by Spark with the table properties that a log should have."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,17 +23,17 @@ def make_log(
 ) -> str:
     """Append each commit's rows to the Delta table at `path` and return the path.
 
-    The table is made by the first commit, with `properties` (row tracking, in-commit timestamps, append-only, long
-    retention unless others are given). Each commit writes one file per partition value; inside a file the rows stand
-    in the order given, so that log order is the order of `rows_by_commit` within every partition value.
+    The first commit creates the table with `properties` (default: row tracking, in-commit timestamps, append-only, long
+    retention). Each commit writes one file per partition value. The rows of a file are in the given order. So within
+    every partition value, log order is the order of `rows_by_commit`.
 
     Args:
         spark: the session.
-        path: a directory that does not exist yet, or a log made before.
-        rows_by_commit: the rows of each commit, as tuples in the order of the schema. `[[]]` makes an empty log.
+        path: a directory that does not exist yet, or an existing log.
+        rows_by_commit: the rows of each commit, as tuples in the order of the schema. `[[]]` creates an empty log.
         schema: a StructType, or Spark DDL.
         partition_by: the partition column or columns.
-        properties: Delta table properties, used where the table does not exist yet.
+        properties: Delta table properties, used if the table does not exist yet.
     """
     columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
     for rows in rows_by_commit:

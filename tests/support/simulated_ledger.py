@@ -1,8 +1,8 @@
-"""A ledger in memory, writers that are stopped at every access to it, and faults: for random interleavings.
+"""A ledger in memory, writers that stop at every access to it, and faults: for tests of random interleavings.
 
-Each writer is a thread, and one of them runs at a time: at every access to the ledger, and in the middle of a replay,
-it hands over to the scheduler, which goes on with a writer that a seeded generator chooses. So one seed is one
-interleaving. A killed writer gets no further than its next access, and writes nothing any more, not even in `finally`.
+Each writer is a thread, and only one thread runs at a time. At every access to the ledger, and within a replay, a
+writer stops, and the scheduler continues with the writer that a seeded generator chooses. So one seed gives one
+interleaving. A killed writer ends at its next access. After that it writes nothing, not even in `finally`.
 """
 
 import threading
@@ -16,12 +16,12 @@ from jobs.ledger.table import ConflictError
 
 
 class Killed(BaseException):
-    """The writer is dead."""
+    """Raised in the thread of a killed writer."""
 
 
 @dataclass(eq=False)
 class Writer:
-    """One process: what it does, and where it was stopped."""
+    """One process. `work` is its program; `error` the exception that ended it."""
 
     name: str
     host: str
@@ -35,7 +35,7 @@ class Writer:
     _thread: threading.Thread | None = None
 
     def step(self) -> None:
-        """Let it run to its next stop, or to its end."""
+        """Run the writer to its next stop, or to its end."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
@@ -44,7 +44,7 @@ class Writer:
         self._stopped.acquire()
 
     def stop_here(self) -> None:
-        """Called by its own thread: wait for the next `step`."""
+        """Wait for the next `step`. The writer's own thread calls this."""
         if not self.is_dead:
             self._stopped.release()
             self._go.acquire()
@@ -56,7 +56,7 @@ class Writer:
             self.work(self)
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
+        except BaseException as error:  # noqa: BLE001 - the test examines it
             self.error = error
         self.done = True
         self._stopped.release()
@@ -72,17 +72,16 @@ class MemoryTable:
 
 @dataclass
 class Faults:
-    """How often, out of 1, a commit is reported as failed: after it was written, or although nobody else wrote."""
+    """Probabilities: a commit fails after it was written (`ambiguous`) or without a reason (`failed`)."""
 
     rng: Random
     ambiguous: float = 0.03
     failed: float = 0.01
-    compacted: float = 0.05
 
 
 @dataclass
 class MemoryStore:
-    """One writer's handle: stops the writer at every access. `read_version` is what its last look has seen."""
+    """The store of one writer, which stops at every access. `_version` is the version of its last `refresh`."""
 
     table: MemoryTable
     writer: Writer
@@ -100,7 +99,7 @@ class MemoryStore:
         return [dict(row) for rows in self.table.commits[after : self._version] for row in rows]
 
     def create(self) -> None:
-        """It is there."""
+        """The table always exists."""
 
     def append(self, rows: Sequence[Row]) -> None:
         self.writer.stop_here()

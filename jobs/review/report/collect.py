@@ -131,7 +131,7 @@ def _waiver_row(waiver: "Waiver") -> WaiverRow:
 def _request_row(request: "Request") -> RequestRow:
     return RequestRow(
         request_id=request.request_id,
-        kind=request.kind,
+        kind=request.kind.value,
         who=request.who,
         reason=request.reason,
         state=request.state.value,

@@ -1,4 +1,4 @@
-"""The ledger table: nothing lost between processes, one winner of a race, decisions on what is really there."""
+"""The ledger table: processes lose no event, a race has one winner, a decision sees the newest version."""
 
 import shutil
 import subprocess
@@ -64,7 +64,7 @@ def rows(uri: Path) -> list[dict[str, object]]:
     return sorted(found, key=lambda row: (row["seq"], row["ordinal"]))
 
 
-def test_two_processes_append_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_two_processes_append_and_no_event_is_lost(tmp_path: Path) -> None:
     uri = tmp_path / "p" / "ledger"
     together(APPENDER, uri, 50)
     found = rows(uri)
@@ -79,7 +79,7 @@ def test_two_processes_append_and_nothing_is_lost(tmp_path: Path) -> None:
     assert all(len(writers) == 1 for writers in by_commit.values())
 
 
-def test_a_ledger_that_several_create_at_once_is_created_once(tmp_path: Path) -> None:
+def test_a_ledger_that_several_threads_create_is_created_once(tmp_path: Path) -> None:
     for number in range(10):
         uri, barrier = str(tmp_path / str(number)), Barrier(6)
 
@@ -100,7 +100,7 @@ def test_a_race_has_one_winner_each_time(tmp_path: Path) -> None:
     assert sorted(str(one) for one in claimed) == sorted(f"round {number}" for number in range(30))
 
 
-def test_a_decision_is_taken_again_when_somebody_was_faster(tmp_path: Path) -> None:
+def test_a_decision_is_repeated_when_another_writer_was_faster(tmp_path: Path) -> None:
     uri = str(tmp_path / "ledger")
     ledger, rival = Ledger(uri, now_ms=lambda: 1), Ledger(uri, now_ms=lambda: 2)
     ledger.write(lambda _view: [note("first")])
@@ -120,7 +120,7 @@ def test_a_decision_is_taken_again_when_somebody_was_faster(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
-def test_it_gives_up_and_says_so(tmp_path: Path) -> None:
+def test_a_write_fails_after_the_given_number_of_lost_races(tmp_path: Path) -> None:
     uri = str(tmp_path / "ledger")
     naps: list[float] = []
     limits = LedgerLimits(attempts=5)
@@ -131,20 +131,20 @@ def test_it_gives_up_and_says_so(tmp_path: Path) -> None:
         rival.write(lambda _view: [note("rival")])
         return [note("late")]
 
-    with pytest.raises(LedgerError, match="others wrote first 5 times"):
+    with pytest.raises(LedgerError, match="other writers committed first 5 times"):
         ledger.write(always_late)
     assert len(naps) == 5
     assert max(naps) < 0.2
 
 
-def test_nothing_is_written_for_nothing(tmp_path: Path) -> None:
+def test_a_decision_without_events_writes_nothing(tmp_path: Path) -> None:
     ledger = Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1)
     assert ledger.view().version == 0
     assert not (tmp_path / "ledger").exists()
     assert ledger.write(lambda _view: []).version == 0
 
 
-def test_what_a_decision_raises_ends_the_write(tmp_path: Path) -> None:
+def test_an_exception_of_the_decision_ends_the_write(tmp_path: Path) -> None:
     ledger = Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1)
 
     def refuse(_view: LedgerView) -> Sequence[LedgerEvent]:
@@ -156,7 +156,7 @@ def test_what_a_decision_raises_ends_the_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compact_every", [1, 2, 10])
-def test_compaction_loses_nothing_and_old_versions_stay_readable(tmp_path: Path, compact_every: int) -> None:
+def test_compaction_loses_no_event_and_old_versions_stay_readable(tmp_path: Path, compact_every: int) -> None:
     uri = tmp_path / "ledger"
     ledger = Ledger(str(uri), now_ms=lambda: 1, limits=LedgerLimits(compact_every=compact_every))
     reader = Ledger(str(uri), now_ms=lambda: 1)
@@ -175,23 +175,23 @@ def test_compaction_loses_nothing_and_old_versions_stay_readable(tmp_path: Path,
         reader.view(at=999)
 
 
-def test_an_event_of_a_newer_version_is_named(tmp_path: Path) -> None:
+def test_an_unknown_kind_of_event_is_named_in_the_error(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [note("x")])
     [first] = rows(uri)
     later = first | {"event": "teleported", "seq": 2, "previous": event_hash(first)}
     write_deltalake(uri, pa.Table.from_pylist([later], schema=ledger_schema()), mode="append")
-    with pytest.raises(LedgerError, match=r"'teleported' \(seq 2\) is unknown; a newer Hindcast"):
+    with pytest.raises(LedgerError, match=r"'teleported' \(seq 2\) is of an unknown kind; a newer Hindcast"):
         Ledger(str(uri), now_ms=lambda: 1).view()
 
 
-def test_a_directory_that_is_no_table_is_an_error_of_the_ledger(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_table_is_a_ledger_error(tmp_path: Path) -> None:
     (tmp_path / "ledger").write_text("a file")
     with pytest.raises(LedgerError, match="cannot be"):
         Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1).write(lambda _view: [note("x")])
 
 
-# --- damage: every view finds a lost or changed event -----------------------------------------------------------------
+# --- damage: every view detects a lost or changed event ---------------------------------------------------------------
 
 
 def some_events(uri: Path, commits: int = 6) -> None:
@@ -201,14 +201,14 @@ def some_events(uri: Path, commits: int = 6) -> None:
         ledger.write(lambda _view, events=events: events)  # type: ignore[misc]
 
 
-def made_anew(uri: Path, stored: pa.Table) -> None:
-    """A table with these rows in the ledger's place."""
+def replace_table(uri: Path, stored: pa.Table) -> None:
+    """Put a table with these rows in the place of the ledger."""
     shutil.rmtree(uri)
     write_deltalake(uri, stored.slice(0, 0), mode="append")
     write_deltalake(uri, stored, mode="append")
 
 
-def test_a_last_commit_without_content_is_found(tmp_path: Path) -> None:
+def test_a_last_commit_without_content_is_detected(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     some_events(uri)
     newest = max((uri / "_delta_log").glob("*.json"))
@@ -217,15 +217,15 @@ def test_a_last_commit_without_content_is_found(tmp_path: Path) -> None:
         Ledger(str(uri), now_ms=lambda: 1).view()
 
 
-def test_a_ledger_that_lost_its_log_is_not_an_empty_one(tmp_path: Path) -> None:
+def test_a_ledger_that_lost_its_log_is_not_read_as_empty(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     some_events(uri)
     shutil.rmtree(uri / "_delta_log")
-    with pytest.raises(LedgerError, match="it has data files, and its _delta_log has no commit"):
+    with pytest.raises(LedgerError, match="it has data files, but its _delta_log has no commit"):
         Ledger(str(uri), now_ms=lambda: 1).view()
 
 
-def test_a_file_of_the_ledger_that_is_cut_off_is_told_in_one_paragraph(tmp_path: Path) -> None:
+def test_a_truncated_file_of_the_ledger_is_named_in_one_paragraph(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     some_events(uri)
     live = {Path(path).name for path in DeltaTable(uri).file_uris()}
@@ -233,26 +233,26 @@ def test_a_file_of_the_ledger_that_is_cut_off_is_told_in_one_paragraph(tmp_path:
     for file in [*(path for path in uri.glob("*.parquet") if path.name in live), newest]:
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(LedgerError) as told:
+        with pytest.raises(LedgerError) as raised:
             Ledger(str(uri), now_ms=lambda: 1).view()
         file.write_bytes(whole)
-        assert file.name in str(told.value)
-        assert "\n" not in str(told.value)
+        assert file.name in str(raised.value)
+        assert "\n" not in str(raised.value)
     assert Ledger(str(uri), now_ms=lambda: 1).view().version
 
 
-def test_a_commit_that_was_removed_while_somebody_reads_is_found(tmp_path: Path) -> None:
+def test_a_commit_that_is_removed_under_a_reader_is_detected(tmp_path: Path) -> None:
     uri = tmp_path / "ledger"
     some_events(uri)
     reader = Ledger(str(uri), now_ms=lambda: 1)
     version = reader.view().version
     max((uri / "_delta_log").glob("*.json")).unlink()
-    with pytest.raises(LedgerError, match=f"has read version {version} of it|cannot be read"):
+    with pytest.raises(LedgerError, match=f"has read version {version} before|cannot be read"):
         reader.view()
 
 
 @pytest.mark.parametrize("change", ["reason", "drop first", "drop middle", "drop last of a commit", "swap", "double"])
-def test_a_changed_lost_or_moved_event_is_found(tmp_path: Path, change: str) -> None:
+def test_a_changed_lost_or_moved_event_is_detected(tmp_path: Path, change: str) -> None:
     uri = tmp_path / "ledger"
     some_events(uri)
     stored = rows(uri)
@@ -269,7 +269,7 @@ def test_a_changed_lost_or_moved_event_is_found(tmp_path: Path, change: str) -> 
             stored[3]["ordinal"], stored[4]["ordinal"] = stored[4]["ordinal"], stored[3]["ordinal"]
         case _:
             stored.append(stored[5])
-    made_anew(uri, pa.Table.from_pylist(stored, schema=ledger_schema()))
+    replace_table(uri, pa.Table.from_pylist(stored, schema=ledger_schema()))
     with pytest.raises(LedgerError, match=r"is damaged at event \d of version \d+"):
         Ledger(str(uri), now_ms=lambda: 1).view()
 
@@ -278,13 +278,13 @@ def test_a_ledger_of_another_format_is_refused_with_its_columns(tmp_path: Path) 
     uri = tmp_path / "ledger"
     some_events(uri)
     older = pa.Table.from_pylist(rows(uri), schema=ledger_schema()).drop_columns(["previous", "commit_id"])
-    made_anew(uri, older)
-    with pytest.raises(LedgerError, match=r"has no column commit_id, previous: it is not a ledger of this version"):
+    replace_table(uri, older)
+    with pytest.raises(LedgerError, match=r"has no column commit_id, previous: another version of Hindcast wrote it"):
         Ledger(str(uri), now_ms=lambda: 1).view()
 
 
-def test_a_flipped_bit_in_the_ledger_is_found_or_harmless(tmp_path: Path) -> None:
-    """L9. The sweep over all tables of a lake has more of them; these are the ledger's own, in milliseconds each."""
+def test_a_flipped_bit_in_the_ledger_is_detected_or_harmless(tmp_path: Path) -> None:
+    """L9. Each flip takes milliseconds here. `test_flips_spark.py` flips bits in all tables of a lake."""
     uri = tmp_path / "ledger"
     some_events(uri)
     undamaged = [row["reason"] for row in rows(uri)]
@@ -312,7 +312,7 @@ def test_a_flipped_bit_in_the_ledger_is_found_or_harmless(tmp_path: Path) -> Non
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """How many functions a call calls: a cost that no busy machine changes."""
+    """Count the function calls of a call. Unlike time, this cost does not depend on the load of the machine."""
     calls = 0
 
     def count(_frame: object, event: str, _arg: object) -> None:
@@ -327,7 +327,7 @@ def calls_of(function: Callable[[], object]) -> int:
     return calls
 
 
-def test_a_view_costs_as_much_as_there_are_events_and_the_next_one_as_much_as_is_new() -> None:
+def test_a_fold_costs_time_linear_in_the_events_and_continues_with_the_new_ones_only() -> None:
     events = [
         LedgerEvent(kind=EventKind.REQUESTED, request_id="r", spec_fingerprint="s"),
         *(
@@ -340,12 +340,12 @@ def test_a_view_costs_as_much_as_there_are_events_and_the_next_one_as_much_as_is
     ]  # fmt: skip
     half, whole = (calls_of(lambda count=count: fold(events[:count], version=1)) for count in (400, 800))  # type: ignore[misc]
     assert whole < 2.2 * half, "twice the events, twice the cost"
-    going_on = Fold()
+    running = Fold()
     for event in events[:-1]:
-        going_on.add(event)
-    going_on.view(1)
+        running.add(event)
+    running.view(1)
 
     def one_more() -> None:
-        going_on.add(events[-1])
+        running.add(events[-1])
 
     assert calls_of(one_more) < 30

@@ -1,4 +1,4 @@
-"""The fold: one attempt per run, verdicts, waivers, what readers see; cases, and random histories against a model."""
+"""The fold: one attempt per run, verdicts, waivers, what readers see. Cases, and random histories against a model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -87,18 +87,18 @@ def view(*events: LedgerEvent) -> LedgerView:
     return fold([replace(event, seq=index) for index, event in enumerate(events, start=1)], version=len(events))
 
 
-def test_a_result_survives_the_ledger() -> None:
+def test_a_result_is_the_same_after_the_ledger() -> None:
     result = a_result(1)
     stage, check = staged(result)
     assert with_checks(run_result(stage), check) == result
     assert view(requested(), stage, check).run("run1").result == result
 
 
-def test_what_was_never_checked_is_an_error() -> None:
+def test_a_run_that_was_never_checked_is_an_error() -> None:
     assert view(requested(), staged(a_result(1))[0]).run("run1").verdict is Verdict.ERROR
 
 
-def test_the_first_attempt_stands_for_the_run() -> None:
+def test_the_first_attempt_counts_for_the_run() -> None:
     found = view(requested(), *staged(a_result(1, attempt="a1")), *staged(a_result(1, attempt="a2"))).run("run1")
     assert found.result.attempt_id == "a1"
     assert found.checks_attempt_id == "a2"
@@ -110,13 +110,13 @@ def test_a_contradicting_attempt_makes_the_run_an_error_until_one_is_condemned()
     events = [requested(), *staged(first), *staged(second)]
     assert view(*events).run("run1").verdict is Verdict.ERROR
     assert not view(*events).run("run1").is_publishable
-    mended = view(*events, about(EventKind.CONDEMNED, first)).run("run1")
-    assert (mended.result.attempt_id, mended.verdict) == ("a2", Verdict.PASS)
+    remaining = view(*events, about(EventKind.CONDEMNED, first)).run("run1")
+    assert (remaining.result.attempt_id, remaining.verdict) == ("a2", Verdict.PASS)
 
 
-def test_a_run_without_attempts_says_what_to_do() -> None:
+def test_a_run_without_attempts_is_an_error_that_tells_what_to_do() -> None:
     found = view(requested(), *staged(a_result(1)), about(EventKind.CONDEMNED, a_result(1)))
-    with pytest.raises(LedgerError, match="condemned or never staged; replay its slice"):
+    with pytest.raises(LedgerError, match=r"its attempts were condemned, or none was staged\. Replay its slice"):
         found.run("run1")
 
 
@@ -158,7 +158,7 @@ def is_worked_on(events: Sequence[LedgerEvent], now_ms: int) -> bool:
     return bool(view(*events).requests["r"].holders(now_ms=now_ms, is_alive=lambda _holder: None))
 
 
-def test_a_lease_ends_with_time_when_it_is_released_and_with_the_request() -> None:
+def test_a_lease_ends_by_expiry_by_release_and_with_the_request() -> None:
     taken = [requested(), leased("one")]
     assert is_worked_on(taken, 99)
     assert not is_worked_on(taken, 100)
@@ -166,18 +166,18 @@ def test_a_lease_ends_with_time_when_it_is_released_and_with_the_request() -> No
     assert is_worked_on([*taken, *staged(a_result(1))], 99), "it is held between two chunks"
     released = LedgerEvent(kind=EventKind.RELEASED, request_id="r", details={"lease_id": "one"})
     assert not is_worked_on([*taken, released], 50)
-    assert is_worked_on([*taken, leased("two"), released], 50), "another one's release ends the other one's lease only"
+    assert is_worked_on([*taken, leased("two"), released], 50), "a release ends only the lease that it names"
     assert not is_worked_on([*taken, LedgerEvent(kind=EventKind.CLOSED, request_id="r")], 50)
 
 
-def test_a_clock_that_was_moved_keeps_no_lease_alive() -> None:
+def test_a_moved_clock_holds_no_lease() -> None:
     year_ms = 365 * DAY
     taken = [requested(), leased("one", at_ms=year_ms)]
     assert is_worked_on(taken, year_ms - 99)
-    assert not is_worked_on(taken, 0), "the clock has jumped back a year since"
+    assert not is_worked_on(taken, 0), "the clock was moved back by a year since"
 
 
-def test_the_failure_of_an_attempt_that_another_has_followed_is_not_the_requests() -> None:
+def test_a_request_has_not_failed_if_a_later_attempt_has_started() -> None:
     def started(attempt_id: str) -> LedgerEvent:
         return LedgerEvent(kind=EventKind.STARTED, request_id="r", attempt_id=attempt_id, details={"slices": []})
 
@@ -191,8 +191,13 @@ def test_the_failure_of_an_attempt_that_another_has_followed_is_not_the_requests
     assert [lease.lease_id for lease in followed.leases] == ["two"]
 
 
+def test_an_unknown_kind_of_request_is_named_in_the_error() -> None:
+    with pytest.raises(LedgerError, match="has the unknown kind 'hourly'; a newer Hindcast wrote it"):
+        view(replace(requested(), details={"kind": "hourly"}))
+
+
 def test_an_event_of_an_unknown_request_is_damage() -> None:
-    with pytest.raises(LedgerError, match="of an unknown request nobody"):
+    with pytest.raises(LedgerError, match="names request nobody, which no earlier event opens"):
         view(LedgerEvent(kind=EventKind.CLOSED, request_id="nobody"))
 
 
@@ -209,10 +214,10 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_readers_see_published_runs_only_and_the_first_attempt_that_stands(
+def test_readers_see_published_runs_only_and_the_first_attempt_that_is_not_condemned(
     steps: list[tuple[str, int, str, str, Verdict]],
 ) -> None:
-    """L4 and L6 against a model that keeps nothing but lists."""
+    """L4 and L6, against a model that keeps lists only."""
     events = [requested()]
     attempts: dict[str, list[str]] = {}
     condemned: set[tuple[str, str]] = set()

@@ -1,21 +1,22 @@
-"""What the tasks of a DAG do, played without Airflow and without Spark, over a real ledger."""
+"""The work of the tasks of a DAG, played over a real ledger without Airflow and without Spark."""
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_tasks, scheduling
-from jobs.orchestration.dag_tasks import CheckFailed
-from jobs.planning.workspace import Opened, open_workspace
+from jobs.orchestration.dag_tasks import CheckFailed, Order, Published
+from jobs.orchestration.scheduling import Skip, Wait
+from jobs.planning.workspace import open_workspace
 from jobs.publishing.decisions import waive
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from windowlib.errors import RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
+BACKFILL = {"reason": "a test", "publish": True, "fresh": False}
 
 
 class Dag:
@@ -27,8 +28,8 @@ class Dag:
         self.lake = Lake(root=str(root / "lake"))
         self.runs = 0
 
-    def run(self, kind: dag_tasks.Kind, **facts: object) -> dict[str, Any]:
-        """The plan's order for a DAG run."""
+    def plan(self, kind: dag_tasks.Kind, **facts: object) -> Order | Wait | Skip:
+        """The result of the plan task of one DAG run."""
         self.runs += 1
         run = {
             "dag_id": f"{kind}_sales",
@@ -42,19 +43,23 @@ class Dag:
         }
         return dag_tasks.plan(kind, str(self.file), run | facts)
 
-    def backfill(self, first: str, end: str, **params: object) -> dict[str, Any]:
-        """The order of a backfill by hand."""
-        given = {"from": first, "to": end, "reason": "a test", "publish": True, "fresh": False}
-        return self.run("backfill", params=given | params)
+    def order(self, kind: dag_tasks.Kind, **facts: object) -> Order:
+        planned = self.plan(kind, **facts)
+        assert isinstance(planned, Order)
+        return planned
 
-    def replay(self, order: dict[str, Any]) -> None:
-        """What the Spark task does, with a replayer that needs no Spark."""
-        order = dag_tasks.read_order(json.dumps(order))
+    def backfill(self, first: str, end: str, **params: object) -> Order:
+        """The order of a backfill by hand."""
+        return self.order("backfill", params=BACKFILL | {"from": first, "to": end} | params)
+
+    def replay(self, order: Order) -> None:
+        """The work of the Spark task, with a replayer that needs no Spark."""
+        order = dag_tasks.read_order(json.dumps(order.to_json()))
         scheduling.replay(
             sales(),
-            Lake(root=order["lake"]),
-            opened=Opened(request_id=order["request_id"], lease_id=order["lease_id"]),
-            slices=order["slices"],
+            Lake(root=order.lake),
+            opened=order.opened,
+            slices=order.slices,
             replayer=FakeReplayer(),
             now_ms=now_ms,
         )
@@ -75,19 +80,19 @@ def dag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dag:
 
 def test_a_backfill_by_hand_is_published_as_a_whole(dag: Dag) -> None:
     order = dag.backfill("2024-01-01", "2024-01-04")
-    assert order["action"] == "replay"
-    assert order["slices"] == DAYS[:3]
-    assert order["who"] == "ann (Airflow)"
+    assert order.slices == DAYS[:3]
+    assert order.who == "ann (Airflow)"
     dag.replay(order)
     assert dag_tasks.gate(order) == "3 slices passed"
     assert dag.seen == []
     done = dag_tasks.publish(order)
-    assert (done["published"], done["changed"], done["partitions"]) == (True, DAYS[:3], DAYS[:3])
+    assert (done.is_published, done.changed, done.partitions) == (True, tuple(DAYS[:3]), DAYS[:3])
     assert dag.seen == DAYS[:3]
-    assert dag.backfill("2024-01-01", "2024-01-04")["action"] == "skip"
+    again = dag.plan("backfill", params=BACKFILL | {"from": "2024-01-01", "to": "2024-01-04"})
+    assert again == Skip(why="every slice is current and published")
 
 
-def test_a_failed_check_closes_the_gate_until_a_person_decides(dag: Dag) -> None:
+def test_a_failed_check_stops_the_run_at_the_gate_until_a_person_decides(dag: Dag) -> None:
     append_day(Path(dag.lake.root), "2024-01-02", {"b": FAILS})
     order = dag.backfill("2024-01-01", "2024-01-04")
     dag.replay(order)
@@ -99,43 +104,44 @@ def test_a_failed_check_closes_the_gate_until_a_person_decides(dag: Dag) -> None
     assert dag.seen == []
     waive(open_workspace(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")
     dag_tasks.gate(order)
-    assert dag_tasks.publish(order)["published"]
+    assert dag_tasks.publish(order).is_published
     assert dag.seen == DAYS[:3]
 
 
-def test_what_was_not_to_be_published_stays_staged(dag: Dag) -> None:
+def test_a_request_that_is_not_to_be_published_stays_staged(dag: Dag) -> None:
     order = dag.backfill("2024-01-01", "2024-01-03", publish=False)
     dag.replay(order)
-    done = dag_tasks.publish(order)
-    assert (done["published"], done["changed"], done["why"]) == (False, [], "staged, not published, as asked for")
+    assert dag_tasks.publish(order) == Published(
+        is_published=False, why="staged, not published, as the run's parameters ask"
+    )
     assert dag.seen == []
 
 
-def test_a_retry_goes_on_with_the_same_request_and_a_cleared_run_has_another(dag: Dag) -> None:
-    first = dag.run("replay", run_id="scheduled__1", run_type="scheduled", interval_end="2024-01-03T06:00:00+00:00")
-    again = dag.run("replay", run_id="scheduled__1", run_type="scheduled", interval_end="2024-01-03T06:00:00+00:00")
-    assert first["request_id"] == again["request_id"]
-    assert first["slices"] == DAYS[:2]
+def test_a_retry_continues_its_request_and_a_cleared_run_has_a_new_one(dag: Dag) -> None:
+    first = dag.order("replay", run_id="scheduled__1", run_type="scheduled", interval_end="2024-01-03T06:00:00+00:00")
+    again = dag.order("replay", run_id="scheduled__1", run_type="scheduled", interval_end="2024-01-03T06:00:00+00:00")
+    assert first.request_id == again.request_id
+    assert first.slices == DAYS[:2]
     run = {"dag_id": "d", "run_id": "r", "clear_number": 0}
     assert dag_tasks.request_id(run) == dag_tasks.request_id(run)
     assert dag_tasks.request_id(run) != dag_tasks.request_id(run | {"clear_number": 1})
 
 
-def test_a_run_by_hand_looks_as_far_as_there_is_anything(dag: Dag) -> None:
-    order = dag.run("replay", interval_start="2024-01-02T06:00:00+00:00", interval_end="2024-01-02T06:00:00+00:00")
-    assert order["slices"][: len(DAYS)] == DAYS
+def test_a_run_by_hand_takes_all_slices_that_are_over(dag: Dag) -> None:
+    order = dag.order("replay", interval_start="2024-01-02T06:00:00+00:00", interval_end="2024-01-02T06:00:00+00:00")
+    assert order.slices[: len(DAYS)] == DAYS
 
 
 def test_airflows_own_backfill_covers_the_slices_that_end_in_its_interval(dag: Dag) -> None:
     for day, after in ((1, 2), (2, 3)):
-        order = dag.run(
+        order = dag.order(
             "replay",
             run_id=f"backfill__{day}",
             run_type="backfill",
             interval_start=f"2024-01-{day:02d}T06:00:00+00:00",
             interval_end=f"2024-01-{after:02d}T06:00:00+00:00",
         )
-        assert order["slices"] == [f"2024-01-{day:02d}"]
+        assert order.slices == [f"2024-01-{day:02d}"]
         dag.replay(order)
         dag_tasks.gate(order)
         dag_tasks.publish(order)
@@ -147,30 +153,46 @@ def test_many_changed_slices_are_one_event(dag: Dag, monkeypatch: pytest.MonkeyP
     order = dag.backfill("2024-01-01", "2024-01-04")
     dag.replay(order)
     done = dag_tasks.publish(order)
-    assert done["changed"] == DAYS[:3]
-    assert done["partitions"] == ["2024-01-01..2024-01-03"]
+    assert done.changed == tuple(DAYS[:3])
+    assert done.partitions == ["2024-01-01..2024-01-03"]
 
 
-def test_a_range_that_is_no_range_is_refused_before_anything_is_written(dag: Dag) -> None:
+def test_a_range_that_is_not_valid_is_refused_before_anything_is_written(dag: Dag) -> None:
     with pytest.raises(RequestError):
         dag.backfill("2024-01-04", "2024-01-01")
     assert not Path(dag.lake.ledger("sales")).exists()
 
 
-def test_a_task_without_a_lake_says_so(dag: Dag, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_a_lake_names_the_missing_variable(dag: Dag, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HINDCAST_LAKE")
     with pytest.raises(RequestError, match="HINDCAST_LAKE is not set"):
         dag.backfill("2024-01-01", "2024-01-02")
+
+
+GOOD = {
+    "pipeline": "p.yaml", "lake": "/lake", "request_id": "r", "lease_id": "l", "slices": DAYS, "who": "ann",
+    "publish": True,
+}  # fmt: skip
+
+
+def test_an_order_as_json_is_the_same_order_again() -> None:
+    order = dag_tasks.read_order(GOOD)
+    assert order == Order(why="", warnings=[], action="replay", **GOOD)  # type: ignore[arg-type]
+    assert dag_tasks.read_order(json.dumps(order.to_json())) == order
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("None", "is not JSON"),
-        ("[]", "lacks lake, lease_id, pipeline, request_id, slices"),
-        ('{"pipeline": "x", "lake": "y", "slices": []}', "lacks lease_id, request_id"),
+        ("[]", r"is not a JSON object: \[\]"),
+        ("{}", "lacks lake, lease_id, pipeline, publish, request_id, slices, who"),
+        ('{"pipeline": "x", "lake": "y", "slices": [], "who": "z", "publish": true}', "lacks lease_id, request_id"),
+        (json.dumps(GOOD | {"slices": "2024-01-01"}), "slices: Input should be a valid list"),
+        (json.dumps(GOOD | {"publish": "yes"}), "publish: Input should be a valid boolean"),
+        (json.dumps(GOOD | {"action": "skip"}), "action: Input should be 'replay'"),
     ],
 )
-def test_an_argument_that_is_no_order_is_refused(text: str, complaint: str) -> None:
+def test_an_argument_that_is_not_an_order_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):
         dag_tasks.read_order(text)

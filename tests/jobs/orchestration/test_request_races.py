@@ -1,6 +1,7 @@
-"""Requests that meet: nobody ends another's work, a rollback is not undone by itself, a waiver is for one run.
+"""Concurrent requests: no request ends another's work, the schedule respects a rollback, a waiver is for one run.
 
-The numbers are those of the defects that these tests were written for; `tests/simulation` plays random interleavings.
+The numbers in the section titles are those of the defects that the tests reproduce. `tests/simulation` plays random
+interleavings.
 """
 
 import logging
@@ -9,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,14 +18,16 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import Holder, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import ConflictError, LedgerTable
-from jobs.ledger.view import RequestState
+from jobs.ledger.view import RequestKind, RequestState
 from jobs.orchestration import scheduling
 from jobs.orchestration.requests import Staging, run_request, stage
+from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
-from jobs.planning.workspace import AIRFLOW_BACKFILL, Asked, Opened, Workspace, is_live, open_request, open_workspace
+from jobs.planning.workspace import Asked, Opened, Workspace, is_live, open_request, open_workspace
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish, publish_request
+from jobs.publishing.rules import Publication
 from jobs.replay.orders import ReplayOrder
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LedgerError, LogError, RequestError
@@ -59,7 +61,7 @@ def work(tmp_path: Path, clock: Clock) -> Workspace:
 
 
 def another(work: Workspace, *, holder: Holder | None = ELSEWHERE) -> Workspace:
-    """Another process at the same pipeline."""
+    """Another process that works on the same pipeline."""
     return replace(work, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms), holder=holder)
 
 
@@ -75,18 +77,18 @@ def fails(work: Workspace, day: str) -> None:
     append_day(Path(work.lake.root), day, {"z": 2_000})
 
 
-# --- 13: publishing closes no unrelated request -----------------------------------------------------------------------
+# --- 13: publication closes no unrelated request ----------------------------------------------------------------------
 
 
-def test_a_request_that_waits_and_has_no_runs_yet_is_not_closed_by_another(work: Workspace, clock: Clock) -> None:
+def test_a_waiting_request_without_runs_is_not_closed_by_another(work: Workspace, clock: Clock) -> None:
     waiting = open_request(work, asked("2024-01-03", "2024-01-06"))
-    clock.now_ms += 10 * HOUR_MS  # nobody works on it any more
+    clock.now_ms += 10 * HOUR_MS  # the lease has expired
     with_other = another(work)
     assert run(with_other, "2024-01-01", "2024-01-03")
     assert work.ledger.view().requests[waiting.request_id].is_open
 
 
-def test_a_live_request_between_two_chunks_is_not_closed_by_one_that_covers_it(work: Workspace) -> None:
+def test_a_request_that_is_worked_on_is_not_closed_by_one_that_covers_it(work: Workspace) -> None:
     rival, states = another(work), []
 
     def meanwhile(order: ReplayOrder) -> None:
@@ -104,7 +106,7 @@ def test_a_live_request_between_two_chunks_is_not_closed_by_one_that_covers_it(w
 @pytest.mark.parametrize(
     ("newer", "is_superseded"),
     [(("2024-01-01", "2024-01-06"), True), (("2024-01-01", "2024-01-04"), True), (("2024-01-01", "2024-01-03"), False)],
-    ids=["covers it", "is the same range", "covers a part"],
+    ids=["covers it", "has the same range", "covers a part"],
 )
 def test_a_request_is_superseded_by_one_that_covers_its_whole_range(
     work: Workspace, clock: Clock, newer: tuple[str, str], *, is_superseded: bool
@@ -131,7 +133,7 @@ def test_a_lease_is_renewed_while_the_work_goes_on(work: Workspace) -> None:
         return work.ledger.view().version >= before + 2
 
     with leased(work, opened):
-        assert eventually(has_renewed), "it writes three times in the length of a lease"
+        assert eventually(has_renewed), "the holder renews three times within the length of a lease"
         assert is_live(work, work.ledger.view().requests[opened.request_id])
     assert work.ledger.view().requests[opened.request_id].leases == ()
 
@@ -170,26 +172,26 @@ class FailingTable(LedgerTable):
         super().append(rows)  # type: ignore[arg-type]
 
 
-def test_a_process_of_this_host_is_looked_at_whatever_the_clock_says(work: Workspace, clock: Clock) -> None:
+def test_for_a_process_of_this_host_only_its_life_decides(work: Workspace, clock: Clock) -> None:
     opened = open_request(work, asked("2024-01-01", "2024-01-04"))
     clock.now_ms += 365 * 24 * HOUR_MS
-    assert is_live(work, work.ledger.view().requests[opened.request_id]), "this process lives"
+    assert is_live(work, work.ledger.view().requests[opened.request_id]), "this process is alive"
     gone = replace(this_process(), pid=os.getpid(), start_ticks=this_process().start_ticks + 1)
     other = open_request(replace(work, holder=gone), asked("2024-01-01", "2024-01-05"))
-    assert not is_live(work, work.ledger.view().requests[other.request_id]), "its pid is another process's now"
+    assert not is_live(work, work.ledger.view().requests[other.request_id]), "another process has its pid now"
     before_boot = replace(this_process(), boot_id="an earlier boot")
     older = open_request(replace(work, holder=before_boot), asked("2024-01-01", "2024-01-06"))
-    assert not is_live(work, work.ledger.view().requests[older.request_id]), "the host was started again since"
+    assert not is_live(work, work.ledger.view().requests[older.request_id]), "the host has rebooted since"
 
 
-def test_a_clock_that_jumps_back_a_year_keeps_no_dead_request_alive(work: Workspace, clock: Clock) -> None:
+def test_a_clock_that_jumps_back_a_year_ends_a_lease_of_another_host(work: Workspace, clock: Clock) -> None:
     opened = open_request(another(work), asked("2024-01-01", "2024-01-04"))
     assert is_live(work, work.ledger.view().requests[opened.request_id])
     clock.now_ms -= 365 * 24 * HOUR_MS
     assert not is_live(work, work.ledger.view().requests[opened.request_id])
 
 
-def test_another_attempts_failure_does_not_end_the_work(work: Workspace) -> None:
+def test_the_failure_of_an_older_attempt_does_not_end_the_work(work: Workspace) -> None:
     opened = open_request(work, asked("2024-01-01", "2024-01-04"))
 
     def fail(_order: ReplayOrder) -> None:
@@ -210,7 +212,7 @@ def test_another_attempts_failure_does_not_end_the_work(work: Workspace) -> None
     assert is_live(work, request)
 
 
-def test_a_zombie_whose_twin_has_published_ends_with_the_twins_result(work: Workspace) -> None:
+def test_a_process_whose_request_another_has_published_returns_the_published_runs(work: Workspace) -> None:
     twin = another(work)
 
     def meanwhile(order: ReplayOrder) -> None:
@@ -221,7 +223,7 @@ def test_a_zombie_whose_twin_has_published_ends_with_the_twins_result(work: Work
             gone = LedgerEvent(
                 kind=EventKind.RELEASED, request_id=order.request_id, details={"lease_id": lease.lease_id}
             )
-            work.ledger.write(lambda _view: [gone])  # as if this process had been taken for dead
+            work.ledger.write(lambda _view: [gone])  # as if this process were dead
             stage(twin, opened.request_id, order.slices, replayer=FakeReplayer(), staging=Staging())
             assert publish_request(twin, opened.request_id, who="twin").is_published
 
@@ -236,29 +238,29 @@ def test_a_zombie_whose_twin_has_published_ends_with_the_twins_result(work: Work
 # --- 15: rollback -----------------------------------------------------------------------------------------------------
 
 
-def scheduled(work: Workspace, clock: Clock) -> dict[str, Any]:
+def scheduled(work: Workspace, clock: Clock) -> Decision:
     return scheduling.plan_scheduled(
         work.pipeline, work.lake, interval_end_ms=day_ms("2024-01-06"), now_ms=clock.now_ms, who="airflow"
     )
 
 
-def test_a_rollback_holds_the_chain_until_a_person_goes_on(work: Workspace, clock: Clock) -> None:
+def test_a_rollback_holds_the_chain_until_a_person_publishes(work: Workspace, clock: Clock) -> None:
     run(work, "2024-01-01", "2024-01-03")
     outcome = run_request(work, asked("2024-01-03", "2024-01-04"), FakeReplayer())
     newest = work.ledger.view().publications[-1].seq
     rollback(work, newest, reason="too early", who="ann")
     decision = scheduled(work, clock)
-    assert decision["action"] == "skip"
-    assert f"ann rolled back publication {newest} (too early)" in decision["why"]
-    assert Dag(work, clock).planned("2024-01-03", "2024-01-04")["action"] == "skip"
+    assert isinstance(decision, Skip)
+    assert f"ann rolled back publication {newest} (too early)" in decision.why
+    assert isinstance(Dag(work, clock).decided("2024-01-03", "2024-01-04"), Skip)
     again = publish_request(work, outcome.request_id, who="ann")
     assert again.is_published
     assert not again.is_seen_already
     assert list(work.ledger.view().published) == DAYS[:3]
-    assert scheduled(work, clock)["action"] == "replay"
+    assert isinstance(scheduled(work, clock), Replay)
 
 
-def test_resume_lets_the_schedule_go_on(work: Workspace, clock: Clock) -> None:
+def test_after_resume_the_schedule_continues(work: Workspace, clock: Clock) -> None:
     with pytest.raises(RequestError, match="is not held"):
         resume(work, reason="why not", who="ann")
     run(work, "2024-01-01", "2024-01-03")
@@ -267,10 +269,11 @@ def test_resume_lets_the_schedule_go_on(work: Workspace, clock: Clock) -> None:
         resume(work, reason=" ", who="ann")
     assert resume(work, reason="it was right", who="bob").who == "ann"
     decision = scheduled(work, clock)
-    assert (decision["action"], decision["slices"][0]) == ("replay", DAYS[0])
+    assert isinstance(decision, Replay)
+    assert decision.slices[0] == DAYS[0]
 
 
-def test_what_was_staged_before_a_rollback_is_not_published_by_itself(work: Workspace) -> None:
+def test_a_request_from_before_a_rollback_is_not_published_by_its_holder(work: Workspace) -> None:
     run(work, "2024-01-01", "2024-01-03")
 
     def meanwhile(_order: ReplayOrder) -> None:
@@ -284,24 +287,24 @@ def test_what_was_staged_before_a_rollback_is_not_published_by_itself(work: Work
     assert dict(work.ledger.view().published) == {}
 
 
-# --- 16: waivers, and publishing what is empty ------------------------------------------------------------------------
+# --- 16: waivers, and publication of incomplete requests --------------------------------------------------------------
 
 
-def test_a_waiver_is_for_the_run_that_was_looked_at(work: Workspace) -> None:
+def test_a_waiver_is_for_the_run_that_the_person_examined(work: Workspace) -> None:
     fails(work, DAYS[1])
     first = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
-    looked_at = first.runs[1].result.run_id
+    examined = first.runs[1].result.run_id
     append_day(Path(work.lake.root), DAYS[1], {"more": 3_000})
     run(work, "2024-01-01", "2024-01-04")
     newest = work.ledger.view().newest_run(DAYS[1])
     assert newest is not None
-    assert newest.result.run_id != looked_at
-    with pytest.raises(RequestError, match=f"waiver is for run {looked_at[:12]} .* another run was staged since"):
-        waive(work, DAYS[1], reason="real", who="ann", run_id=looked_at)
+    assert newest.result.run_id != examined
+    with pytest.raises(RequestError, match=f"waiver names run {examined[:12]} .* another run was staged since"):
+        waive(work, DAYS[1], reason="real", who="ann", run_id=examined)
     assert waive(work, DAYS[1], reason="real", who="ann", run_id=newest.result.run_id[:8]).waiver is not None
 
 
-def test_a_waiver_of_a_request_that_closes_at_that_moment_is_refused_and_not_written(work: Workspace) -> None:
+def test_a_waiver_is_refused_if_the_request_is_closed_meanwhile(work: Workspace) -> None:
     fails(work, DAYS[1])
     first = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
     rival = another(work)
@@ -318,7 +321,7 @@ def test_a_waiver_of_a_request_that_closes_at_that_moment_is_refused_and_not_wri
     assert all(run.waiver is None for run in work.ledger.view().runs.values())
 
 
-def test_an_empty_request_is_neither_published_nor_closed(work: Workspace) -> None:
+def test_a_request_without_runs_is_not_published_and_not_closed(work: Workspace) -> None:
     opened = open_request(another(work, holder=None), asked("2024-01-01", "2024-01-04"))
     late = replace(work, ledger=Ledger(work.ledger.uri, now_ms=lambda: NOW_MS + 10 * HOUR_MS))
     found = publish(late, who="ann", request_id=opened.request_id)
@@ -327,7 +330,7 @@ def test_an_empty_request_is_neither_published_nor_closed(work: Workspace) -> No
     assert work.ledger.view().requests[opened.request_id].is_open
 
 
-def test_a_person_does_not_publish_half_of_a_request(work: Workspace) -> None:
+def test_a_person_cannot_publish_an_incomplete_request(work: Workspace) -> None:
     run(work, "2024-01-01", "2024-01-05")
     append_day(Path(work.lake.root), DAYS[0], {"b": 5})
     append_day(Path(work.lake.root), DAYS[3], {"b": 5})
@@ -348,8 +351,8 @@ def test_a_person_does_not_publish_half_of_a_request(work: Workspace) -> None:
     assert run_request(work, asked("2024-01-01", "2024-01-05"), FakeReplayer()).is_published
 
 
-def test_a_request_that_somebody_works_on_is_not_published_by_another(work: Workspace) -> None:
-    found: list[object] = []
+def test_a_request_that_is_worked_on_is_not_published_by_another_process(work: Workspace) -> None:
+    found: list[Publication] = []
 
     def meanwhile(order: ReplayOrder) -> None:
         if order.slices[0].slice_id == DAYS[1]:
@@ -357,22 +360,22 @@ def test_a_request_that_somebody_works_on_is_not_published_by_another(work: Work
 
     run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer(on_order=meanwhile), staging=Staging(chunk=1))
     [publication] = found
-    assert not publication.is_published  # type: ignore[attr-defined]
-    assert "is being worked on by process" in publication.why  # type: ignore[attr-defined]
+    assert not publication.is_published
+    assert "is being worked on by process" in publication.why
 
 
-def test_a_shared_request_is_not_published_under_another_dag_run(work: Workspace, clock: Clock) -> None:
+def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(work: Workspace, clock: Clock) -> None:
     dag = Dag(work, clock)
     first = dag.planned("2024-01-01", "2024-01-02")
     dag.replayed(first)
     second = dag.planned("2024-01-02", "2024-01-03")
-    assert first["request_id"] == second["request_id"]
-    assert work.ledger.view().requests[first["request_id"]].kind == AIRFLOW_BACKFILL
+    assert first.opened.request_id == second.opened.request_id
+    assert work.ledger.view().requests[first.opened.request_id].kind is RequestKind.AIRFLOW_BACKFILL
     done = dag.published(first)
-    assert not done["published"]
-    assert done["waits_for"], "it waits for the DAG run that works on the same request"
+    assert not done.is_published
+    assert done.waits_for, "it waits for the DAG run that works on the same request"
     dag.replayed(second)
-    assert dag.published(second)["published"]
+    assert dag.published(second).is_published
     assert list(work.ledger.view().published) == DAYS[:2]
 
 
@@ -382,27 +385,28 @@ class Dag:
     def __init__(self, work: Workspace, clock: Clock) -> None:
         self.work, self.clock = work, clock
 
-    def planned(self, start: str, end: str) -> dict[str, Any]:
+    def decided(self, start: str, end: str) -> Decision:
         return scheduling.plan_backfill_interval(
             self.work.pipeline, self.work.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=self.clock(),
             who="airflow", lease_id=end,
         )  # fmt: skip
 
-    def replayed(self, order: dict[str, Any]) -> None:
+    def planned(self, start: str, end: str) -> Replay:
+        decision = self.decided(start, end)
+        assert isinstance(decision, Replay)
+        return decision
+
+    def replayed(self, planned: Replay) -> None:
         scheduling.replay(
-            self.work.pipeline, self.work.lake, opened=_opened(order), slices=order["slices"], replayer=FakeReplayer(),
+            self.work.pipeline, self.work.lake, opened=planned.opened, slices=planned.slices, replayer=FakeReplayer(),
             now_ms=self.clock,
         )  # fmt: skip
 
-    def published(self, order: dict[str, Any]) -> dict[str, Any]:
+    def published(self, planned: Replay) -> Publication:
         return scheduling.publish_task(
-            self.work.pipeline, self.work.lake, opened=_opened(order), slices=order["slices"], who="airflow",
+            self.work.pipeline, self.work.lake, opened=planned.opened, slices=planned.slices, who="airflow",
             now_ms=self.clock(),
         )  # fmt: skip
-
-
-def _opened(order: dict[str, Any]) -> Opened:
-    return Opened(request_id=order["request_id"], lease_id=order["lease_id"])
 
 
 # --- 17: commits of unknown outcome -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The flow of a request over a real ledger and a real Delta log, with a replayer that needs no Spark."""
+"""Requests from opening to publication, over a real ledger and a real Delta log, with a replayer without Spark."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_range_is_replayed_in_one_chunk_and_published_at_once(lake: Path) -> N
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 10])
-def test_chunks_change_no_run(lake: Path, tmp_path: Path, chunk: int) -> None:
+def test_runs_do_not_depend_on_the_size_of_chunks(lake: Path, tmp_path: Path, chunk: int) -> None:
     one = run(work_on(lake), "2024-01-01", "2024-01-11")
     other = tmp_path / "other"
     for index, day in enumerate(DAYS):
@@ -65,7 +65,7 @@ def test_chunks_change_no_run(lake: Path, tmp_path: Path, chunk: int) -> None:
     assert many.to_json() == one.to_json()
 
 
-def test_a_second_run_replays_nothing_and_writes_nothing(lake: Path) -> None:
+def test_a_second_run_replays_no_slice_and_writes_no_event(lake: Path) -> None:
     work = work_on(lake)
     first = run(work, "2024-01-01", "2024-01-11")
     version, replayer = work.ledger.view().version, FakeReplayer()
@@ -75,20 +75,20 @@ def test_a_second_run_replays_nothing_and_writes_nothing(lake: Path) -> None:
     assert work.ledger.view().version == version
 
 
-def test_early_cut_off_stops_where_the_state_is_the_same_again(lake: Path) -> None:
+def test_early_cut_off_stops_at_a_slice_that_leaves_its_old_state(lake: Path) -> None:
     work = work_on(lake)
     run(work, "2024-01-01", "2024-01-11")
     append_day(lake, "2024-01-03", {"c": 5})
     replayer = FakeReplayer()
     outcome = run(work, "2024-01-01", "2024-01-11", replayer)
-    # The third changes, so does the state the fourth starts from; what the fourth leaves is what it left before.
+    # The third slice changes, and with it the state before the fourth. The fourth leaves the same state as before.
     assert replayer.replayed == [["2024-01-03"], ["2024-01-04"]]
     assert outcome.is_published
     changes = work.ledger.view().publications[-1].changes
     assert set(changes) == {"2024-01-03", "2024-01-04"}
 
 
-def test_a_failed_check_changes_nothing_that_a_reader_sees(lake: Path) -> None:
+def test_after_a_failed_check_readers_see_what_they_saw_before(lake: Path) -> None:
     work = work_on(lake)
     run(work, "2024-01-01", "2024-01-04")
     before = seen(work)
@@ -101,7 +101,7 @@ def test_a_failed_check_changes_nothing_that_a_reader_sees(lake: Path) -> None:
     assert seen(work) == before
 
 
-def test_waive_then_publish_shows_everything_at_once(lake: Path) -> None:
+def test_a_request_is_published_as_a_whole_after_a_waiver(lake: Path) -> None:
     work = work_on(lake)
     append_day(lake, "2024-01-06", {"c": 2_000})
     run(work, "2024-01-01", "2024-01-11")
@@ -110,9 +110,9 @@ def test_waive_then_publish_shows_everything_at_once(lake: Path) -> None:
     with pytest.raises(RequestError, match="did not fail"):
         waive(work, "2024-01-05", reason="why not", who="me")
     assert not publish(work, who="me").is_published
-    run_waived = waive(work, "2024-01-06", reason="a sale that really was", who="ann")
+    run_waived = waive(work, "2024-01-06", reason="the sale is real", who="ann")
     assert run_waived.waiver is not None
-    assert (run_waived.waiver.who, run_waived.waiver.reason) == ("ann", "a sale that really was")
+    assert (run_waived.waiver.who, run_waived.waiver.reason) == ("ann", "the sale is real")
     publication = publish(work, who="me")
     assert publication.is_published
     assert list(seen(work)) == DAYS
@@ -156,7 +156,7 @@ def test_a_crash_in_the_second_chunk_loses_only_that_chunk(lake: Path) -> None:
     assert outcome.to_json() == run(work_on(other), "2024-01-01", "2024-01-11").to_json()
 
 
-def test_a_replayer_that_raises_leaves_the_request_open_and_says_why(lake: Path) -> None:
+def test_an_error_of_the_replayer_leaves_the_request_open_and_is_recorded(lake: Path) -> None:
     work = work_on(lake)
 
     def refuse(_order: object) -> None:
@@ -184,13 +184,13 @@ def test_a_chunk_whose_audit_does_not_close_fails_and_is_replayed(lake: Path) ->
     attempts = [order.attempt_id for order in replayer.orders]
     rows = sorted(DeltaTable(lake / "sales" / "ledger").to_pyarrow_table().to_pylist(), key=lambda row: row["seq"])
     failed = [row["attempt_id"] for row in rows if row["event"] == "failed"]
-    assert failed == [attempts[1]], "the ledger keeps the attempt that failed"
+    assert failed == [attempts[1]], "the ledger records the attempt that failed"
     staged = [row["attempt_id"] for row in rows if row["event"] == "staged"]
     assert staged == [attempts[0], *attempts[2:]], "the replay is another attempt"
     assert replayer.orders[1].before == replayer.orders[2].before
 
 
-def test_what_does_not_close_twice_stops_and_the_same_call_replays_it(lake: Path) -> None:
+def test_after_two_audits_that_do_not_close_the_same_call_continues_the_request(lake: Path) -> None:
     work = work_on(lake)
 
     def lose(order: ReplayOrder) -> None:
@@ -204,14 +204,14 @@ def test_what_does_not_close_twice_stops_and_the_same_call_replays_it(lake: Path
     assert seen(work) == {}
     [request] = work.ledger.view().open_requests()
     assert request.failure == "a row is missing"
-    mended = FakeReplayer()
-    outcome = run(work, "2024-01-01", "2024-01-04", mended, chunk=1)
-    assert outcome.request_id == request.request_id, "the same request goes on"
-    assert mended.replayed == [["2024-01-02"], ["2024-01-03"]]
+    sound = FakeReplayer()
+    outcome = run(work, "2024-01-01", "2024-01-04", sound, chunk=1)
+    assert outcome.request_id == request.request_id, "the same request continues"
+    assert sound.replayed == [["2024-01-02"], ["2024-01-03"]]
     assert outcome.is_published
 
 
-def test_a_predecessor_without_a_run_is_refused_with_both_names(lake: Path) -> None:
+def test_a_range_without_a_run_before_it_is_refused_and_both_slices_are_named(lake: Path) -> None:
     work = work_on(lake)
     with pytest.raises(RequestError, match=r"slice 2024-01-05 .* after 2024-01-04.*--from 2024-01-01.*--fresh"):
         run(work, "2024-01-05", "2024-01-07")
@@ -221,7 +221,7 @@ def test_a_predecessor_without_a_run_is_refused_with_both_names(lake: Path) -> N
     assert outcome.runs[0].is_chain_start
 
 
-def test_a_middle_that_changes_the_state_must_bring_its_successors_along(lake: Path) -> None:
+def test_a_changed_state_is_published_only_together_with_the_slices_after_it(lake: Path) -> None:
     work = work_on(lake)
     run(work, "2024-01-01", "2024-01-11")
     before = seen(work)
@@ -229,13 +229,13 @@ def test_a_middle_that_changes_the_state_must_bring_its_successors_along(lake: P
     outcome = run(work, "2024-01-03", "2024-01-04")
     assert not outcome.is_published
     assert outcome.publication is not None
-    assert "must come along" in outcome.publication.why
+    assert "replay them in the same request" in outcome.publication.why
     assert outcome.publication.stopped_by[0] == "2024-01-04"
     assert seen(work) == before
     assert run(work, "2024-01-03", "2024-01-05").is_published
 
 
-def test_another_spec_cannot_go_on_from_a_published_state(lake: Path) -> None:
+def test_another_spec_cannot_continue_from_a_published_state(lake: Path) -> None:
     run(work_on(lake), "2024-01-01", "2024-01-04")
     changed = work_on(lake, PIPELINE.replace("size: 1d", "size: 2d"))
     with pytest.raises(RequestError, match=r"2024-01-03 .* was published by spec .*--fresh"):
@@ -244,7 +244,7 @@ def test_another_spec_cannot_go_on_from_a_published_state(lake: Path) -> None:
     assert outcome.is_published
 
 
-def test_two_requests_for_the_same_slices_leave_one_result(lake: Path) -> None:
+def test_two_requests_for_the_same_slices_publish_one_result(lake: Path) -> None:
     work, rival = work_on(lake), work_on(lake)
     inner: list[Outcome] = []
 
@@ -261,7 +261,7 @@ def test_two_requests_for_the_same_slices_leave_one_result(lake: Path) -> None:
     assert attempts == {inner[0].runs[0].result.attempt_id}
 
 
-def test_an_attempt_that_contradicts_an_equal_run_is_an_error(lake: Path) -> None:
+def test_two_attempts_with_different_rows_make_the_run_an_error(lake: Path) -> None:
     work, rival = work_on(lake), work_on(lake)
     done: list[Outcome] = []
 
@@ -286,7 +286,7 @@ def test_a_replayer_that_breaks_its_contract_stages_nothing(lake: Path) -> None:
     assert work.ledger.view().runs == {}
 
 
-def test_publishing_twice_changes_nothing(lake: Path) -> None:
+def test_publishing_a_request_twice_writes_no_event(lake: Path) -> None:
     work = work_on(lake)
     outcome = run(work, "2024-01-01", "2024-01-03")
     version = work.ledger.view().version
@@ -294,7 +294,7 @@ def test_publishing_twice_changes_nothing(lake: Path) -> None:
     assert work.ledger.view().version == version
 
 
-def test_rollback_shows_what_was_seen_before(lake: Path) -> None:
+def test_after_a_rollback_readers_see_what_they_saw_before(lake: Path) -> None:
     work = work_on(lake)
     run(work, "2024-01-01", "2024-01-03")
     first = seen(work)

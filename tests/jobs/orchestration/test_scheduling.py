@@ -1,30 +1,45 @@
-"""What DAG tasks are told, played through over a real ledger."""
+"""The decisions, gates and publications of DAG runs, played in order over a real ledger."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration import scheduling
 from jobs.orchestration.requests import Staging, run_request
-from jobs.planning.workspace import Asked, Opened, Workspace, open_workspace
+from jobs.orchestration.scheduling import Decision, Gate, Replay, Skip, Wait
+from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.decisions import waive
+from jobs.publishing.rules import Publication
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 8)]
 HOUR = 3_600_000
+LATER_MS = day_ms("2024-02-01")
 
 
-def opened_by(decision: dict[str, Any]) -> Opened:
-    return Opened(request_id=decision["request_id"], lease_id=decision["lease_id"])
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """What the tasks of one DAG run returned. `publication` is None if the gate stopped the run."""
+
+    decision: Replay
+    gate: Gate
+    publication: Publication | None = None
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        return self.decision.slices
+
+    @property
+    def is_published(self) -> bool:
+        return self.publication is not None and self.publication.is_published
 
 
 class Airflow:
-    """Plays the tasks of one DAG run after the other."""
+    """Plays the tasks of DAG runs, one after another."""
 
     def __init__(self, root: Path, text: str = PIPELINE) -> None:
         self.lake = Lake(root=str(root))
@@ -34,39 +49,35 @@ class Airflow:
     def work(self, now_ms: int) -> Workspace:
         return open_workspace(sales(self.text), self.lake, now_ms=lambda: now_ms)
 
-    def scheduled(self, end: str, *, late_ms: int = 6 * HOUR) -> dict[str, Any]:
-        now_ms = day_ms(end) + late_ms
-        pipeline = sales(self.text)
-        decision = scheduling.plan_scheduled(
-            pipeline, self.lake, interval_end_ms=day_ms(end), now_ms=now_ms, who="airflow"
+    def decide(self, end: str, *, late_ms: int = 6 * HOUR) -> Decision:
+        """The decision of the scheduled run that ends at midnight of a day."""
+        return scheduling.plan_scheduled(
+            sales(self.text), self.lake, interval_end_ms=day_ms(end), now_ms=day_ms(end) + late_ms, who="airflow"
         )
-        return self.tasks(decision, now_ms)
 
-    def backfilled(self, start: str, end: str) -> dict[str, Any]:
-        now_ms = day_ms("2024-02-01")
-        decision = scheduling.plan_backfill_interval(
-            sales(self.text), self.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=now_ms, who="airflow"
+    def scheduled(self, end: str, *, late_ms: int = 6 * HOUR) -> Played:
+        return self.tasks(self.decide(end, late_ms=late_ms), day_ms(end) + late_ms)
+
+    def decide_backfill(self, start: str, end: str) -> Decision:
+        """The decision of a DAG run of Airflow's own backfill."""
+        return scheduling.plan_backfill_interval(
+            sales(self.text), self.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=LATER_MS, who="airflow"
         )
-        return self.tasks(decision, now_ms)
 
-    def tasks(self, decision: dict[str, Any], now_ms: int) -> dict[str, Any]:
-        if decision["action"] != "replay":
-            return decision
-        pipeline, opened = sales(self.text), opened_by(decision)
+    def backfilled(self, start: str, end: str) -> Played:
+        return self.tasks(self.decide_backfill(start, end), LATER_MS)
+
+    def tasks(self, decision: Decision, now_ms: int) -> Played:
+        assert isinstance(decision, Replay)
+        pipeline, opened, slices = sales(self.text), decision.opened, decision.slices
         scheduling.replay(
-            pipeline,
-            self.lake,
-            opened=opened,
-            slices=decision["slices"],
-            replayer=self.replayer,
-            now_ms=lambda: now_ms,
+            pipeline, self.lake, opened=opened, slices=slices, replayer=self.replayer, now_ms=lambda: now_ms
         )
-        slices = decision["slices"]
         gate = scheduling.gate(pipeline, self.lake, opened=opened, now_ms=now_ms, slices=slices)
-        if not gate["passed"]:
-            return decision | {"gate": gate, "published": False}
+        if not gate.is_passed:
+            return Played(decision=decision, gate=gate)
         done = scheduling.publish_task(pipeline, self.lake, opened=opened, who="airflow", now_ms=now_ms, slices=slices)
-        return decision | {"gate": gate} | done
+        return Played(decision=decision, gate=gate, publication=done)
 
     @property
     def seen(self) -> list[str]:
@@ -81,43 +92,43 @@ def airflow(tmp_path: Path) -> Airflow:
 
 
 def test_a_scheduled_run_catches_up_from_the_head(airflow: Airflow) -> None:
-    assert airflow.scheduled("2024-01-03")["slices"] == ["2024-01-01", "2024-01-02"]
-    assert airflow.scheduled("2024-01-06")["slices"] == ["2024-01-03", "2024-01-04", "2024-01-05"]
+    assert airflow.scheduled("2024-01-03").slices == ("2024-01-01", "2024-01-02")
+    assert airflow.scheduled("2024-01-06").slices == ("2024-01-03", "2024-01-04", "2024-01-05")
     assert airflow.seen == DAYS[:5]
-    assert airflow.scheduled("2024-01-06")["action"] == "skip"
+    assert airflow.decide("2024-01-06") == Skip(
+        why="no slice after the published head 2024-01-05 is over by 2024-01-06 00:00:00 UTC"
+    )
 
 
 def test_a_failed_slice_holds_the_chain_until_it_is_waived(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-03", {"c": 5_000})
-    assert not airflow.scheduled("2024-01-05")["published"]
+    assert not airflow.scheduled("2024-01-05").is_published
     assert airflow.seen == []
     prefix = airflow.scheduled("2024-01-06")
-    assert prefix["slices"] == ["2024-01-01", "2024-01-02"]
-    assert prefix["published"]
-    held = airflow.scheduled("2024-01-06")
-    assert (held["action"], held["why"]) == ("skip", "held by 2024-01-03: check failed (total)")
+    assert prefix.slices == ("2024-01-01", "2024-01-02")
+    assert prefix.is_published
+    assert airflow.decide("2024-01-06") == Skip(why="held by 2024-01-03: check failed (total)")
     waive(airflow.work(day_ms("2024-01-06")), "2024-01-03", reason="it was real", who="ann")
     before = len(airflow.replayer.orders)
-    caught_up = airflow.scheduled("2024-01-06")
-    assert caught_up["published"]
+    assert airflow.scheduled("2024-01-06").is_published
     assert airflow.seen == DAYS[:5]
     assert [order.slices[0].slice_id for order in airflow.replayer.orders[before:]] == ["2024-01-05"]
 
 
 def test_a_held_slice_runs_again_when_its_input_changes(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-01", {"c": 5_000})
-    assert not airflow.scheduled("2024-01-02")["published"]
-    assert airflow.scheduled("2024-01-02")["action"] == "skip"
+    assert not airflow.scheduled("2024-01-02").is_published
+    assert isinstance(airflow.decide("2024-01-02"), Skip)
     append_day(Path(airflow.lake.root), "2024-01-01", {"c": -5_000})
-    assert airflow.scheduled("2024-01-02")["published"]
+    assert airflow.scheduled("2024-01-02").is_published
 
 
-def test_it_waits_until_the_slice_is_complete(airflow: Airflow) -> None:
+def test_a_scheduled_run_waits_until_the_slice_is_complete(airflow: Airflow) -> None:
     airflow.text = PIPELINE.replace("slice: {by: day}", "slice: {by: day}\n  ready: {after: 2h}")
-    waiting = airflow.scheduled("2024-01-02", late_ms=HOUR)
-    assert waiting["action"] == "wait"
-    assert waiting["why"] == "slice 2024-01-01 is complete 2 h after its end, at 2024-01-02 02:00:00 UTC"
-    assert airflow.scheduled("2024-01-02", late_ms=2 * HOUR)["published"]
+    assert airflow.decide("2024-01-02", late_ms=HOUR) == Wait(
+        why="slice 2024-01-01 is complete 2 h after its end, at 2024-01-02 02:00:00 UTC (ready.after)"
+    )
+    assert airflow.scheduled("2024-01-02", late_ms=2 * HOUR).is_published
 
 
 @pytest.mark.parametrize(
@@ -128,49 +139,46 @@ def test_it_waits_until_the_slice_is_complete(airflow: Airflow) -> None:
         ("{marker: 'done/{slice_id}'}", "done/2024-01-07 exists"),
     ],
 )
-def test_signs_of_completeness(airflow: Airflow, ready: str, why: str) -> None:
+def test_a_slice_is_ready_when_every_condition_of_log_ready_holds(airflow: Airflow, ready: str, why: str) -> None:
     run_request(
         airflow.work(day_ms("2024-02-01")),
         Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-07"), who="me", reason="test"),
         FakeReplayer(),
     )
     airflow.text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day}}\n  ready: {ready}")
-    waiting = airflow.scheduled("2024-01-08")
-    assert waiting["action"] == "wait"
-    assert why in waiting["why"]
+    waiting = airflow.decide("2024-01-08")
+    assert isinstance(waiting, Wait)
+    assert why in waiting.why
     airflow.text = airflow.text.replace(ready, ready[:-1] + ", timeout: 3h}")
     with pytest.raises(RequestError, match=r"did not happen within 3 h"):
-        airflow.scheduled("2024-01-08")
+        airflow.decide("2024-01-08")
     append_day(Path(airflow.lake.root), "2024-01-07", {"x": 1, "y": 2, "z": 3})
     append_day(Path(airflow.lake.root), "2024-01-08", {"x": 1})
     (Path(airflow.lake.root) / "done").mkdir()
     (Path(airflow.lake.root) / "done" / "2024-01-07").touch()
-    assert airflow.scheduled("2024-01-08")["published"]
+    assert airflow.scheduled("2024-01-08").is_published
 
 
-def test_it_waits_while_somebody_else_makes_the_slice(airflow: Airflow) -> None:
-    seen: list[dict[str, Any]] = []
+def test_a_scheduled_run_waits_while_another_request_replays_the_slice(airflow: Airflow) -> None:
+    decided: list[Decision] = []
 
     def meanwhile(_order: object) -> None:
-        decision = scheduling.plan_scheduled(
-            sales(), airflow.lake, interval_end_ms=day_ms("2024-01-04"), now_ms=day_ms("2024-01-05"), who="airflow"
-        )
-        seen.append(decision)
+        decided.append(airflow.decide("2024-01-04"))
 
     work = airflow.work(day_ms("2024-01-05"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-04"), who="ann", reason="by hand")
     run_request(work, asked, FakeReplayer(on_order=meanwhile))
-    assert seen[0]["action"] == "wait"
-    assert "is being made by request" in seen[0]["why"]
-    assert "(ann: by hand)" in seen[0]["why"]
+    assert isinstance(decided[0], Wait)
+    assert "is being replayed by request" in decided[0].why
+    assert "(ann: by hand)" in decided[0].why
 
 
 def test_an_edited_file_is_a_warning_until_it_is_published(airflow: Airflow) -> None:
     airflow.scheduled("2024-01-03")
     airflow.text = PIPELINE.replace("size: 1d", "size: 2d")
     warned = airflow.scheduled("2024-01-04")
-    assert warned["published"]
-    assert "is kept to" in warned["warnings"][0]
+    assert warned.is_published
+    assert "the published chain is spec" in warned.decision.warnings[0]
     view = airflow.work(0).ledger.view()
     assert len({view.run(run_id).result.spec_fingerprint for run_id in view.published.values()}) == 1
 
@@ -179,39 +187,41 @@ def test_airflows_backfill_stages_until_it_reaches_the_published_chain_with_an_e
     airflow.scheduled("2024-01-08")
     append_day(Path(airflow.lake.root), "2024-01-02", {"c": 5})
     first = airflow.backfilled("2024-01-02", "2024-01-03")
-    assert first["slices"] == ["2024-01-02"]
-    assert (first["published"], first["waits_for"]) == (False, "2024-01-03")
-    assert first["why"].startswith("staged, waits for 2024-01-03")
+    assert first.slices == ("2024-01-02",)
+    assert first.publication is not None
+    assert (first.is_published, first.publication.waits_for) == (False, "2024-01-03")
+    assert first.publication.why.startswith("staged, waits for 2024-01-03")
     second = airflow.backfilled("2024-01-03", "2024-01-04")
-    assert second["request_id"] == first["request_id"]
-    assert second["published"]
-    assert second["changed"] == ["2024-01-02", "2024-01-03"]
-    assert airflow.backfilled("2024-01-04", "2024-01-05")["action"] == "skip"
+    assert second.decision.opened.request_id == first.decision.opened.request_id
+    assert second.publication is not None
+    assert second.is_published
+    assert second.publication.changed == ("2024-01-02", "2024-01-03")
+    assert airflow.decide_backfill("2024-01-04", "2024-01-05") == Skip(why="every slice is current and published")
 
 
 def test_airflows_backfill_of_a_new_chain_publishes_each_interval_at_the_head(airflow: Airflow) -> None:
     for start, end in pairwise(DAYS[:4]):
-        assert airflow.backfilled(start, end)["published"]
+        assert airflow.backfilled(start, end).is_published
     assert airflow.seen == DAYS[:3]
 
 
 def test_airflows_backfill_waits_for_a_slice_of_the_request_that_a_check_holds(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-01", {"c": 5_000})
-    assert airflow.backfilled("2024-01-01", "2024-01-02")["gate"]["stopped_by"] == ["2024-01-01"]
+    assert airflow.backfilled("2024-01-01", "2024-01-02").gate.stopped_by == ("2024-01-01",)
     second = airflow.backfilled("2024-01-02", "2024-01-03")
-    assert (second["gate"]["passed"], second["published"], second["waits_for"]) == (True, False, "2024-01-01")
+    assert second.publication is not None
+    assert (second.gate.is_passed, second.is_published, second.publication.waits_for) == (True, False, "2024-01-01")
     waive(airflow.work(day_ms("2024-02-01")), "2024-01-01", reason="it was real", who="ann")
-    assert airflow.backfilled("2024-01-03", "2024-01-04")["published"]
+    assert airflow.backfilled("2024-01-03", "2024-01-04").is_published
     assert airflow.seen == DAYS[:3]
 
 
 def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-02", {"c": 5_000})
-    decision = scheduling.plan_scheduled(
-        sales(), airflow.lake, interval_end_ms=day_ms("2024-01-07"), now_ms=day_ms("2024-01-08"), who="airflow"
-    )
+    decision = airflow.decide("2024-01-07")
+    assert isinstance(decision, Replay)
     scheduling.replay(
-        sales(), airflow.lake, opened=opened_by(decision), slices=decision["slices"], replayer=airflow.replayer,
+        sales(), airflow.lake, opened=decision.opened, slices=decision.slices, replayer=airflow.replayer,
         now_ms=lambda: day_ms("2024-01-08"), staging=Staging(chunk=2),
     )  # fmt: skip
     assert airflow.replayer.replayed == [DAYS[:2]]
@@ -219,26 +229,24 @@ def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
 
 def test_airflows_backfill_without_a_predecessor_is_refused(airflow: Airflow) -> None:
     with pytest.raises(RequestError, match="2024-01-04"):
-        airflow.backfilled("2024-01-05", "2024-01-06")
+        airflow.decide_backfill("2024-01-05", "2024-01-06")
 
 
 def test_a_backfill_by_hand_is_resumed_by_the_same_request(airflow: Airflow) -> None:
     asked = Asked(
         from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-06"), who="ann", reason="first load", request_id="r1"
     )
-    now_ms = day_ms("2024-02-01")
-    decision = scheduling.plan_by_hand(sales(), airflow.lake, asked=asked, now_ms=now_ms)
-    assert decision["request_id"] == "r1"
-    again = scheduling.plan_by_hand(sales(), airflow.lake, asked=asked, now_ms=now_ms)
+    decision = scheduling.plan_by_hand(sales(), airflow.lake, asked=asked, now_ms=LATER_MS)
+    assert isinstance(decision, Replay)
+    assert decision.opened.request_id == "r1"
+    again = scheduling.plan_by_hand(sales(), airflow.lake, asked=asked, now_ms=LATER_MS)
     assert again == decision
-    assert airflow.tasks(again, now_ms)["published"]
-    assert (
-        scheduling.plan_by_hand(sales(), airflow.lake, asked=replace(asked, request_id="r2"), now_ms=now_ms)["action"]
-        == "skip"
-    )
+    assert airflow.tasks(again, LATER_MS).is_published
+    other = replace(asked, request_id="r2")
+    assert isinstance(scheduling.plan_by_hand(sales(), airflow.lake, asked=other, now_ms=LATER_MS), Skip)
 
 
-def test_a_garbage_partition_makes_no_endless_chain(airflow: Airflow) -> None:
+def test_a_slice_far_in_the_past_is_refused_and_does_not_make_an_endless_chain(airflow: Airflow) -> None:
     work = airflow.work(day_ms("2024-01-08"))
     view = work.ledger.view()
     assert len(scheduling._after_head(work, view, day_ms("2024-01-08"), most=7)) == 7

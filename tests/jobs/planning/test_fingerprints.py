@@ -1,4 +1,4 @@
-"""What changes a run's id, and what does not."""
+"""Fingerprints: which changes of a pipeline file change the id of a run, and which do not."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def spec(old: str = "", new: str = "") -> str:
         ("owner: operations", "max_parallelism: 64"),
     ],
 )
-def test_what_can_change_a_row_changes_the_spec(old: str, new: str) -> None:
+def test_a_field_that_can_change_a_row_changes_the_fingerprint(old: str, new: str) -> None:
     assert spec(old, new) != spec()
 
 
@@ -73,11 +73,11 @@ def test_what_can_change_a_row_changes_the_spec(old: str, new: str) -> None:
         ),
     ],
 )
-def test_what_changes_no_row_does_not(old: str, new: str) -> None:
+def test_a_field_that_cannot_change_a_row_does_not_change_the_fingerprint(old: str, new: str) -> None:
     assert spec(old, new) == spec()
 
 
-def test_every_part_of_a_run_id_counts() -> None:
+def test_every_part_changes_the_run_id() -> None:
     one = Slice(slice_id="2013-02-08", start_ms=0, end_ms=10)
     parts: dict[str, str] = {"spec": "s", "input": "i", "state_before": "b"}
     ids = {
@@ -94,7 +94,7 @@ def test_every_part_of_a_run_id_counts() -> None:
     )
 
 
-def test_a_fingerprint_is_of_content() -> None:
+def test_a_fingerprint_depends_on_the_content_and_not_on_the_order_of_keys() -> None:
     assert fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
     assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
     with pytest.raises(ValueError, match="float"):

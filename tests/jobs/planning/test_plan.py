@@ -1,4 +1,4 @@
-"""The plan as a pure function: what is judged stale, and why."""
+"""The plan as a pure function: which slices are stale, and why."""
 
 import json
 from dataclasses import replace
@@ -63,7 +63,7 @@ def log(**changed: LogCoordinates) -> LogState:
 def published(
     count: int, *, pipeline: str = PIPELINE, checks: str = "suite", verdict: Verdict = Verdict.PASS
 ) -> LedgerView:
-    """A chain of `count` published slices."""
+    """The view of a ledger with a chain of `count` published slices."""
     spec = spec_fingerprint(sales(pipeline))
     events = [LedgerEvent(kind=EventKind.REQUESTED, request_id="r", who="me", spec_fingerprint=spec, seq=1)]
     state = EMPTY_STATE
@@ -111,23 +111,23 @@ def reasons(found: Plan) -> list[str]:
     return [step.reason.value + ("" if step.is_certain else "?") for step in found.steps]
 
 
-def test_nothing_yet() -> None:
+def test_slices_without_a_run_are_missing() -> None:
     assert reasons(plan(published(0), log())) == ["missing"] * 6
 
 
-def test_everything_current_but_the_end() -> None:
+def test_slices_after_the_published_ones_are_missing() -> None:
     found = plan(published(4), log())
     assert reasons(found) == ["current"] * 4 + ["missing"] * 2
     assert [step.expected_seconds for step in found.steps] == [0.0] * 4 + [4.0] * 2
     assert found.before is None
 
 
-def test_new_records_make_the_slice_stale_and_its_successors_perhaps() -> None:
+def test_new_records_make_a_slice_stale_and_later_slices_uncertain() -> None:
     found = plan(published(6), log(d02=coordinates(3, commits=(1, 7))))
     assert reasons(found) == ["current", "input changed"] + ["state before changed?"] * 4
 
 
-def test_optimize_and_retention_change_nothing() -> None:
+def test_a_slice_stays_current_after_optimize_and_log_retention() -> None:
     optimized, cleaned = coordinates(digest="other"), coordinates(commits=(), since=99)
     assert reasons(plan(published(6), log(d02=optimized, d03=cleaned))) == ["current"] * 6
 
@@ -143,24 +143,24 @@ def test_optimize_and_retention_change_nothing() -> None:
         (coordinates(3), Match.CHANGED),
         (coordinates(3, since=11), Match.CHANGED),
         (coordinates(digest="other", commits=(1, 10)), Match.CHANGED),
-        (coordinates(commits=(1, 10, 11)), Match.SAME),  # a DELETE, and the RESTORE of the very same files
+        (coordinates(commits=(1, 10, 11)), Match.SAME),  # a DELETE, and a RESTORE of the same files
         (coordinates(table_id="another"), Match.CHANGED),
     ],
 )
-def test_the_same_input(now: LogCoordinates, found: Match) -> None:
+def test_coordinates_are_compared_by_files_and_commits(now: LogCoordinates, found: Match) -> None:
     then = coordinates()
     assert compare_coordinates(then, now) is found
 
 
-def test_without_a_digest_the_number_of_records_proves_nothing() -> None:
-    """Ledgers from before files were pinned by digest."""
+def test_without_a_digest_equal_record_counts_do_not_prove_equal_input() -> None:
+    """Old ledgers have no digest of the files."""
     then = coordinates(digest="")
     assert compare_coordinates(then, coordinates(digest="", since=11)) is Match.UNKNOWN
     assert compare_coordinates(then, coordinates(since=11)) is Match.UNKNOWN
     assert compare_coordinates(then, coordinates(since=10)) is Match.SAME
 
 
-def test_other_files_without_their_commits_are_unverified_until_somebody_looks() -> None:
+def test_other_files_without_their_commits_are_unverified_until_their_records_are_compared() -> None:
     cleaned = coordinates(digest="other", since=11)
     view = published(6)
     found = plan(view, log(d02=cleaned))
@@ -174,7 +174,7 @@ def test_other_files_without_their_commits_are_unverified_until_somebody_looks()
 
 
 def test_a_second_attempt_at_the_same_run_is_a_sighting() -> None:
-    """Otherwise a slice whose files were rewritten would be replayed again and again, with the same result."""
+    """Without this sighting, every run would replay a slice with rewritten files again, with the same result."""
     cleaned = coordinates(digest="other", since=11)
     view = published(2)
     run = view.published_run(IDS[1])
@@ -186,7 +186,7 @@ def test_a_second_attempt_at_the_same_run_is_a_sighting() -> None:
 
 
 def seen(view: LedgerView, run_id: str, at: LogCoordinates, *, is_equal: bool) -> LedgerView:
-    """The view after a `verified` event, by way of the ledger's own row."""
+    """The view after a `verified` event that was written to JSON and read back."""
     run = view.run(run_id)
     event = verified_event(run.result, Sighting(log=at, is_equal=is_equal), found="f", who="me")
     stored = replace(event, details=json.loads(encode_details(event.details)))
@@ -195,49 +195,49 @@ def seen(view: LedgerView, run_id: str, at: LogCoordinates, *, is_equal: bool) -
 
 
 class Counting(dict[str, StagedRun]):
-    """Counts how many runs are looked at."""
+    """Counts how many runs are read."""
 
-    looked_at = 0
+    read_count = 0
 
     def values(self) -> Any:  # noqa: ANN401 - dict's own view type cannot be named
-        self.looked_at += len(self)
+        self.read_count += len(self)
         return super().values()
 
 
-def test_a_plan_looks_at_each_run_a_few_times_whatever_the_number_of_slices() -> None:
+def test_the_cost_of_a_plan_does_not_multiply_runs_by_slices() -> None:
     view = published(6)
     runs = Counting(view.runs)
     plan(replace(view, runs=runs), log())
-    assert runs.looked_at <= 2 * len(runs)
+    assert runs.read_count <= 2 * len(runs)
 
 
-def test_another_spec_replays_everything() -> None:
+def test_another_spec_replays_every_slice() -> None:
     changed = PIPELINE.replace("size: 1d", "size: 2d")
     assert reasons(plan(published(6), log(), pipeline=changed)) == ["spec changed"] * 6
     assert reasons(plan(published(6), log(), pipeline=PIPELINE + "owner: me\n")) == ["current"] * 6
 
 
-def test_another_suite_checks_again_and_replays_no_successor() -> None:
+def test_another_suite_makes_checked_slices_stale_and_not_their_states() -> None:
     assert reasons(plan(published(3), log(), checks="suite")) == ["current"] * 3 + ["missing"] * 3
     assert reasons(plan(published(3), log(), checks="other")) == ["checks changed"] * 3 + ["missing"] * 3
 
 
-def test_a_check_that_broke_runs_again() -> None:
+def test_a_slice_whose_check_broke_is_checked_again() -> None:
     assert reasons(plan(published(1, verdict=Verdict.ERROR), log()))[0] == "checks changed"
 
 
-def test_fresh_replays_what_holds() -> None:
+def test_fresh_replays_valid_runs() -> None:
     assert reasons(plan(published(6), log(), start=2, fresh=True)) == ["fresh"] * 4
 
 
-def test_the_chain_goes_on_from_the_published_predecessor() -> None:
+def test_a_chain_continues_from_the_published_slice_before() -> None:
     found = plan(published(3), log(), start=3)
     assert found.before is not None
     assert found.before.slice_id == IDS[2]
-    assert found.chain_note == "goes on from 2024-01-03, as published"
+    assert found.chain_note == "continues from 2024-01-03, as published"
 
 
-def test_no_predecessor_is_refused_unless_the_log_begins_there() -> None:
+def test_a_range_without_a_run_before_it_is_refused_unless_the_log_begins_there() -> None:
     with pytest.raises(
         RequestError, match=r"2024-01-03 .* 2024-01-02 has no published run; the log begins at 2024-01-01"
     ):
@@ -249,7 +249,7 @@ def test_no_predecessor_is_refused_unless_the_log_begins_there() -> None:
     assert plan(published(0), log(), start=2, pipeline=first).before is None
 
 
-def test_a_plan_is_json() -> None:
+def test_a_plan_as_json_has_range_steps_and_runs() -> None:
     found = plan(published(2), log()).to_json()
     assert found["from"] == "2024-01-01"
     assert found["to"] == "2024-01-07"
@@ -261,13 +261,13 @@ def chunks(found: Plan, limit: int | None, growing: int = 1) -> list[str]:
     return [step.slice.slice_id for step in next_chunk(found, limit=limit, growing=growing, skip=frozenset())]
 
 
-def test_certain_slices_go_together_and_doubtful_ones_carefully() -> None:
+def test_certain_slices_form_one_chunk_and_uncertain_ones_growing_chunks() -> None:
     assert chunks(plan(published(0), log()), None) == IDS
     assert chunks(plan(published(0), log()), 2) == IDS[:2]
-    doubtful = plan(published(6), log(d02=coordinates(3)))
-    assert chunks(doubtful, None) == [IDS[1]]
+    uncertain = plan(published(6), log(d02=coordinates(3)))
+    assert chunks(uncertain, None) == [IDS[1]]
     rest = replace(
-        doubtful, steps=(*(replace(step, reason=Reason.CURRENT) for step in doubtful.steps[:2]), *doubtful.steps[2:])
+        uncertain, steps=(*(replace(step, reason=Reason.CURRENT) for step in uncertain.steps[:2]), *uncertain.steps[2:])
     )
     assert chunks(rest, None) == [IDS[2]]
     assert chunks(rest, None, growing=2) == IDS[2:4]
@@ -275,7 +275,7 @@ def test_certain_slices_go_together_and_doubtful_ones_carefully() -> None:
 
 
 @given(st.integers(0, 6), st.sets(st.integers(0, 5)), st.integers(0, 5))
-def test_what_comes_before_the_first_change_is_current_and_the_change_is_found(
+def test_slices_before_the_first_change_are_current_and_every_change_is_detected(
     count: int, touched: set[int], start: int
 ) -> None:
     view = published(count)

@@ -1,4 +1,4 @@
-"""Logs that were rewritten after a publication: what the plan says, and what a run makes of it. No Spark."""
+"""Plans and runs after the log was rewritten: OPTIMIZE, DELETE, RESTORE, log retention. No Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ RANGE = (day_ms("2024-01-01"), day_ms("2024-01-04"))
 
 @pytest.fixture
 def work(tmp_path: Path) -> Workspace:
-    """Three published days, of two commits each."""
+    """A workspace with three published days of two commits each."""
     for day in (1, 2, 3):
         append_day(tmp_path, f"2024-01-0{day}", {"a": 1})
         append_day(tmp_path, f"2024-01-0{day}", {"b": 2})
@@ -36,7 +36,7 @@ def log_of(work: Workspace) -> DeltaTable:
 
 
 def run(work: Workspace) -> list[list[str]]:
-    """Run the three days; the slices that were replayed, chunk by chunk."""
+    """Run the three days; return the replayed slices, chunk by chunk."""
     replayer = FakeReplayer()
     run_request(work, Asked(from_ms=RANGE[0], to_ms=RANGE[1], who="me", reason=""), replayer)
     return replayer.replayed
@@ -48,24 +48,24 @@ def reasons(work: Workspace) -> list[str]:
 
 
 def forget_commits(work: Workspace) -> None:
-    """As log retention does, after one more commit elsewhere."""
+    """Remove old commits as log retention does, after a new commit to another slice."""
     append_day(Path(work.lake.root), "2024-01-09", {"a": 1})
     clean_commits(Path(work.lake.event_log(work.pipeline)))
 
 
-def test_optimize_is_nothing_while_its_commit_can_be_read(work: Workspace) -> None:
+def test_optimize_makes_no_slice_stale_while_its_commit_can_be_read(work: Workspace) -> None:
     log_of(work).optimize.compact()
     assert reasons(work) == ["current"] * 3
     assert run(work) == []
 
 
-def test_log_cleaning_alone_is_nothing(work: Workspace) -> None:
+def test_log_retention_alone_makes_no_slice_stale(work: Workspace) -> None:
     forget_commits(work)
     assert reasons(work) == ["current"] * 3
 
 
-def test_optimize_and_log_cleaning_are_settled_by_one_replay(work: Workspace) -> None:
-    """The same records give the same run; its second attempt is where the files are known from."""
+def test_after_optimize_and_log_retention_one_replay_makes_the_slices_current(work: Workspace) -> None:
+    """Equal records give the same run. Its second attempt records the new files."""
     published = dict(work.ledger.view().published)
     log_of(work).optimize.compact()
     forget_commits(work)
@@ -76,8 +76,8 @@ def test_optimize_and_log_cleaning_are_settled_by_one_replay(work: Workspace) ->
     assert run(work) == []
 
 
-def test_one_deleted_and_one_inserted_is_not_taken_for_the_same(work: Workspace) -> None:
-    """As many records as before, and no commit that says so."""
+def test_a_deleted_and_an_inserted_record_make_a_slice_unverified(work: Workspace) -> None:
+    """The number of records is the same, and the commits that tell the difference are gone."""
     published = dict(work.ledger.view().published)
     log_of(work).delete("id = '2024-01-02/b/2'")
     append_day(Path(work.lake.root), "2024-01-02", {"c": 3})
@@ -92,7 +92,7 @@ def test_one_deleted_and_one_inserted_is_not_taken_for_the_same(work: Workspace)
     assert after["2024-01-02"] != published["2024-01-02"]
 
 
-def test_a_delete_and_the_advised_restore_leave_all_as_it_was(work: Workspace) -> None:
+def test_after_a_delete_and_the_advised_restore_every_slice_is_current(work: Workspace) -> None:
     version = log_of(work).version()
     log_of(work).delete("id = '2024-01-02/b/2'")
     with pytest.raises(LogError, match=f"Restore the table to version {version},"):
@@ -105,10 +105,10 @@ def test_a_delete_and_the_advised_restore_leave_all_as_it_was(work: Workspace) -
 
 
 def test_a_plan_reads_new_commits_only(work: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the log has grown: what a run has seen is not read again, not even for another slice."""
+    """Commits that a run has seen are not read again, for any slice."""
     read: list[int] = []
 
-    def counted(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as it is called
+    def counted(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - passed on unchanged
         history = read_history(*arguments, **named)
         read.append(history.read)
         return history
@@ -118,4 +118,4 @@ def test_a_plan_reads_new_commits_only(work: Workspace, monkeypatch: pytest.Monk
     append_day(Path(work.lake.root), "2024-01-03", {"c": 3})
     reasons(work)
     run(work)
-    assert read == [0, 1, 1, 1, 0, 0], "two plans, those of run and of its first step, the chunk, the last step"
+    assert read == [0, 1, 1, 1, 0, 0], "two plans, the plans of the run and of its first step, the chunk, the last step"
