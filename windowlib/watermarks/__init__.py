@@ -1,1 +1,1 @@
-"""Watermark generators, the valve that combines them, and the drivers of event time."""
+"""Watermarks: generators, the time drivers of a replay and its timeline, the valve, and Flink 1.x adapters."""

@@ -1,8 +1,9 @@
-"""Watermarks as jobs of Flink 1.x made them: legacy assigners, source contexts; and watermarks made upstream.
+"""Adapters for users: the legacy watermark assigners and source contexts of Flink 1.x, and watermarks made upstream.
 
-Each is driven like a `WatermarkSource`: what happens comes in, what it emits goes out as a list, `state` is plain data
-for a checkpoint, and nobody reads a clock. Sources: Flink 1.8, TimestampsAndPeriodicWatermarksOperator,
-TimestampsAndPunctuatedWatermarksOperator, StreamSourceContexts.
+Each has the interface of `WatermarkSource`: a method processes one event and returns the events that it emits. `state`
+is plain data for a checkpoint. No code here reads a clock. A pipeline file cannot name them.
+Sources: Flink 1.8, TimestampsAndPeriodicWatermarksOperator, TimestampsAndPunctuatedWatermarksOperator,
+StreamSourceContexts.
 """
 
 # mypy: disable-error-code="explicit-override"
@@ -31,49 +32,48 @@ from windowlib.watermarks.valve import Advanced, StatusChanged, WatermarkEvent
 
 
 class AssignerWithPeriodicWatermarks(Protocol):
-    """Reads event times out of records, and is asked for the watermark at every interval of the clock.
+    """The protocol of Flink's legacy assigners that return a watermark at every interval of the clock.
 
-    Flink's interface keeps what it has seen in its own fields; here the greatest event time is kept for it.
+    A Flink assigner stores the greatest event time in its own fields. Here the source stores it and passes it on.
     """
 
     def extract_timestamp(self, value: Value, previous_ms: int) -> int:
-        """Return the record's event time; `previous_ms` is the one that it came with, MIN_TIME_MS without."""
+        """Return the record's event time. `previous_ms` is the one that it already has, MIN_TIME_MS without one."""
 
     def current_watermark(self, max_timestamp_ms: int | None) -> int | None:
-        """Return the watermark after the greatest event time so far (None before the first), or None for none."""
+        """Return the watermark for the greatest event time so far (None before the first), or None."""
 
 
 class AssignerWithPunctuatedWatermarks(Protocol):
-    """Reads event times out of records, and is asked after each of them whether it carries a watermark."""
+    """The protocol of Flink's legacy assigners that can return a watermark after each record."""
 
     def extract_timestamp(self, value: Value, previous_ms: int) -> int:
-        """Return the record's event time; `previous_ms` is the one that it came with, MIN_TIME_MS without."""
+        """Return the record's event time. `previous_ms` is the one that it already has, MIN_TIME_MS without one."""
 
     def next_watermark(self, value: Value, timestamp_ms: int) -> int | None:
-        """Return the watermark that follows this record, None for none."""
+        """Return the watermark after this record, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PeriodicRule:
-    """A periodic assigner's rule as a generator."""
+    """A generator that calls a periodic assigner at each tick."""
 
     assigner: AssignerWithPeriodicWatermarks
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        """Remember the latest."""
         if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
             state.max_timestamp_ms = timestamp_ms
         return None
 
     def on_tick(self, state: GeneratorState) -> int | None:
-        """Ask the assigner."""
         return self.assigner.current_watermark(state.max_timestamp_ms)
 
 
 class AssignerSource:
-    """A legacy assigner at work: it stamps each record, and watermarks follow. They only rise.
+    """Runs a legacy assigner: sets the event time of each record and emits watermarks, which only rise.
 
-    What comes from upstream is not passed on, but for the last watermark, which says that the input is over.
+    Construct it with `periodic` or `punctuated`. They choose the generator and the emission that belong together.
+    Watermarks from upstream are ignored, except the last one, which ends the input.
     """
 
     def __init__(
@@ -84,7 +84,6 @@ class AssignerSource:
         *,
         start_ms: int = 0,
     ) -> None:
-        """Use `periodic` or `punctuated`, which know the generator and the emission that belong together."""
         self._assigner = assigner
         self._source = WatermarkSource(generator, emission or EVERY_RECORD, start_ms=start_ms)
 
@@ -92,18 +91,18 @@ class AssignerSource:
     def periodic(
         cls, assigner: AssignerWithPeriodicWatermarks, *, every_ms: int = 200, start_ms: int = 0
     ) -> "AssignerSource":
-        """Ask for the watermark at `start_ms` + every multiple of `every_ms`."""
+        """Return a source that calls the assigner when the clock is at `start_ms` plus a multiple of `every_ms`."""
         return cls(assigner, _PeriodicRule(assigner), EmitPeriodically(every_ms=every_ms), start_ms=start_ms)
 
     @classmethod
     def punctuated(cls, assigner: AssignerWithPunctuatedWatermarks, *, start_ms: int = 0) -> "AssignerSource":
-        """Ask for the watermark after every record."""
+        """Return a source that calls the assigner after every record."""
         rule = Punctuated(watermark_of=lambda timestamp_ms, value: assigner.next_watermark(value, timestamp_ms))
         return cls(assigner, rule, start_ms=start_ms)
 
     @property
     def state(self) -> SourceState:
-        """All that a checkpoint stores."""
+        """The state that a checkpoint stores."""
         return self._source.state
 
     @state.setter
@@ -111,20 +110,20 @@ class AssignerSource:
         self._source.state = state
 
     def on_record(self, value: Value, previous_ms: int | None = None) -> tuple[int, list[WatermarkEvent]]:
-        """Return the record's event time, and what is emitted after the record."""
+        """Return the record's event time and the events after the record."""
         timestamp_ms = self._assigner.extract_timestamp(value, MIN_TIME_MS if previous_ms is None else previous_ms)
         return timestamp_ms, self._source.on_record(timestamp_ms, value)
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, WatermarkEvent]]:
-        """Let the clock reach `clock_ms`; return what each tick on the way emits, with its instant."""
+        """Advance the clock to `clock_ms`. Return the events of each tick up to it, with the tick's instant."""
         return self._source.advance_clock(clock_ms)
 
     def on_upstream(self, watermark_ms: int) -> list[WatermarkEvent]:
-        """Take a watermark from upstream: only the last one counts."""
+        """Process a watermark from upstream. All but MAX_TIME_MS are ignored."""
         return self._source.on_upstream(watermark_ms)
 
     def finish(self) -> list[WatermarkEvent]:
-        """Return what is still to be emitted when no more records come."""
+        """Return the events that are pending at the end of the input."""
         return self._source.finish()
 
 
@@ -132,23 +131,25 @@ class AssignerSource:
 
 
 class UpstreamSource:
-    """Passes on watermarks that were made upstream: in a column of the records, or in marker rows between them."""
+    """Emits watermarks that were made upstream, in epoch ms in the column `column` of records or of marker rows.
+
+    A row whose column is null has no watermark.
+    """
 
     def __init__(self, column: str) -> None:
-        """Read the watermark, in epoch ms, from `column`; rows where it is null say nothing about it."""
         self._column = column
         self.watermark_ms = MIN_TIME_MS
         self.is_idle = False
 
     def is_marker(self, row: Mapping[str, Any], *, timestamp_ms: int | None) -> bool:
-        """Tell whether a row is only a marker: it has a watermark and no event time. Windows never see it."""
+        """Return whether a row is a marker: it has a watermark and no event time. Windows do not receive it."""
         return timestamp_ms is None and row.get(self._column) is not None
 
     def on_row(self, row: Mapping[str, Any]) -> list[WatermarkEvent]:
-        """Take in a record, after it was judged, or a marker; one that does not raise the watermark is left out.
+        """Process a marker, or a record after its fate is decided. A watermark that does not rise is ignored.
 
         Raises:
-            SpecError: the column is no whole number.
+            SpecError: the column is not an integer.
         """
         watermark_ms = row.get(self._column)
         if watermark_ms is None:
@@ -164,7 +165,7 @@ class UpstreamSource:
         return events
 
     def on_status(self, *, is_idle: bool) -> list[WatermarkEvent]:
-        """Take in that upstream became idle or active."""
+        """Process a change of upstream to idle or active."""
         if is_idle == self.is_idle:
             return []
         self.is_idle = is_idle
@@ -175,7 +176,7 @@ class UpstreamSource:
 
 
 class Collected(NamedTuple):
-    """A record leaves the source, with its event time if it has one."""
+    """The context emitted a record, with its event time if it has one."""
 
     value: Value
     timestamp_ms: int | None
@@ -185,70 +186,66 @@ ContextEvent = Collected | WatermarkEvent
 
 
 class SourceContext(Protocol):
-    """What a source of Flink 1.x emits into; which one depends on the job's time characteristic."""
+    """The protocol of source contexts, into which sources of Flink 1.x emit. `source_context` returns one."""
 
     def collect(self, value: Value, timestamp_ms: int | None = None) -> list[ContextEvent]:
-        """Take a record from the source, with its event time where the source knows it."""
+        """Process a record of the source, with its event time if the source has one."""
 
     def emit_watermark(self, watermark_ms: int) -> list[ContextEvent]:
-        """Take a watermark from the source."""
+        """Process a watermark of the source."""
 
     def mark_idle(self) -> list[ContextEvent]:
-        """Take that the source expects to be silent for a while."""
+        """Make the source idle until its next record or watermark."""
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, ContextEvent]]:
-        """Let the clock reach `clock_ms`; return what happens on the way, with its instant."""
+        """Advance the clock to `clock_ms`. Return the events up to it, with their instants."""
 
 
 class NonTimestampContext:
-    """Processing time: records go out without event time, and nothing else does."""
+    """The context of processing time: emits records without event time, and no watermark or status."""
 
     def collect(self, value: Value, timestamp_ms: int | None = None) -> list[ContextEvent]:  # noqa: ARG002
-        """Let the record out without its event time."""
         return [Collected(value, None)]
 
     def emit_watermark(self, watermark_ms: int) -> list[ContextEvent]:  # noqa: ARG002
-        """Ignore it."""
         return []
 
     def mark_idle(self) -> list[ContextEvent]:
-        """Ignore it."""
         return []
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, ContextEvent]]:  # noqa: ARG002
-        """Nothing happens."""
         return []
 
 
 @dataclass(slots=True, kw_only=True)
 class ContextState:
-    """All that a checkpoint stores of a source context."""
+    """The state of a source context, as a checkpoint stores it."""
 
     clock_ms: int
     watermark_ms: int = MIN_TIME_MS
     is_idle: bool = False
     check_at_ms: int | None = None
-    """When silence is checked next; None while nothing is to be checked."""
+    """The instant of the next check for silence. None if no check is scheduled."""
     is_silent: bool = True
-    """Whether nothing came since the last check."""
+    """Whether no record or watermark came since the last check."""
     has_checks: bool = True
-    """False once a tick of ingestion time found the source idle: Flink never checks again then; its ticks go on."""
+    """False after a tick of ingestion time found the source idle. Flink then never checks again; the ticks continue."""
     tick_at_ms: int | None = None
-    """When ingestion time ticks next; None in event time and after the last watermark."""
+    """The next tick of ingestion time. None in event time and after the last watermark."""
     last_record_ms: int | None = None
     next_watermark_ms: int = 0
-    """Ingestion time emits once the clock is beyond it."""
+    """Ingestion time emits a watermark when the clock is greater than this."""
 
 
 class ManualWatermarkContext:
-    """Event time: the source brings event times and watermarks along.
+    """The context of event time: the source provides event times and watermarks.
 
-    The source is idle when nothing came between two checks, `idle_timeout_ms` apart. Any record or watermark makes it
-    active again. A watermark that does not rise is left out, as the next operator's valve would do.
+    The source becomes idle if no record or watermark came between two checks, which are `idle_timeout_ms` apart. Any
+    record or watermark makes it active again. A watermark that does not rise is not emitted, because the valve of the
+    next operator would drop it. The context starts active, with the clock at `start_ms`.
     """
 
     def __init__(self, *, idle_timeout_ms: int | None = None, start_ms: int = 0) -> None:
-        """Start active, with the clock at `start_ms`."""
         if idle_timeout_ms is not None and idle_timeout_ms <= 0:
             raise SpecError(f"idle_timeout must be positive, got {idle_timeout_ms} ms")
         self._idle_timeout_ms = idle_timeout_ms
@@ -256,19 +253,16 @@ class ManualWatermarkContext:
         self._schedule_check()
 
     def collect(self, value: Value, timestamp_ms: int | None = None) -> list[ContextEvent]:
-        """Let the record out as it is."""
         return [*self._wake(), Collected(value, timestamp_ms)]
 
     def emit_watermark(self, watermark_ms: int) -> list[ContextEvent]:
-        """Let the watermark out, if it rises."""
         return [*self._wake(), *self._advance(watermark_ms)]
 
     def mark_idle(self) -> list[ContextEvent]:
-        """Be idle until the next record or watermark."""
         return self._change_status(is_idle=True)
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, ContextEvent]]:
-        """Let the clock reach `clock_ms`; return what the checks on the way find, with their instants."""
+        """Advance the clock to `clock_ms`. Return the events of the deadlines up to it, with their instants."""
         state, events = self.state, list[tuple[int, ContextEvent]]()
         if clock_ms < state.clock_ms:
             raise InvariantBroken(f"the driver let the clock go back from {state.clock_ms} to {clock_ms}")
@@ -282,7 +276,6 @@ class ManualWatermarkContext:
         return self.state.check_at_ms
 
     def _on_deadline(self, at_ms: int) -> list[ContextEvent]:  # noqa: ARG002 - ingestion time needs it
-        """Check for silence."""
         self.state.check_at_ms = None
         if self.state.is_silent:
             return self._change_status(is_idle=True)
@@ -290,7 +283,7 @@ class ManualWatermarkContext:
         return []
 
     def _wake(self) -> list[ContextEvent]:
-        """Note that something came."""
+        """Note a record or watermark, and make the source active."""
         if self.state.check_at_ms is None and self.state.has_checks:
             self._schedule_check()
         else:
@@ -316,15 +309,14 @@ class ManualWatermarkContext:
 
 
 class AutomaticWatermarkContext(ManualWatermarkContext):
-    """Ingestion time: the clock is the event time, and the watermark is the start of the clock's interval.
+    """The context of ingestion time: event time is the clock, and the watermark is the start of the clock's interval.
 
-    A watermark goes out when the clock is beyond the interval after the last one, with a record or at a tick. Of the
-    source's own watermarks only the last one counts; after it, none is made any more. An active source that has been
-    silent for longer than `idle_timeout_ms` is found idle at a tick, too, which may be before the check.
+    A watermark is emitted, with a record or at a tick, when the clock is beyond the interval after the last watermark.
+    The source's own watermarks are ignored, except MAX_TIME_MS, after which no other watermark is emitted. A tick, too,
+    makes a source idle that was silent for longer than `idle_timeout_ms`; it may come before the check.
     """
 
     def __init__(self, *, every_ms: int = 200, idle_timeout_ms: int | None = None, start_ms: int = 0) -> None:
-        """Start active, with the clock at `start_ms`, to tick every `every_ms`."""
         if every_ms <= 0:
             raise SpecError(f"emit: every must be positive, got {every_ms} ms")
         super().__init__(idle_timeout_ms=idle_timeout_ms, start_ms=start_ms)
@@ -332,12 +324,10 @@ class AutomaticWatermarkContext(ManualWatermarkContext):
         self.state.tick_at_ms = start_ms + every_ms
 
     def collect(self, value: Value, timestamp_ms: int | None = None) -> list[ContextEvent]:  # noqa: ARG002
-        """Let the record out with the clock as its event time."""
         now_ms = self.state.last_record_ms = self.state.clock_ms
         return [*self._wake(), Collected(value, now_ms), *self._follow_clock(now_ms)]
 
     def emit_watermark(self, watermark_ms: int) -> list[ContextEvent]:
-        """Let the last watermark out, once."""
         state = self.state
         if watermark_ms != MAX_TIME_MS or state.next_watermark_ms == MAX_TIME_MS:
             return []
@@ -349,7 +339,7 @@ class AutomaticWatermarkContext(ManualWatermarkContext):
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     def _on_deadline(self, at_ms: int) -> list[ContextEvent]:
-        """Check for silence, or tick; of two deadlines at one instant, the one that was set earlier."""
+        """Check for silence, or tick. Of two deadlines at one instant, process the one that was set earlier."""
         check_is_first = self.state.check_at_ms == at_ms and (
             self.state.tick_at_ms != at_ms or (self._idle_timeout_ms or 0) >= self._every_ms
         )
@@ -380,10 +370,10 @@ TimeCharacteristic = Literal["event", "ingestion", "processing"]
 def source_context(
     time: TimeCharacteristic, *, every_ms: int = 200, idle_timeout_ms: int | None = None, start_ms: int = 0
 ) -> SourceContext:
-    """Return the context that Flink 1.x gives a source under a time characteristic.
+    """Return the context that Flink 1.x passes to a source with this time characteristic.
 
     Raises:
-        SpecError: no such characteristic, or an interval or time-out that is not positive.
+        SpecError: there is no such characteristic, or an interval or time-out is not positive.
     """
     match time:
         case "event":

@@ -1,7 +1,7 @@
-"""Where watermarks come from: generators over event times, emitted at once or on a clock, with idleness.
+"""Watermark generators, and the source that runs one: it emits with records or at ticks, and detects idleness.
 
-A generator is configured by a frozen value and runs with a small plain state, which is all that a checkpoint stores.
-Nobody here reads a clock: `WatermarkSource.advance_clock` says what time it is.
+A generator is a frozen value. Its small plain state is all that a checkpoint stores. No code here reads a clock: the
+caller sets the time with `WatermarkSource.advance_clock`.
 """
 
 from collections.abc import Callable
@@ -16,87 +16,81 @@ from windowlib.watermarks.valve import Advanced, StatusChanged, WatermarkEvent
 
 @dataclass(slots=True)
 class GeneratorState:
-    """What a generator has seen: the greatest event time, None before the first."""
+    """The state of a generator: the greatest event time so far, None before the first record."""
 
     max_timestamp_ms: int | None = None
 
 
 class Generator(Protocol):
-    """How event times become watermarks. Methods return a watermark to emit, or None; only a rise goes out."""
+    """The protocol of generators. Methods return a watermark or None. A source emits only watermarks that rise."""
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:
         """Called for each record."""
 
     def on_tick(self, state: GeneratorState) -> int | None:
-        """Called when watermarks are emitted periodically."""
+        """Called at every tick, and when a source emits after a number of records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
-    """Records are at most `out_of_orderness_ms` behind the latest: watermark = latest - bound - 1.
+    """Generator for records with bounded disorder: watermark = greatest event time - `out_of_orderness_ms` - 1.
 
-    `is_legacy` leaves out the 1, as BoundedOutOfOrdernessTimestampExtractor did. A bound of 0 is ascending time.
+    With `is_legacy` the 1 is not subtracted, as in Flink's BoundedOutOfOrdernessTimestampExtractor. A bound of 0 is for
+    ascending event times.
     """
 
     out_of_orderness_ms: int = 0
     is_legacy: bool = False
 
     def __post_init__(self) -> None:
-        """Check the bound."""
         if self.out_of_orderness_ms < 0:
             raise SpecError(f"out_of_orderness must not be negative, got {self.out_of_orderness_ms} ms")
 
     def watermark_of(self, max_timestamp_ms: int) -> int:
-        """Return the watermark that belongs to a greatest event time."""
+        """Return the watermark for a greatest event time."""
         return max_timestamp_ms - self.out_of_orderness_ms - (not self.is_legacy)
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        """Remember the latest."""
         if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
             state.max_timestamp_ms = timestamp_ms
         return None
 
     def on_tick(self, state: GeneratorState) -> int | None:
-        """Emit what follows from the latest."""
         return None if state.max_timestamp_ms is None else self.watermark_of(state.max_timestamp_ms)
 
 
 def ascending() -> Bounded:
-    """Return the generator for event times that never fall."""
+    """Return the generator for event times that never decrease."""
     return Bounded()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Punctuated:
-    """Certain records carry the watermark: `watermark_of(timestamp_ms, value)` returns it, None for other records."""
+    """Generator for marked records: `watermark_of(timestamp_ms, value)` returns the record's watermark, or None."""
 
     watermark_of: Callable[[int, Any], int | None]
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:
-        """Ask the user's function."""
         if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
             state.max_timestamp_ms = timestamp_ms
         return self.watermark_of(timestamp_ms, value)
 
     def on_tick(self, state: GeneratorState) -> int | None:  # noqa: ARG002
-        """Nothing comes with time."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periodic:
-    """A user's own rule from the greatest event time to the watermark, asked at every tick."""
+    """Generator with a user's function from the greatest event time to the watermark, called at every tick."""
 
     watermark_of: Callable[[int], int | None]
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        """Remember the latest."""
         if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
             state.max_timestamp_ms = timestamp_ms
         return None
 
     def on_tick(self, state: GeneratorState) -> int | None:
-        """Ask the user's function."""
         return None if state.max_timestamp_ms is None else self.watermark_of(state.max_timestamp_ms)
 
 
@@ -113,31 +107,29 @@ class SourceState:
     has_activity: bool = False
     """Whether a record came since the last tick."""
     is_marked_idle: bool = False
-    """Whether idleness was reported since the last record."""
+    """Whether the source reported idleness since the last record."""
     inactive_since_ms: int | None = None
     """The first tick that found no activity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitEveryRecord:
-    """Emit whenever `records` more have come; 1 is the default of a pipeline."""
+    """Emit after every `records` records. A pipeline's default is 1."""
 
     records: int = 1
 
     def __post_init__(self) -> None:
-        """Check the number."""
         if self.records <= 0:
             raise SpecError(f"emit: records must be positive, got {self.records}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitPeriodically:
-    """Emit at `start_ms` + every multiple of `every_ms` on the clock: Flink's automatic watermark interval."""
+    """Emit when the clock reaches `start_ms` plus any multiple of `every_ms`: Flink's automatic watermark interval."""
 
     every_ms: int = 200
 
     def __post_init__(self) -> None:
-        """Check the interval."""
         if self.every_ms <= 0:
             raise SpecError(f"emit: every must be positive, got {self.every_ms} ms")
 
@@ -147,10 +139,11 @@ EVERY_RECORD: Final = EmitEveryRecord()
 
 
 class WatermarkSource:
-    """One source of watermarks: a generator, when it emits, and after which silence it is idle.
+    """One source of watermarks: a generator, an emission rule, and an idle time-out. Its clock starts at `start_ms`.
 
-    The watermark only rises. A source is idle when no record came for more than `idle_timeout_ms`, measured from the
-    second tick without one; then only a rising watermark makes it active again (Flink's withIdleness).
+    The watermark only rises. A source becomes idle if no record came for more than `idle_timeout_ms`, measured from the
+    second tick without a record. Then only a higher watermark makes it active again.
+    Source: Flink, WatermarkStrategy.withIdleness.
     """
 
     def __init__(
@@ -161,11 +154,10 @@ class WatermarkSource:
         idle_timeout_ms: int | None = None,
         start_ms: int = 0,
     ) -> None:
-        """Start without records, with the clock at `start_ms`."""
         if idle_timeout_ms is not None and idle_timeout_ms <= 0:
             raise SpecError(f"idle_timeout must be positive, got {idle_timeout_ms} ms")
         if idle_timeout_ms is not None and not isinstance(emission, EmitPeriodically):
-            raise SpecError("idle_timeout needs ticks to measure silence with; set emit: {every: ...}")
+            raise SpecError("idle_timeout needs ticks to measure the silence; set emit: {every: ...}")
         self._generator = generator
         self._emission = emission
         self._idle_timeout_ms = idle_timeout_ms
@@ -174,7 +166,7 @@ class WatermarkSource:
             self.state.next_tick_ms = start_ms + emission.every_ms
 
     def on_record(self, timestamp_ms: int, value: Value = None) -> list[WatermarkEvent]:
-        """Take in a valid record; return what it makes the source emit."""
+        """Process a valid record. Return the events that the source emits because of it."""
         state = self.state
         state.has_activity = True
         state.is_marked_idle = False
@@ -187,7 +179,11 @@ class WatermarkSource:
         return events
 
     def advance_clock(self, clock_ms: int) -> list[tuple[int, WatermarkEvent]]:
-        """Let the clock reach `clock_ms`; return what each tick on the way emits, with its instant."""
+        """Advance the clock to `clock_ms`. Return the events of each tick up to it, with the tick's instant.
+
+        Raises:
+            InvariantBroken: the clock goes back.
+        """
         state, events = self.state, list[tuple[int, WatermarkEvent]]()
         if clock_ms < state.clock_ms:
             raise InvariantBroken(f"the driver let the clock go back from {state.clock_ms} to {clock_ms}")
@@ -200,11 +196,11 @@ class WatermarkSource:
         return events
 
     def on_upstream(self, watermark_ms: int) -> list[WatermarkEvent]:
-        """Take a watermark from upstream: only the last one counts, which says that the input is over."""
+        """Process a watermark from upstream. All but MAX_TIME_MS, which ends the input, are ignored."""
         return self._emit(MAX_TIME_MS) if watermark_ms == MAX_TIME_MS else []
 
     def finish(self) -> list[WatermarkEvent]:
-        """Return what is still to be emitted when no more records come."""
+        """Return the events that are pending at the end of the input."""
         return self._tick(self.state.clock_ms)
 
     def _tick(self, at_ms: int) -> list[WatermarkEvent]:
@@ -220,7 +216,7 @@ class WatermarkSource:
         return [StatusChanged(is_idle=True)]
 
     def _is_silent(self, at_ms: int) -> bool:
-        """Tell whether the source has been without records for long enough to be idle."""
+        """Return whether the source had no record for longer than the time-out."""
         state = self.state
         if self._idle_timeout_ms is None:
             return False
@@ -245,5 +241,5 @@ class WatermarkSource:
 
 
 def ingestion_watermark(arrival_ms: int, interval_ms: int) -> int:
-    """Return the watermark of ingestion time at an arrival: the start of its interval (Flink 1.x)."""
+    """Return the watermark of ingestion time for an arrival, which is the start of its interval (Flink 1.x)."""
     return arrival_ms - arrival_ms % interval_ms

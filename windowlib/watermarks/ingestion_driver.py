@@ -1,4 +1,4 @@
-"""Event time from the clock: the driver of ingestion time (DESIGN, section 6)."""
+"""The time driver of ingestion time: event time is the clock (DESIGN, section 6)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from windowlib.watermarks.sources_driver import first_tick, or_lowest, or_none, 
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
 
 EXACT_TICKS: Final = 1_000
-"""The default number of ticks of a silence that happen one by one; later, one tick is this part of the silence."""
+"""The default of `exact_ticks`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestionSpec:
-    """Event time is the clock: at every multiple of `every_ms` the watermark is that instant.
+    """Event time is the clock: at every multiple of `every_ms` the watermark becomes that instant.
 
-    It begins with the log's first record. In a silence the ticks thin out, beyond the first `exact_ticks` of them, to
-    1/`exact_ticks` of the silence: a window may then fire by so much later, never anything else.
+    The ticks start with the log's first record. After `exact_ticks` silent ticks, the tick spacing grows to
+    1/`exact_ticks` of the silence. A window may fire late by that much; results do not change otherwise.
     Source: Flink 1.20, StreamSourceContexts.AutomaticWatermarkContext.
     """
 
@@ -26,20 +26,21 @@ class IngestionSpec:
     exact_ticks: int = EXACT_TICKS
 
     def __post_init__(self) -> None:
-        """Check the interval."""
         if self.every_ms <= 0:
             raise SpecError(f"ingestion: every must be positive, got {self.every_ms} ms")
 
     def build(self) -> "IngestionDriver":
-        """Return a fresh driver."""
+        """Return a driver at the log's start."""
         return IngestionDriver(self)
 
 
 class IngestionDriver:
-    """Runs an IngestionSpec: a windowlib.watermarks.timeline.TimeDriver."""
+    """Runs an IngestionSpec: a windowlib.watermarks.timeline.TimeDriver.
+
+    Its snapshot is the combined row. `restore` raises CheckpointError without this row.
+    """
 
     def __init__(self, spec: IngestionSpec) -> None:
-        """Start before the log's first record."""
         self._every_ms = spec.every_ms
         self._exact_ticks = spec.exact_ticks
         self._last_activity_ms: int | None = None
@@ -48,29 +49,25 @@ class IngestionDriver:
         self.watermark_ms = MIN_TIME_MS
 
     def before_record(self, arrival: Arrival) -> None:
-        """Catch up with ticks that were left out of a long silence."""
+        # Catch up with the ticks that were left out of a long silence.
         if self.watermark_ms != MIN_TIME_MS:
             self.watermark_ms = max(self.watermark_ms, first_tick(arrival.clock_ms, self._every_ms) - self._every_ms)
 
     def on_record(self, arrival: Arrival) -> None:
-        """Wait for the next tick, at the earliest now."""
         self._last_activity_ms = arrival.clock_ms
         if self._max_event_time_ms is None or arrival.timestamp_ms > self._max_event_time_ms:
             self._max_event_time_ms = arrival.timestamp_ms
         self._due_ms = first_tick(arrival.clock_ms, self._every_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the next tick."""
         return self._due_ms
 
     def on_deadline(self, at_ms: int) -> None:
-        """Let event time be the clock's."""
         self.watermark_ms = at_ms
         silence_ms = at_ms - (at_ms if self._last_activity_ms is None else self._last_activity_ms)
         self._due_ms = at_ms + self._every_ms * max(1, silence_ms // (self._exact_ticks * self._every_ms))
 
     def snapshot(self) -> list[SourceRow]:
-        """Return the combined row; there is no other."""
         return [
             SourceRow(
                 source=ALL_SOURCES,
@@ -82,11 +79,6 @@ class IngestionDriver:
         ]
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
-        """Take over a snapshot; into a fresh driver only.
-
-        Raises:
-            CheckpointError: there is no combined row.
-        """
         row = take_combined({row.source: row for row in rows})
         self.watermark_ms = or_lowest(row.watermark_ms)
         self._max_event_time_ms = row.max_event_time_ms

@@ -1,8 +1,8 @@
-"""The driver of a pipeline's event time: the watermarks of one or several sources (DESIGN, section 6).
+"""The time driver for watermarks of one or several sources (DESIGN, section 6).
 
-A driver is the sequential part of a replay: it sees every valid record in log order and every instant that it asked
-for, and says how far event time has come. Its ticks lie on the epoch grid (multiples of the interval), and it asks for
-those alone that can change something, so a silent day costs a few calls and not 432,000.
+A driver is the sequential part of a replay: it receives every valid record in log order and every deadline that it
+requested, and computes the watermark. Its ticks are multiples of the interval. It requests only the ticks that can
+change something, so a silent day costs a few calls and not 432,000.
 """
 
 from collections.abc import Iterable
@@ -25,15 +25,16 @@ from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
 from windowlib.watermarks.valve import Channel, Valve
 
 ONLY_SOURCE: Final = ""
-"""The source of every record of a log that names none."""
+"""The source of every record, if the pipeline has no column for sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmitWithCommits:
-    """Emit what a commit's records amount to before the first record of the next commit."""
+    """Emit the watermark of a commit's records before the first record of the next commit."""
 
 
 DriverEmission = EmitEveryRecord | EmitPeriodically | EmitWithCommits
+"""The emission rules of a pipeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +42,17 @@ class SourcesSpec:
     """Event time from the records of one or several sources.
 
     Args:
-        generator: how a source's event times become its watermark. `Punctuated` functions get the record's columns.
-        emission: when a source says it. A punctuated watermark goes out with its record; ticks then measure silence.
-        idle_timeout_ms: after more than this without a record, a source no longer holds the others back. With
-            periodic emission it is measured from the second tick without a record, as Flink does; else from the last
+        generator: computes a source's watermark from its event times. `Punctuated` functions get the record's columns.
+        emission: when a source emits. A punctuated watermark is emitted with its record, and ticks only measure
+            silence.
+        idle_timeout_ms: a source without a record for longer than this no longer holds the others back. With periodic
+            emission the silence is measured from the second tick without a record, as in Flink, else from the last
             record. Only a rising watermark makes the source active again.
-        expected: sources that count from the log's first record on; any other counts from its own first record.
+        expected: sources that count from the log's first record on. Any other source counts from its own first record.
 
     Raises:
-        SpecError: a time-out that is not positive, a source expected twice, an emission that punctuated cannot have.
+        SpecError: the time-out is not positive, a source is expected twice, or a punctuated generator has an emission
+            after several records or with commits.
     """
 
     generator: Generator
@@ -58,21 +61,23 @@ class SourcesSpec:
     expected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the time-out and the names."""
         if self.idle_timeout_ms is not None and self.idle_timeout_ms <= 0:
             raise SpecError(f"idle_timeout must be positive, got {self.idle_timeout_ms} ms")
         if len(set(self.expected)) < len(self.expected):
             raise SpecError(f"expected sources must differ, got {', '.join(self.expected)}")
-        is_said_at_once = self.emission == EVERY_RECORD or isinstance(self.emission, EmitPeriodically)
-        if isinstance(self.generator, Punctuated) and not is_said_at_once:
+        is_immediate = self.emission == EVERY_RECORD or isinstance(self.emission, EmitPeriodically)
+        if isinstance(self.generator, Punctuated) and not is_immediate:
             raise SpecError(
-                "a punctuated watermark goes out with the record that carries it, got an emission every so many "
-                "records or commits; leave emit out, or say every: to measure silence with"
+                f"a punctuated watermark goes out with the record that carries it, got the emission {self.emission}; "
+                "leave emit out, or set emit: {every: ...} to measure silence"
             )
 
     @property
     def bound_ms(self) -> int | None:
-        """How far the watermark is behind the greatest event time, where that is all there is to it; else None."""
+        """The distance of the watermark from the greatest event time, if the watermark depends on nothing else.
+
+        Else None. With a value there is a fast path without a driver.
+        """
         is_plain = self.emission == EVERY_RECORD and self.idle_timeout_ms is None and not self.expected
         if not isinstance(self.generator, Bounded) or not is_plain:
             return None
@@ -80,18 +85,22 @@ class SourcesSpec:
 
     @property
     def needs_every_record(self) -> bool:
-        """Whether more can matter than a rise of a source's greatest event time and its first record at an instant."""
+        """Whether the driver must receive all records.
+
+        If not, it needs only the records that raise a source's greatest event time, and each source's first record at
+        an instant.
+        """
         counts = isinstance(self.emission, EmitEveryRecord) and self.emission.records > 1
         return counts or isinstance(self.emission, EmitWithCommits) or isinstance(self.generator, Punctuated)
 
     def build(self) -> "SourcesDriver":
-        """Return a fresh driver."""
+        """Return a driver at the log's start."""
         return SourcesDriver(self)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Source:
-    """One source: what its generator has seen, what it has said, and the instant for which it waits."""
+    """One source: the state of its generator, its watermark, and the instant for which it waits."""
 
     name: str
     channel: int
@@ -101,44 +110,42 @@ class _Source:
     due_ms: int | None = None
     records_since_emission: int = 0
     has_activity: bool = False
-    """Whether a record came since the last tick; with ticks only."""
+    """Whether a record came since the last tick. Used only with ticks."""
     inactive_since_ms: int | None = None
-    """The first tick that found no activity; with ticks only."""
+    """The first tick that found no activity. Used only with ticks."""
 
 
 class SourcesDriver:
     """Runs a SourcesSpec: a windowlib.watermarks.timeline.TimeDriver.
 
     The combined watermark is the least of the active, aligned sources (windowlib.watermarks.valve.Valve). A source that
-    appears, or comes back, behind the output does not hold it back before it has caught up. What several sources say
-    at one moment is taken in the order of their names.
+    starts or becomes active behind the output does not hold it back until it has caught up. Watermarks of several
+    sources at one instant are processed in the order of their names. `restore` raises CheckpointError if the snapshot
+    has no combined row.
     """
 
     def __init__(self, spec: SourcesSpec) -> None:
-        """Start before the log's first record."""
         self._spec = spec
         self._sources: dict[str, _Source] = {}
         self._valve: Valve | None = None
         self._waiting: list[tuple[int, str]] = []
-        """A heap of (instant, source); an entry counts while it equals the source's `due_ms`."""
+        """A heap of (instant, source). An entry is valid while its instant equals the source's `due_ms`."""
         self._commit: int | None = None
         self.watermark_ms = MIN_TIME_MS
 
     def before_record(self, arrival: Arrival) -> None:
-        """Let the expected sources begin with the log, and a finished commit say what it amounts to."""
         if not self._sources:
             for name in self._spec.expected:
                 self._wait_for_silence(self._add(name), arrival.clock_ms)
         if isinstance(self._spec.emission, EmitWithCommits):
             if arrival.commit is None:
-                raise SpecError("watermarks are emitted with commits, and the log is not ordered by commits")
+                raise SpecError("watermarks are emitted with commits, but the log is not ordered by commits")
             if arrival.commit != self._commit and self._commit is not None:
                 for name in sorted(self._sources):
                     self._flush(self._sources[name])
             self._commit = arrival.commit
 
     def on_record(self, arrival: Arrival) -> None:
-        """Let the record's source take it in."""
         source = self._sources.get(arrival.source) or self._add(arrival.source)
         generator, state = self._spec.generator, source.generator
         greatest_ms = state.max_timestamp_ms
@@ -160,19 +167,18 @@ class SourcesDriver:
                 assert_never(self._spec.emission)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest instant for which a source waits."""
         waiting = self._waiting
         while waiting and self._sources[waiting[0][1]].due_ms != waiting[0][0]:
             heappop(waiting)
         return waiting[0][0] if waiting else None
 
     def on_deadline(self, at_ms: int) -> None:
-        """First the sources whose time is out become idle, then the others emit."""
         due: list[_Source] = []
         while self.next_deadline_ms() == at_ms:
             source = self._sources[heappop(self._waiting)[1]]
             source.due_ms = None
             due.append(source)
+        # The sources whose time-out is over become idle before the others emit.
         due.sort(key=self._is_silent, reverse=True)
         for source in due:
             if self._is_silent(source):
@@ -181,13 +187,13 @@ class SourcesDriver:
                 self._tick(source, at_ms)
 
     def _is_silent(self, source: _Source) -> bool:
-        """Tell whether what the source waited for is the end of its time-out."""
+        """Return whether the source waited for the end of its time-out."""
         if not isinstance(self._spec.emission, EmitPeriodically):
             return True
         return not source.has_activity and source.inactive_since_ms is not None
 
     def _tick(self, source: _Source, at_ms: int) -> None:
-        """Emit; then wait for the tick that finds no activity, and from there for the first one beyond the time-out."""
+        """Emit. Then wait for the first tick without activity, and from there for the first one beyond the time-out."""
         self._emit(source, self._spec.generator.on_tick(source.generator))
         emission, timeout_ms = self._spec.emission, self._spec.idle_timeout_ms
         if timeout_ms is None or not isinstance(emission, EmitPeriodically):
@@ -200,19 +206,19 @@ class SourcesDriver:
             self._wait(source, first_tick(at_ms + timeout_ms + 1, emission.every_ms))
 
     def _flush(self, source: _Source) -> None:
-        """Say now what was held back for later."""
         source.records_since_emission = 0
         self._emit(source, self._spec.generator.on_tick(source.generator))
 
     def _fall_idle(self, source: _Source) -> None:
-        """Stop holding the others back. Nothing stays unsaid: going out later it would make the source active again."""
+        """Make a source idle, so that it no longer holds the others back."""
+        # Emit any pending watermark first. Emitted later, it would make the source active again.
         self._flush(source)
         valve = self._joined()
         valve.input_status(source.channel, is_idle=True)
         self.watermark_ms = valve.state.watermark_ms
 
     def _emit(self, source: _Source, watermark_ms: int | None) -> None:
-        """Take what the source says; only a rise counts, and makes an idle source active."""
+        """Pass a source's watermark to the valve if it rises. That makes an idle source active."""
         if watermark_ms is None or watermark_ms <= source.watermark_ms:
             return
         source.watermark_ms = min(watermark_ms, MAX_TIME_MS)
@@ -235,7 +241,7 @@ class SourcesDriver:
         return self._valve
 
     def _wait_for_silence(self, source: _Source, clock_ms: int) -> None:
-        """Wait for the end of the time-out, which begins now."""
+        """Wait for the end of the time-out, which starts now."""
         emission, timeout_ms = self._spec.emission, self._spec.idle_timeout_ms
         if timeout_ms is None:
             return
@@ -250,10 +256,7 @@ class SourcesDriver:
             heappush(self._waiting, (at_ms, source.name))
 
     def snapshot(self) -> list[SourceRow]:
-        """Return one row per source by name, then the combined one.
-
-        A single source without a name of its own, of which `bound_ms` says all, is the combined row alone.
-        """
+        # With `bound_ms`, the combined row describes a single unnamed source completely.
         if self._spec.bound_ms is not None and set(self._sources) <= {ONLY_SOURCE}:
             return [self._combined_row()]
         return [*(self._row(self._sources[name]) for name in sorted(self._sources)), self._combined_row()]
@@ -287,11 +290,6 @@ class SourcesDriver:
         )
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
-        """Take over a snapshot; into a fresh driver only.
-
-        Raises:
-            CheckpointError: there is no combined row.
-        """
         by_name = {row.source: row for row in rows}
         combined = take_combined(by_name)
         if not by_name and combined.max_event_time_ms is not None:
@@ -320,7 +318,11 @@ class SourcesDriver:
 
 
 def take_combined(by_name: dict[str, SourceRow]) -> SourceRow:
-    """Take the combined row out of a snapshot."""
+    """Remove the combined row from a snapshot and return it.
+
+    Raises:
+        CheckpointError: there is no combined row.
+    """
     if ALL_SOURCES not in by_name:
         found = ", ".join(map(repr, by_name)) or "none"
         raise CheckpointError(
@@ -335,17 +337,17 @@ def first_tick(at_ms: int, every_ms: int) -> int:
 
 
 def or_none(watermark_ms: int) -> int | None:
-    """Return a watermark as a checkpoint has it: None before the first."""
+    """Return a driver's watermark as a checkpoint stores it: None before the first."""
     return None if watermark_ms == MIN_TIME_MS else watermark_ms
 
 
 def or_lowest(watermark_ms: int | None) -> int:
-    """Return a checkpoint's watermark as a driver has it."""
+    """Return a checkpoint's watermark as a driver stores it: MIN_TIME_MS before the first."""
     return MIN_TIME_MS if watermark_ms is None else watermark_ms
 
 
 def _escaped(name: str) -> str:
-    """Keep a source's name apart from the combined row's: one that begins like it gets one more in front."""
+    """Return a source's name, with another `*` in front if it starts with `*`, the name of the combined row."""
     return ALL_SOURCES + name if name.startswith(ALL_SOURCES) else name
 
 

@@ -1,8 +1,8 @@
-"""The order of things in a replay: when the clock and the watermark move, between which records (DESIGN, section 6).
+"""The timeline of a replay: between which records the clock and the watermark advance (DESIGN, section 6).
 
-One sequential pass over the log, before any window is computed. A driver of time says what each record, and each
-instant at which it asked to be woken, does to the watermark. What comes out is a step function from places in the log
-to (clock, watermark), the same for any partitioning; every key's operator walks along it.
+It is computed in one sequential pass over the log, before any window. A time driver moves the watermark for each
+record and for each deadline that it requested. The result is a step function from places in the log to (clock,
+watermark). It does not depend on the partitioning, and the operators of all keys follow it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ from windowlib.bounds import MIN_TIME_MS
 
 
 class Arrival(NamedTuple):
-    """A valid record as the pass sees it.
+    """A valid record, with the attributes that a time driver needs.
 
-    `clock_ms` is the replay's clock when it arrives: the running maximum of arrival times, clamped into the slice; the
-    slice's start where the pipeline has no arrival time. `columns` holds the columns that the driver asked for,
-    `commit` a number of the commit that brought the record, None where it is not asked for: it rises with the log and
-    depends on content only (the start of the slice in ms, plus which of the slice's commits it is).
+    `clock_ms` is the replay's clock at its arrival: the running maximum of arrival times, clamped to the slice.
+    It is the start of the slice if the pipeline has no arrival time. `columns` has the columns that the driver needs.
+    `commit` is a number of the record's commit, None if the driver does not need it. It rises with the log and depends
+    only on content: it is the start of the slice in ms plus the index of the commit in the slice.
     """
 
     sequence: int
@@ -29,12 +29,13 @@ class Arrival(NamedTuple):
 
 
 ALL_SOURCES: Final = "*"
+"""The `source` of the row with the combined output of all sources."""
 
 
 class SourceRow(NamedTuple):
-    """One row of the checkpoint's `watermarks`: a source of watermarks, or `*`, the combined output of all.
+    """One row of the checkpoint's table `watermarks`: a source of watermarks, or `*`, the combined output of all.
 
-    `details` holds what else the driver must remember: plain JSON-able values.
+    `details` has the remaining state of the driver as JSON-able values.
     """
 
     source: str
@@ -47,42 +48,45 @@ class SourceRow(NamedTuple):
 
 
 class TimeDriver(Protocol):
-    """Who makes the watermark of a pipeline. It only rises; the timeline reads `watermark_ms` after each call."""
+    """The protocol of time drivers. A driver computes the watermark of a pipeline, which only rises.
+
+    The timeline reads `watermark_ms` after each call.
+    """
 
     watermark_ms: int
-    """The combined watermark; MIN_TIME_MS before the first."""
+    """The combined watermark, MIN_TIME_MS before the first."""
 
     def before_record(self, arrival: Arrival) -> None:
-        """The clock has reached the record's arrival; nothing of the record itself counts yet."""
+        """Called when the clock has reached the record's arrival, before the record itself counts."""
 
     def on_record(self, arrival: Arrival) -> None:
-        """The record has been judged; now it may move the watermark."""
+        """Called when the fate of the record is decided. From here on the record may move the watermark."""
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest instant at which the clock would do something, None if at none."""
+        """Return the earliest instant at which the clock has an effect, None if there is none."""
 
     def on_deadline(self, at_ms: int) -> None:
-        """The clock is at the instant that `next_deadline_ms` returned; records that arrive then have gone before.
+        """Called when the clock is at the instant of `next_deadline_ms`, after the records that arrive then.
 
         Afterwards `next_deadline_ms` must not return `at_ms` or an earlier instant.
         """
 
     def snapshot(self) -> list[SourceRow]:
-        """Return all that the driver remembers, in a fixed order; the row `*` carries the combined watermark."""
+        """Return the whole state of the driver, in a fixed order. The row `*` has the combined watermark."""
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
-        """Take over a snapshot; into a fresh driver only."""
+        """Load a snapshot. Allowed only in a fresh driver."""
 
 
 FIRST_ARRIVAL: Final = "first_arrival_ms"
-"""Where the row `*` keeps the clock at the log's first record; some windows and triggers count from there."""
+"""The key in `details` of the row `*` for the clock at the log's first record, from which some windows count."""
 
 
 class Step(NamedTuple):
-    """What happens after the record at `sequence`, and before the next one.
+    """The changes of time after the record at `sequence` and before the next record.
 
-    First the processing timers below `due_ms` happen, each at its own instant; then the clock stands at `clock_ms`;
-    then the watermark is `watermark_ms`. All three never fall from one step to the next.
+    First the processing timers below `due_ms` fire, each at its own instant. Then the clock is `clock_ms`. Then the
+    watermark is `watermark_ms`. None of the three decreases from one step to the next.
     """
 
     sequence: int
@@ -92,13 +96,13 @@ class Step(NamedTuple):
 
 
 class Timeline:
-    """Runs a driver along the log and collects the steps; a step that would change nothing is left out.
+    """Runs a time driver over the log and collects the steps. Steps without a change are left out.
 
-    `steps` are all steps so far, `slice_ends` how many of them there were at the end of each slice.
+    `steps` has all steps so far, `slice_ends` their number at the end of each slice. It begins at `clock_ms`, the start
+    of the first slice. Deadlines before that have already happened.
     """
 
     def __init__(self, driver: TimeDriver, *, clock_ms: int = MIN_TIME_MS) -> None:
-        """Begin at `clock_ms`, the start of the first slice; nothing below it is due any more."""
         self.steps: list[Step] = []
         self.slice_ends: list[int] = []
         self.first_arrival_ms: int | None = None
@@ -107,7 +111,7 @@ class Timeline:
         self._last = Step(-1, clock_ms, clock_ms, driver.watermark_ms)
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
-        """Take over what `snapshot` returned at the end of the slice before."""
+        """Load the snapshot of the end of the previous slice."""
         rows = list(rows)
         self._driver.restore(rows)
         for row in rows:
@@ -115,7 +119,7 @@ class Timeline:
         self._last = self._last._replace(watermark_ms=self._driver.watermark_ms)
 
     def snapshot(self) -> list[SourceRow]:
-        """Return all that the next slice needs."""
+        """Return the state that the next slice needs."""
         rows = self._driver.snapshot()
         if self.first_arrival_ms is None:
             return rows
@@ -123,7 +127,10 @@ class Timeline:
         return [row._replace(details={**row.details, **first}) if row.source == ALL_SOURCES else row for row in rows]
 
     def arrive(self, arrival: Arrival) -> None:
-        """Take the next record of the log: the clock reaches its arrival, it is judged, then it moves the watermark."""
+        """Process the next record of the log.
+
+        The clock reaches the record's arrival, the record's fate is decided, then it may move the watermark.
+        """
         driver, clock_ms = self._driver, arrival.clock_ms
         if self.first_arrival_ms is None:
             self.first_arrival_ms = clock_ms
@@ -137,13 +144,13 @@ class Timeline:
         self._move()
 
     def end_slice(self, end_ms: int) -> None:
-        """Let every deadline before the slice's end happen, so that it does not matter where the log is cut."""
+        """Process every deadline before the slice's end, so that the results do not depend on where the log is cut."""
         self._pass_deadlines(end_ms)
         self._move(due_ms=end_ms, clock_ms=end_ms)
         self.slice_ends.append(len(self.steps))
 
     def _pass_deadlines(self, before_ms: int) -> None:
-        """At one instant the processing timers come first, then what the driver waits for."""
+        """Process the deadlines before an instant. At each of them the processing timers fire first."""
         while (at_ms := self._driver.next_deadline_ms()) is not None and at_ms < before_ms:
             self._move(due_ms=at_ms + 1, clock_ms=at_ms)
             self._driver.on_deadline(at_ms)

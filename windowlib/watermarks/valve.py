@@ -1,6 +1,6 @@
-"""Several watermarks become one: Flink's valve over input channels, and its combination of a source's outputs.
+"""Combination of several watermarks: Flink's valve over input channels, and its combination of a source's outputs.
 
-Both return what they emit as a list of `Advanced` and `StatusChanged`, and keep plain state that a checkpoint stores.
+Both return the events that they emit, `Advanced` and `StatusChanged`. Their state is plain data for a checkpoint.
 """
 
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from windowlib.errors import SpecError
 
 
 class Advanced(NamedTuple):
-    """The watermark rose."""
+    """The watermark rose to `watermark_ms`."""
 
     watermark_ms: int
 
 
 class StatusChanged(NamedTuple):
-    """The stream became idle (nobody holds its watermark back any more) or active again."""
+    """The stream became idle, so that it no longer holds the combined watermark back, or active again."""
 
     is_idle: bool
 
@@ -28,7 +28,7 @@ WatermarkEvent = Advanced | StatusChanged
 
 @dataclass(slots=True)
 class Channel:
-    """One input. `is_aligned`: active, and not behind the output; only such channels hold the output back."""
+    """One input. Only aligned channels hold the output back. A channel is aligned if it is active and not behind it."""
 
     watermark_ms: int = MIN_TIME_MS
     is_idle: bool = False
@@ -37,7 +37,7 @@ class Channel:
 
 @dataclass(slots=True)
 class ValveState:
-    """All that a checkpoint stores of a valve."""
+    """The state of a valve, as a checkpoint stores it."""
 
     channels: list[Channel] = field(default_factory=list)
     watermark_ms: int = MIN_TIME_MS
@@ -45,23 +45,23 @@ class ValveState:
 
 
 class Valve:
-    """The least watermark of the active, aligned channels. It never falls.
+    """Emits the least watermark of the active, aligned channels. It never decreases.
 
-    Idle channels are left out and their watermarks ignored. When all are idle the greatest is flushed. A channel that
-    is active again counts once its watermark has caught up with the output.
+    Idle channels do not count, and their watermarks are ignored. When all channels are idle, the greatest watermark is
+    flushed. A channel that becomes active again counts when its watermark has caught up with the output. All channels
+    start active and without a watermark.
     Source: Flink, StatusWatermarkValve.
     """
 
     def __init__(self, channel_count: int) -> None:
-        """Start with all channels active and without a watermark."""
         if channel_count <= 0:
             raise SpecError(f"a valve needs at least one channel, got {channel_count}")
         self.state = ValveState([Channel() for _ in range(channel_count)])
 
     def add(self) -> int:
-        """Let one more channel take part, active and without a watermark; return its index.
+        """Add a channel, active and without a watermark. Return its index.
 
-        Once something went out it counts only when it has caught up, as a channel that is active again does.
+        If the valve has emitted a watermark, the channel counts only when it has caught up with the output.
         """
         state = self.state
         state.channels.append(Channel(is_aligned=state.watermark_ms == MIN_TIME_MS))
@@ -69,7 +69,7 @@ class Valve:
         return len(state.channels) - 1
 
     def input_watermark(self, index: int, watermark_ms: int) -> list[WatermarkEvent]:
-        """Take a watermark from a channel."""
+        """Process a watermark of a channel."""
         state, channel = self.state, self.state.channels[index]
         if state.is_idle or channel.is_idle or watermark_ms <= channel.watermark_ms:
             return []
@@ -78,7 +78,7 @@ class Valve:
         return self._advance(self._aligned_min())
 
     def input_status(self, index: int, *, is_idle: bool) -> list[WatermarkEvent]:
-        """Take a channel's becoming idle or active."""
+        """Process a change of a channel to idle or active."""
         state, channel = self.state, self.state.channels[index]
         if channel.is_idle == is_idle:
             return []
@@ -111,7 +111,7 @@ class Valve:
 
 @dataclass(slots=True)
 class CombinedState:
-    """All that a checkpoint stores of a combination: each source's (watermark, idle), and what went out."""
+    """The state of a combination, as a checkpoint stores it: the sources' watermarks and statuses, and the output."""
 
     sources: dict[str, Channel] = field(default_factory=dict)
     watermark_ms: int = MIN_TIME_MS
@@ -119,43 +119,43 @@ class CombinedState:
 
 
 class CombinedWatermark:
-    """The least watermark of the active sources, the greatest when all are idle; it never falls.
+    """Emits the least watermark of the active sources, or the greatest if all are idle. It never decreases.
 
-    Sources come and go by name. Without any source there is nothing to combine, and nothing is emitted.
+    Sources are added and removed by name. They start active and without a watermark. Without a source, nothing is
+    emitted. Atlas's time driver uses it; `SourcesDriver` uses `Valve`.
     Source: Flink, CombinedWatermarkStatus (the outputs of one source's splits).
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """Start with these sources, active and without a watermark."""
         self.state = CombinedState({name: Channel() for name in names})
 
     def add(self, name: str) -> None:
-        """Let one more source take part, from the lowest watermark on.
+        """Add a source, active and at the lowest watermark.
 
         Raises:
-            SpecError: it takes part already.
+            SpecError: there is a source of this name.
         """
         if name in self.state.sources:
-            raise SpecError(f"source {name!r} is there already; names of sources must differ")
+            raise SpecError(f"source {name!r} exists already; give each source its own name")
         self.state.sources[name] = Channel()
 
     def remove(self, name: str) -> list[WatermarkEvent]:
-        """Let a source leave; one that is not there is no error."""
+        """Remove a source, if it exists, and return the events of `update`."""
         self.state.sources.pop(name, None)
         return self.update()
 
     def set_watermark(self, name: str, watermark_ms: int) -> None:
-        """Take a source's watermark, which makes it active; a lower one than before changes nothing else."""
+        """Set a source's watermark and make the source active. A lower watermark than before is ignored."""
         source = self.state.sources[name]
         source.is_idle = False
         source.watermark_ms = max(source.watermark_ms, watermark_ms)
 
     def set_idle(self, name: str, *, is_idle: bool = True) -> None:
-        """Take a source's becoming idle or active."""
+        """Make a source idle or active."""
         self.state.sources[name].is_idle = is_idle
 
     def update(self) -> list[WatermarkEvent]:
-        """Return what the changes since the last call amount to."""
+        """Return the events that follow from the changes since the last call."""
         state = self.state
         if not state.sources:
             return []

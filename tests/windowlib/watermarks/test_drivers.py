@@ -1,4 +1,4 @@
-"""The drivers of event time against a brute-force reading, against the fast path, and cut at any place."""
+"""Compares the time drivers with a brute-force model and with the fast path, and cuts their runs at any record."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ def spec_name(spec: object) -> str:
 
 
 def random_log(seed: int, *, count: int = 60, sources: str = "abc") -> list[Arrival]:
-    """Bursts and silences, equal arrivals, out of order, commits of several records."""
+    """Return a random log with bursts and silences, equal arrivals, disorder, and commits of several records."""
     random = Random(seed)
     clock_ms, commit, log = random.randrange(-50, 50), 0, []
     for sequence in range(count):
@@ -79,7 +79,7 @@ def through_json(driver: TimeDriver, build: Callable[[], TimeDriver]) -> TimeDri
 
 
 class Seen(NamedTuple):
-    """What a record finds: all three never fall."""
+    """The times that a record meets at its arrival. None of the three ever decreases."""
 
     due_ms: int
     clock_ms: int
@@ -95,7 +95,7 @@ def run(spec: SourcesSpec | IngestionSpec, log: Sequence[Arrival]) -> tuple[Time
 
 
 def found_by(log: Sequence[Arrival], steps: Sequence[Step]) -> list[Seen]:
-    """What each record finds when it arrives."""
+    """Return the times that each record meets at its arrival."""
     seen, index, now = [], 0, Seen(MIN_TIME_MS, MIN_TIME_MS, MIN_TIME_MS)
     for arrival in log:
         while index < len(steps) and steps[index].sequence < arrival.sequence:
@@ -105,12 +105,12 @@ def found_by(log: Sequence[Arrival], steps: Sequence[Step]) -> list[Seen]:
 
 
 def rises(steps: Sequence[Step]) -> list[int]:
-    """The watermarks in the order in which they went out."""
+    """Return the watermarks in the order of their emission."""
     return sorted({step.watermark_ms for step in steps} - {MIN_TIME_MS})
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=spec_name)
-def test_a_cut_between_any_two_records_cannot_be_seen(spec: SourcesSpec | IngestionSpec) -> None:
+def test_a_cut_between_any_two_records_changes_no_step(spec: SourcesSpec | IngestionSpec) -> None:
     for seed in seeds(60, among=len(SPECS)):
         log = random_log(seed)
         whole = run(spec, log)[0].steps
@@ -123,8 +123,8 @@ def test_a_cut_between_any_two_records_cannot_be_seen(spec: SourcesSpec | Ingest
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=spec_name)
-def test_slices_cannot_be_seen(spec: SourcesSpec | IngestionSpec) -> None:
-    """The end of a slice lets what was due before it happen earlier in the log, and nothing else."""
+def test_slices_change_no_watermark(spec: SourcesSpec | IngestionSpec) -> None:
+    """At the end of a slice, deadlines before it happen earlier in the log. No record meets other times."""
     for seed in seeds(20, among=len(SPECS)):
         random, log = Random(seed), random_log(seed)
         whole = run(spec, log)[0].steps
@@ -145,7 +145,7 @@ def test_slices_cannot_be_seen(spec: SourcesSpec | IngestionSpec) -> None:
 
 
 @pytest.mark.parametrize("generator", [BOUND, LEGACY, ascending()], ids=["bounded", "legacy", "ascending"])
-def test_the_fast_path_says_what_the_driver_says(generator: Bounded) -> None:
+def test_the_fast_path_computes_the_watermarks_of_the_driver(generator: Bounded) -> None:
     spec = SourcesSpec(generator=generator)
     for seed in range(30):
         log = [arrival._replace(source="") for arrival in random_log(seed)]
@@ -161,26 +161,26 @@ def test_the_fast_path_says_what_the_driver_says(generator: Bounded) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=spec_name)
-def test_records_that_cannot_matter_may_be_left_out(spec: SourcesSpec | IngestionSpec) -> None:
-    """What a driver that does not need every record is told of: rises, and each source's first at each instant."""
+def test_records_without_effect_can_be_left_out(spec: SourcesSpec | IngestionSpec) -> None:
+    """A driver that does not need every record receives rises, and each source's first record at each instant."""
     if isinstance(spec, SourcesSpec) and spec.needs_every_record:
         return
     for seed in range(30):
-        log, told = random_log(seed), list[Arrival]()
+        log, needed = random_log(seed), list[Arrival]()
         greatest_ms: dict[str, int] = {}
         last: dict[str, int] = {}
         for arrival in log:
             is_first = last.get(arrival.source) != arrival.clock_ms
             if is_first or arrival.timestamp_ms > greatest_ms[arrival.source]:
-                told.append(arrival)
+                needed.append(arrival)
             last[arrival.source] = arrival.clock_ms
             greatest_ms[arrival.source] = max(arrival.timestamp_ms, greatest_ms.get(arrival.source, MIN_TIME_MS))
-        assert len(told) < len(log), f"seed {seed}"
-        whole, part = run(spec, log)[0].steps, run(spec, told)[0].steps
+        assert len(needed) < len(log), f"seed {seed}"
+        whole, part = run(spec, log)[0].steps, run(spec, needed)[0].steps
         assert found_by(log, part) == found_by(log, whole), f"seed {seed}"
 
 
-def test_when_there_is_a_fast_path() -> None:
+def test_only_one_bounded_source_that_emits_with_every_record_has_a_fast_path() -> None:
     assert SourcesSpec(generator=BOUND).bound_ms == 6
     assert SourcesSpec(generator=LEGACY).bound_ms == 5
     for spec in (
@@ -194,7 +194,7 @@ def test_when_there_is_a_fast_path() -> None:
 
 
 class _BruteForce:
-    """Flink's sources and valve, ticking one tick after the other."""
+    """Flink's sources and valve, which process every tick."""
 
     def __init__(self, generator: Generator, timeout_ms: int | None, expected: Sequence[str]) -> None:
         self._generator, self._timeout_ms, self._expected = generator, timeout_ms, expected
@@ -215,7 +215,7 @@ class _BruteForce:
         return MIN_TIME_MS if self._valve is None else self._valve.state.watermark_ms
 
     def tick_until(self, clock_ms: int) -> None:
-        """Every tick up to `clock_ms`, those that fall idle first."""
+        """Process every tick up to `clock_ms`. At each tick, the sources that become idle come first."""
         if not self._sources:
             return
         for at_ms in range(-(-(self._clock_ms + 1) // EVERY) * EVERY, clock_ms + 1, EVERY):
@@ -254,7 +254,7 @@ class _BruteForce:
 @pytest.mark.parametrize("generator", [BOUND, MARK, ROUNDED], ids=["bounded", "punctuated", "periodic"])
 @pytest.mark.parametrize("timeout_ms", [None, 5, 25, 60])
 @pytest.mark.parametrize("expected", [(), ("a", "never")], ids=["", "expected"])
-def test_the_ticks_left_out_would_have_changed_nothing(
+def test_the_ticks_that_are_left_out_have_no_effect(
     generator: Generator, timeout_ms: int | None, expected: tuple[str, ...]
 ) -> None:
     emission = EmitPeriodically(every_ms=EVERY)
@@ -272,7 +272,7 @@ def test_the_ticks_left_out_would_have_changed_nothing(
 
 
 class _Counting:
-    """Counts how often a driver is woken."""
+    """Counts the calls of a driver's `on_deadline`."""
 
     def __init__(self, driver: TimeDriver) -> None:
         self._driver, self.calls = driver, 0
@@ -291,7 +291,7 @@ DAY_MS = 86_400_000
 
 
 @pytest.mark.parametrize("timeout_ms", [None, 3_600_000])
-def test_a_silent_day_of_ticks_takes_a_few_calls(timeout_ms: int | None) -> None:
+def test_a_silent_day_of_ticks_costs_a_few_calls(timeout_ms: int | None) -> None:
     spec = SourcesSpec(
         generator=BOUND, emission=EmitPeriodically(every_ms=200), idle_timeout_ms=timeout_ms, expected=("a", "b")
     )
@@ -304,7 +304,7 @@ def test_a_silent_day_of_ticks_takes_a_few_calls(timeout_ms: int | None) -> None
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 30, EXACT_TICKS])
-def test_ingestion_time_thins_out_in_a_silence(ticks: int) -> None:
+def test_the_tick_spacing_of_ingestion_time_grows_in_a_silence(ticks: int) -> None:
     driver = _Counting(IngestionSpec(every_ms=200, exact_ticks=ticks).build())
     timeline = Timeline(driver)
     timeline.arrive(Arrival(0, 0, 0))
@@ -320,13 +320,13 @@ def test_ingestion_time_thins_out_in_a_silence(ticks: int) -> None:
     assert watermark_ms < 366 * DAY_MS
 
 
-def test_ingestion_time_is_the_tick_before() -> None:
+def test_the_watermark_of_ingestion_time_is_the_last_tick_before_the_record() -> None:
     log = [Arrival(sequence, at_ms, at_ms) for sequence, at_ms in enumerate((3, 9, 20, 21))]
     timeline, _ = run(IngestionSpec(every_ms=10), log)
     assert [seen.watermark_ms for seen in found_by(log, timeline.steps)] == [MIN_TIME_MS, MIN_TIME_MS, 10, 20]
 
 
-def test_a_commit_speaks_when_the_next_one_begins() -> None:
+def test_the_watermark_of_a_commit_is_emitted_before_the_first_record_of_the_next() -> None:
     spec = SourcesSpec(generator=ascending(), emission=EmitWithCommits())
     log = [
         Arrival(0, 5, 0, commit=3),
@@ -340,15 +340,15 @@ def test_a_commit_speaks_when_the_next_one_begins() -> None:
         run(spec, [Arrival(0, 5, 0)])
 
 
-def test_a_silent_source_lets_the_others_go_and_says_its_last_word() -> None:
+def test_a_silent_source_emits_its_pending_watermark_and_no_longer_holds_the_others_back() -> None:
     spec = SourcesSpec(generator=ascending(), emission=EmitEveryRecord(records=2), idle_timeout_ms=10)
     driver = spec.build()
     timeline = Timeline(driver)
     for sequence, (at_ms, clock_ms, source) in enumerate([(50, 0, "b"), (20, 1, "a"), (90, 9, "b")]):
         timeline.arrive(Arrival(sequence, at_ms, clock_ms, source))
-    assert driver.watermark_ms == MIN_TIME_MS, "a has said nothing yet"
+    assert driver.watermark_ms == MIN_TIME_MS, "a has not emitted a watermark yet"
     timeline.arrive(Arrival(3, 0, 12, "b"))
-    assert driver.watermark_ms == MIN_TIME_MS, "silent for 11 ms only when the clock is past 12"
+    assert driver.watermark_ms == MIN_TIME_MS, "a is silent for 11 ms only when the clock is greater than 12"
     timeline.arrive(Arrival(4, 0, 13, "b"))
     assert driver.watermark_ms == 89
     timeline.arrive(Arrival(5, 30, 14, "a"))
@@ -371,7 +371,7 @@ def test_an_expected_source_counts_before_its_first_record() -> None:
     assert driver.watermark_ms == 39
 
 
-def test_names_of_sources_cannot_be_taken_for_the_combined_row() -> None:
+def test_a_source_named_like_the_combined_row_has_its_own_row() -> None:
     spec = SourcesSpec(generator=ascending(), idle_timeout_ms=5)
     log = [Arrival(0, 1, 0, "*"), Arrival(1, 2, 0, "**"), Arrival(2, 3, 0, "")]
     driver = run(spec, log)[1]
@@ -379,10 +379,9 @@ def test_names_of_sources_cannot_be_taken_for_the_combined_row() -> None:
     through_json(driver, spec.build)
 
 
-def test_a_watermark_beyond_the_end_of_time_is_the_end_of_time() -> None:
+def test_a_watermark_greater_than_the_end_of_time_becomes_the_end_of_time() -> None:
     driver = SourcesSpec(generator=Punctuated(watermark_of=lambda *_: 1 << 80)).build()
-    run_one = Timeline(driver)
-    run_one.arrive(Arrival(0, 0, 0))
+    Timeline(driver).arrive(Arrival(0, 0, 0))
     assert driver.watermark_ms == MAX_TIME_MS
 
 
@@ -391,12 +390,14 @@ def test_a_watermark_beyond_the_end_of_time_is_the_end_of_time() -> None:
     [(EmitWithCommits(), MARK), (EmitEveryRecord(records=2), MARK)],
     ids=["commits", "records"],
 )
-def test_a_punctuated_watermark_is_said_at_once(emission: DriverEmission, generator: Generator) -> None:
+def test_a_punctuated_generator_with_another_emission_is_refused(
+    emission: DriverEmission, generator: Generator
+) -> None:
     with pytest.raises(SpecError, match="goes out with the record"):
         SourcesSpec(generator=generator, emission=emission)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_specs_and_snapshots_are_refused() -> None:
     with pytest.raises(SpecError, match="idle_timeout must be positive, got 0"):
         SourcesSpec(generator=BOUND, idle_timeout_ms=0)
     with pytest.raises(SpecError, match="must differ, got a, a"):

@@ -1,4 +1,4 @@
-"""Watermarks beyond what the recorded cases show: legacy bound, punctuated, emission by count, combined sources."""
+"""Tests of watermarks that the recorded cases do not cover: legacy bound, punctuated, emission by count, combined."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ from windowlib.watermarks.generators import (
 from windowlib.watermarks.valve import Advanced, CombinedWatermark, StatusChanged, Valve, WatermarkEvent
 
 
-def test_the_bound_and_its_legacy_reading_differ_by_one() -> None:
+def test_the_watermark_of_the_legacy_bound_is_one_ms_higher() -> None:
     new, legacy = (
         WatermarkSource(Bounded(out_of_orderness_ms=10)),
         WatermarkSource(Bounded(out_of_orderness_ms=10, is_legacy=True)),
@@ -31,14 +31,14 @@ def test_the_bound_and_its_legacy_reading_differ_by_one() -> None:
     assert WatermarkSource(ascending()).on_record(5) == [Advanced(4)]
 
 
-def test_punctuated_records_carry_the_watermark() -> None:
+def test_a_punctuated_source_emits_the_watermark_of_a_marked_record_if_it_rises() -> None:
     source = WatermarkSource(Punctuated(watermark_of=lambda at_ms, value: at_ms if value == "mark" else None))
     assert source.on_record(5, "plain") == []
     assert source.on_record(7, "mark") == [Advanced(7)]
-    assert source.on_record(6, "mark") == [], "never back"
+    assert source.on_record(6, "mark") == [], "the watermark never decreases"
 
 
-def test_a_periodic_rule_of_the_users() -> None:
+def test_a_users_periodic_rule_is_called_at_every_tick() -> None:
     source = WatermarkSource(
         Periodic(watermark_of=lambda latest_ms: latest_ms // 100 * 100), EmitPeriodically(every_ms=50)
     )
@@ -48,12 +48,12 @@ def test_a_periodic_rule_of_the_users() -> None:
     assert source.finish() == [Advanced(300)]
 
 
-def test_emission_every_so_many_records() -> None:
+def test_a_source_can_emit_after_every_third_record() -> None:
     source = WatermarkSource(ascending(), EmitEveryRecord(records=3))
     assert [source.on_record(at_ms) for at_ms in (1, 2, 3, 4, 5, 6)] == [[], [], [Advanced(2)], [], [], [Advanced(5)]]
 
 
-def test_the_end_of_the_input_comes_through_from_upstream() -> None:
+def test_only_the_end_of_the_input_is_passed_on_from_upstream() -> None:
     source = WatermarkSource(ascending())
     assert source.on_upstream(100) == []
     assert source.on_upstream(MAX_TIME_MS) == [Advanced(MAX_TIME_MS)]
@@ -78,11 +78,11 @@ def test_a_source_resumes_from_its_state() -> None:
         assert (StatusChanged(is_idle=True) in [event for _, event in expected]) is True
 
 
-def test_ingestion_time() -> None:
+def test_the_watermark_of_ingestion_time_is_the_start_of_the_interval() -> None:
     assert [ingestion_watermark(at_ms, 200) for at_ms in (0, 199, 200, 399)] == [0, 0, 200, 200]
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(SpecError, match="must not be negative, got -1"):
         Bounded(out_of_orderness_ms=-1)
     for timeout_ms in (0, -5):
@@ -101,7 +101,7 @@ def test_what_is_refused() -> None:
         source.advance_clock(9)
 
 
-def test_combined_sources() -> None:
+def test_the_combined_watermark_is_the_least_of_the_active_sources() -> None:
     combined = CombinedWatermark(["a", "b"])
     combined.set_watermark("a", 10)
     assert combined.update() == [StatusChanged(is_idle=False)]
@@ -110,12 +110,12 @@ def test_combined_sources() -> None:
     combined.set_idle("b")
     assert combined.update() == [Advanced(10)]
     combined.set_watermark("b", 7)
-    assert combined.update() == [], "a source that comes back cannot pull the watermark back"
+    assert combined.update() == [], "a source that becomes active cannot lower the watermark"
     combined.set_idle("a")
     combined.set_idle("b")
     assert combined.update() == [StatusChanged(is_idle=True)]
     combined.add("c")
-    with pytest.raises(SpecError, match="'c' is there already"):
+    with pytest.raises(SpecError, match="'c' exists already"):
         combined.add("c")
     combined.set_watermark("c", 20)
     assert combined.update() == [Advanced(20), StatusChanged(is_idle=False)]
