@@ -120,7 +120,8 @@ class AtlasSpec:
         """The column that can be the log's key, or None. Windows per key then give the same documents, in parallel.
 
         It is the `_id` of the first stage if that is a $group, the windows are not sessions, and each later stage
-        processes one document at a time. The panes of a window are then numbered per key.
+        processes one document at a time. The panes of a window are then numbered per key. For users: Hindcast itself
+        does not read it.
         """
         stages = [next(iter(stage.items())) for stage in json.loads(self.pipeline)]
         if isinstance(self.windows, Sessions) or not stages or stages[0][0] != "$group":

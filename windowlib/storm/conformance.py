@@ -1,7 +1,7 @@
 """Plays recorded scripts of Storm's windows through a StormSpec in the profile storm.
 
 A script is `{"window": {length, slide, event_time, lag_ms, streams, late, events}}`. With event time, its events are
-`["e", value, time, stream]` and `["tick"]`, at which the watermark generator runs; without, they are `["e", value]`.
+`["e", value, time, stream]` and `["tick"]`, at which the watermark generator runs. Otherwise they are `["e", value]`.
 The answer has every window with Storm's three lists, the late tuples, and the watermarks in Storm's reading.
 """
 

@@ -51,7 +51,7 @@ class Listener(Protocol):
     def on_activation(
         self, events: Sequence[Queued], new: Sequence[Queued], expired: Sequence[Queued], *, reference_ms: int
     ) -> None:
-        """Called when a window fires, with its tuples, those not in the previous window, and those expired since."""
+        """Called when a window fires: its tuples, those not in the previous window, and those expired since then."""
 
     def on_expiry(self, events: Sequence[Queued]) -> None:
         """Called when tuples leave the queue; they never return."""
@@ -225,7 +225,7 @@ class WindowManager:
         """Apply the eviction policy to each tuple. A scan that is not full ends at the first tuple that stays.
 
         Returns:
-            Of a full scan, the tuples of the window; of another, the tuples that expired.
+            The tuples of the window after a full scan, else the tuples that expired.
         """
         policies, state = self._policies, self.state
         evict, now_ms = policies.eviction.evict, handler.now_ms

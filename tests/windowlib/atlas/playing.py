@@ -1,4 +1,4 @@
-"""Plays documents through a spec: one pass of the driver over the log, then the operator along its steps."""
+"""Plays documents through a spec: one pass of the driver over the log, then the operator over the driver's steps."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ class Event:
 
 @dataclass(kw_only=True)
 class Played:
-    """All that came out."""
+    """The outputs, fates and tallies of a played log."""
 
     operator: AtlasOperator
     outputs: list[Output] = field(default_factory=list)
@@ -93,7 +93,7 @@ def arrivals(events: Sequence[Event]) -> list[Arrival]:
 
 
 def steps_of(spec: AtlasSpec, events: Sequence[Event], *, end_ms: int, cuts: Collection[int] = ()) -> list[Step]:
-    """Run the driver over the log; before each record in `cuts` a fresh one goes on, from a snapshot through JSON."""
+    """Run the driver over the log. Before each record in `cuts`, a fresh driver takes over from a snapshot in JSON."""
     timeline = Timeline(spec.driver())
     steps: list[Step] = []
     for arrival in arrivals(events):
@@ -115,17 +115,17 @@ def take_step(operator: AtlasOperator, step: Step) -> None:
 
 
 def through_json(snapshot: Snapshot) -> Snapshot:
-    def row(one: WindowStateRow) -> WindowStateRow:
-        contents = [stored._replace(value=from_json(to_json(stored.value))) for stored in one.contents]
-        return replace(one, contents=contents, trigger_state=from_json(to_json(one.trigger_state)))
+    def converted(row: WindowStateRow) -> WindowStateRow:
+        contents = [stored._replace(value=from_json(to_json(stored.value))) for stored in row.contents]
+        return replace(row, contents=contents, trigger_state=from_json(to_json(row.trigger_state)))
 
-    return replace(snapshot, windows=[row(one) for one in snapshot.windows])
+    return replace(snapshot, windows=[converted(row) for row in snapshot.windows])
 
 
 def play(
     spec: AtlasSpec, events: Sequence[Event], *, end_ms: int = 0, cuts: Collection[int] = (), flush: bool = False
 ) -> Played:
-    """Play events; `flush` lets watermark and clock go on to the end of time."""
+    """Play events. With `flush`, watermark and clock then advance to the greatest time."""
     played = Played(operator=spec.build())
     steps = steps_of(spec, events, end_ms=end_ms, cuts=cuts)
     for place, event in enumerate(events):
@@ -148,7 +148,7 @@ def play(
 
 
 def numbered(times: Sequence[int]) -> list[Event]:
-    """Return documents {n: 0, 1, ...} at these event times."""
+    """Return events with the documents {n: 0}, {n: 1}, ... at these event times."""
     return [Event(at_ms=at_ms, value={"n": place}) for place, at_ms in enumerate(times)]
 
 

@@ -1,4 +1,4 @@
-"""Every accumulator of $group, in log order, and what fails in it."""
+"""Every accumulator of $group over documents in log order, and the documents that fail in one."""
 
 import math
 from decimal import Decimal
@@ -86,13 +86,13 @@ def test_every_accumulator_has_a_case(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["$sum", "$avg", "$stdDevPop", "$stdDevSamp"])
-def test_numbers_have_no_order(kind: str) -> None:
+def test_a_sum_or_mean_does_not_depend_on_the_order(kind: str) -> None:
     numbers: list[Any] = [1e16, 1.0, -1e16, 3, 0.1, 1e-9, 2**60]
     turns = [numbers[turn:] + numbers[:turn] for turn in range(len(numbers))]
     assert len({grouped({kind: "$v"}, [{"v": number} for number in turn])[0] for turn in turns}) == 1
 
 
-def test_one_double_of_many_is_not_lost() -> None:
+def test_a_sum_of_many_doubles_is_exact() -> None:
     documents = [{"v": value} for _ in range(100) for value in (1e16, 1.0, -1e16)]
     assert grouped({"$sum": "$v"}, documents)[0] == 100.0
 
@@ -121,7 +121,7 @@ def test_a_document_that_fails_is_in_no_group(accumulator: Any, reasons: list[st
     assert same(value, rest)
 
 
-def test_a_document_that_one_accumulator_refuses_is_not_half_counted() -> None:
+def test_a_document_that_one_accumulator_refuses_is_counted_by_none() -> None:
     stages = compile_pipeline(
         [{"$group": {"_id": None, "count": {"$sum": 1}, "all": {"$mergeObjects": "$o"}}}], Place("pipeline")
     )

@@ -1,4 +1,4 @@
-"""docs/ATLAS.md lists what there is, and nothing else."""
+"""docs/ATLAS.md lists all supported names and no others, and the tests that it names exist."""
 
 import re
 from collections.abc import Collection
@@ -17,7 +17,7 @@ TEXT = (ROOT / "docs" / "ATLAS.md").read_text(encoding="utf-8")
 
 
 def listed(start: str, end: str) -> set[str]:
-    """Return the names between two marks of the page."""
+    """Return the names between two texts of the page."""
     part = TEXT[TEXT.index(start) : TEXT.index(end, TEXT.index(start))]
     return set(re.findall(r"`(\$[A-Za-z]\w*)`", part))
 
@@ -31,11 +31,11 @@ def listed(start: str, end: str) -> set[str]:
         ("**Query operators**", "**Expressions**", (*QUERY_OPERATORS, "$options", "$comment", "$match")),
         ("| family | operators |", "`$rand`", OPERATORS),
         ("`$rand`", "Known differences", REFUSED_OPERATORS),
-        ("| | `$tumblingWindow`", "| needed", WINDOW_STAGES),
+        ("| | `$tumblingWindow`", "| required", WINDOW_STAGES),
     ],
     ids=["stages", "refused", "accumulators", "queries", "expressions", "refused operators", "windows"],
 )
-def test_the_page_lists_what_there_is(start: str, end: str, names: Collection[str]) -> None:
+def test_the_page_lists_all_supported_names_and_no_others(start: str, end: str, names: Collection[str]) -> None:
     assert listed(start, end) == set(names)
 
 

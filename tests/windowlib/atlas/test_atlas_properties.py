@@ -1,4 +1,4 @@
-"""Laws of Atlas's windows: cuts cannot be seen, records have one fate, edges one end; windows are as defined."""
+"""Laws of Atlas's windows: checkpoints change no result, a record has one fate, an edge closes once, windows match."""
 
 from collections import defaultdict
 from typing import Any
@@ -27,7 +27,7 @@ from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Output, Record
 from windowlib.spark.steps import Beginning, Steps, Walk, columns_of
 
 small = st.integers(1, 12)
-# n = 0 fails in this pipeline, and what is left is grouped, sorted and cut.
+# A document with n = 0 fails in this pipeline. The others are grouped, sorted and limited.
 FAILING = [
     {"$addFields": {"part": {"$divide": [12, "$n"]}}},
     {"$group": {"_id": "$who", "parts": {"$push": "$part"}, "total": {"$sum": "$x"}}},
@@ -74,9 +74,7 @@ logs = st.lists(
 
 
 @given(specs(), logs, st.data())
-def test_going_on_from_a_checkpoint_is_the_same_as_going_on(
-    spec: AtlasSpec, log: list[Event], data: st.DataObject
-) -> None:
+def test_a_checkpoint_changes_no_result(spec: AtlasSpec, log: list[Event], data: st.DataObject) -> None:
     cuts = data.draw(st.sets(st.integers(0, max(len(log) - 1, 0)), max_size=3))
     whole, cut = play(spec, log, end_ms=80), play(spec, log, end_ms=80, cuts=cuts)
     assert cut.outputs == whole.outputs
@@ -107,20 +105,20 @@ def test_every_edge_is_open_or_closed_once(spec: AtlasSpec, log: list[Event], fl
 
 
 @given(specs(), logs)
-def test_a_late_document_is_a_dead_letter_and_so_is_one_that_failed(spec: AtlasSpec, log: list[Event]) -> None:
+def test_a_late_or_failed_document_is_a_dead_letter(spec: AtlasSpec, log: list[Event]) -> None:
     played = play(spec, log, flush=True)
     letters = played.dead_letters()
     missed = [letter for letter in letters if "missedWindowStartTimes" in letter]
     assert len(missed) == len(played.late())
     assert (
-        len([one for one in letters if one["operatorName"] == "$addFields"])
+        len([letter for letter in letters if letter["operatorName"] == "$addFields"])
         == played.terms.get("closed:dead_letter", Tally(0, 0, 0)).count
     )
 
 
 @given(st.lists(st.integers(-30, 60), max_size=15), small, small, st.integers(-15, 15))
-def test_windows_are_as_they_are_defined(times: list[int], size: int, hop: int, offset: int) -> None:
-    """Of all windows [offset + k hop, + size), a document is in those that hold it; none closes, so none is late."""
+def test_windows_match_their_definition(times: list[int], size: int, hop: int, offset: int) -> None:
+    """A document is in each window [offset + k hop, offset + k hop + size) that holds its time. None closes here."""
     options = {"offset": {"offsetFromUtc": offset, "unit": "ms"}, "allowedLateness": ms(1_000), "pipeline": PUSH}
     spec = AtlasSpec.parse(stage("$hoppingWindow", interval=ms(size), hopSize=ms(hop), **options), columns=COLUMNS)
     expected = defaultdict(list)
@@ -138,7 +136,7 @@ def test_windows_are_as_they_are_defined(times: list[int], size: int, hop: int, 
 
 @given(st.lists(st.integers(0, 60), max_size=15), small, small, st.integers(0, 6))
 def test_windows_close_in_order_of_their_ends(times: list[int], size: int, hop: int, lateness: int) -> None:
-    """What was open when a document came, by brute force over the greatest event time before it."""
+    """The open windows at each document are found by brute force from the greatest event time before it."""
     options = {"allowedLateness": ms(lateness), "pipeline": PUSH}
     spec = AtlasSpec.parse(stage("$hoppingWindow", interval=ms(size), hopSize=ms(hop), **options), columns=COLUMNS)
     expected, missed = defaultdict(list), []
@@ -158,21 +156,21 @@ def test_windows_close_in_order_of_their_ends(times: list[int], size: int, hop: 
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from("ab")), max_size=15), small)
-def test_sessions_are_as_they_are_defined(log: list[tuple[int, str]], gap: int) -> None:
-    """Sort the times of a partition; a difference of the gap or more begins a new session. Nothing closes meanwhile."""
+def test_sessions_match_their_definition(log: list[tuple[int, str]], gap: int) -> None:
+    """In the sorted times of a partition, a difference of `gap` or more begins a session. No session closes here."""
     found = stage("$sessionWindow", gap=ms(gap), partitionBy="$who", allowedLateness=ms(1_000), pipeline=PUSH)
     spec = AtlasSpec.parse(found, columns=COLUMNS)
     events = [Event(at_ms=at_ms, value={"n": place, "who": who}) for place, (at_ms, who) in enumerate(log)]
     expected = []
     for who in "ab":
-        places = sorted((place for place, one in enumerate(log) if one[1] == who), key=lambda place: log[place][0])
+        places = sorted((place for place, entry in enumerate(log) if entry[1] == who), key=lambda place: log[place][0])
         for earlier, place in zip([None, *places], places, strict=False):
             if earlier is None or log[place][0] - log[earlier][0] >= gap:
                 expected.append((who, [place]))
             else:
                 expected[-1][1].append(place)
     played = play(spec, events, flush=True)
-    got = [(one["_stream_meta"]["window"]["partition"], one["docs"]) for one in played.documents()]
+    got = [(document["_stream_meta"]["window"]["partition"], document["docs"]) for document in played.documents()]
     assert sorted(got) == sorted((who, sorted(places)) for who, places in expected)
     spans = sorted(
         (min(log[place][0] for place in places), max(log[place][0] for place in places) + gap) for _, places in expected
@@ -181,7 +179,7 @@ def test_sessions_are_as_they_are_defined(log: list[tuple[int, str]], gap: int) 
 
 
 def played_by_walk(spec: AtlasSpec, log: list[Event], *, end_ms: int) -> list[Output]:
-    """Play a log as a Spark task does: steps that reach nothing are left out."""
+    """Play a log as a Spark task does, which skips the steps without effect."""
     sequence, due_ms, clock_ms, watermark_ms = columns_of(steps_of(spec, log, end_ms=end_ms))
     steps = Steps(
         sequence=sequence,
@@ -206,17 +204,17 @@ IDLE = stage("$tumblingWindow", interval=ms(1), allowedLateness=ms(0), idleTimeo
 
 
 @example(
-    # A time-out 1 ms before a late document arrives: its dead letter has the clock of its arrival.
+    # An idle time-out is 1 ms before the arrival of a late document. Its dead letter has the clock of its arrival.
     AtlasSpec.parse(IDLE, columns=COLUMNS),
     [Event(at_ms=43, value={"n": 1}), Event(at_ms=0, clock_ms=45, value={"n": 2})],
 )
 @given(specs(), logs)
-def test_steps_that_reach_nothing_may_be_left_out(spec: AtlasSpec, log: list[Event]) -> None:
+def test_steps_without_effect_can_be_skipped(spec: AtlasSpec, log: list[Event]) -> None:
     assert played_by_walk(spec, log, end_ms=80) == play(spec, log, end_ms=80).outputs
 
 
 @given(specs(), logs)
-def test_the_clock_that_the_harness_makes_never_goes_back(spec: AtlasSpec, log: list[Event]) -> None:
+def test_the_clock_of_the_harness_never_goes_back(spec: AtlasSpec, log: list[Event]) -> None:
     played: Played = play(spec, log)
     clocks = [arrival.clock_ms for arrival in arrivals(log)]
     assert clocks == sorted(clocks)

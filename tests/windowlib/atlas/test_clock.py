@@ -1,4 +1,4 @@
-"""What an Atlas stage reads of the replay's clock, and what stands in its place where a log has no arrival time."""
+"""Atlas stages that read the replay's clock, and the time of dead letters with and without a clock."""
 
 import json
 from typing import Any
@@ -31,16 +31,16 @@ READS_NOT: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_stage_that_reads_the_clock_is_known(name: str) -> None:
+def test_a_pipeline_that_reads_now_reads_the_clock(name: str) -> None:
     assert reads_clock(stage("$tumblingWindow", interval=ms(10), pipeline=READS[name]))
 
 
 @pytest.mark.parametrize("name", READS_NOT)
-def test_and_so_is_one_that_does_not(name: str) -> None:
+def test_a_pipeline_without_now_does_not_read_the_clock(name: str) -> None:
     assert not reads_clock(stage("$tumblingWindow", interval=ms(10), pipeline=READS_NOT[name]))
 
 
-def test_so_is_the_partition_of_a_session() -> None:
+def test_a_partition_that_reads_now_reads_the_clock() -> None:
     by_now = stage("$sessionWindow", gap=ms(10), pipeline=[], partitionBy={"$dateToString": {"date": "$$NOW"}})
     assert reads_clock(by_now)
     assert not reads_clock(stage("$sessionWindow", gap=ms(10), pipeline=[], partitionBy="$n"))
@@ -59,7 +59,7 @@ def document(atlas: dict[str, Any], *, has_arrival: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", READS)
-def test_without_an_arrival_time_it_is_refused_when_the_file_is_read(name: str) -> None:
+def test_a_stage_that_reads_the_clock_needs_an_arrival_time(name: str) -> None:
     atlas = stage("$tumblingWindow", interval=ms(10), pipeline=READS[name])
     with pytest.raises(SpecError, match=r"log\.arrival_time is missing: .*\$\$NOW"):
         build_pipeline(document(atlas, has_arrival=False), source="small.yaml")
@@ -82,23 +82,23 @@ FAILS = [{"$addFields": {"half": {"$divide": [1, "$n"]}}}]
 
 @pytest.mark.parametrize("chunks", [[3], [1, 1, 1]])
 def test_a_dead_letter_without_a_clock_has_the_start_of_its_slice(chunks: list[int]) -> None:
-    """Some are late, others fail in a stage: in the slice of the record that closes their window."""
+    """A late document counts in its own slice. A document that fails counts in the slice that closes its window."""
     atlas = stage("$tumblingWindow", interval=ms(10), allowedLateness=ms(0), pipeline=FAILS)
     log = slices([(5, 0), (7, 1)], [(30, 1), (8, 1)], [(45, 0), (60, 1)])
     found = build_pipeline(document(atlas, has_arrival=False), source="small.yaml")
     replayed = replay_in_process(found, COLUMNS, log, chunks=chunks)
     letters = [json.loads(row["document"]) for row in replayed.rows["side_outputs_dead_letters"]]
-    assert [(one["errInfo"]["reason"], one["dlqTime"]) for one in letters] == [
+    assert [(letter["errInfo"]["reason"], letter["dlqTime"]) for letter in letters] == [
         ("$divide by zero", {"$date": "1970-01-02T00:00:00Z"}),
         ("Input document arrived late.", {"$date": "1970-01-02T00:00:00Z"}),
         ("$divide by zero", {"$date": "1970-01-03T00:00:00Z"}),
     ]
 
 
-def test_with_a_clock_it_has_that() -> None:
+def test_a_dead_letter_has_the_time_of_the_clock() -> None:
     atlas = stage("$tumblingWindow", interval=ms(10), allowedLateness=ms(0), idleTimeout=ms(50), pipeline=FAILS)
     found = build_pipeline(document(atlas, has_arrival=True), source="small.yaml")
     replayed = replay_in_process(found, COLUMNS, slices([(5, 0), (7, 1)], [(8, 1)]))
     letters = [json.loads(row["document"]) for row in replayed.rows["side_outputs_dead_letters"]]
-    times = [one["dlqTime"]["$date"] for one in letters]
+    times = [letter["dlqTime"]["$date"] for letter in letters]
     assert times == ["1970-01-01T00:00:00.060Z", "1970-01-02T00:00:00.008Z"]

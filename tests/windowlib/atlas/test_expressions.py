@@ -1,4 +1,4 @@
-"""Every operator of the expression language: what it makes of ordinary, missing and wrong values."""
+"""Every operator of the expression language, with ordinary, missing and wrong values."""
 
 import json
 import random
@@ -33,7 +33,7 @@ def evaluate(expression: Any) -> Any:  # noqa: ANN401 - JSON in, a value out
 
 
 def same(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any values
-    """Tell whether two values are equal with their types: 1 is not 1.0, and NaN is NaN."""
+    """Tell whether two values are equal and have equal types: 1 is not the same as 1.0; NaN is the same as NaN."""
     if isinstance(value, list) and isinstance(wanted, list):
         return len(value) == len(wanted) and all(map(same, value, wanted))
     if isinstance(value, dict) and isinstance(wanted, dict):
@@ -77,7 +77,7 @@ def test_every_operator_has_a_case(name: str) -> None:
     assert any(name in operators_in(expression) for expression, _ in CASES)
 
 
-def test_nothing_is_evaluated_in_place() -> None:
+def test_an_expression_does_not_change_its_document() -> None:
     before = json.dumps(DOCUMENT, default=str)
     for expression, _ in CASES:
         evaluate(expression)
@@ -103,7 +103,7 @@ def called(form: Call | NamedCall, rng: random.Random) -> Any:  # noqa: ANN401 -
 
 
 def outcome(expression: Expression, document: dict[str, Any]) -> tuple[Any, str | None]:
-    """Return (value, None), or (None, why there is none)."""
+    """Return (value, None), or (None, the reason of the fault)."""
     try:
         return expression(Scope(document, {}, 0)), None
     except ExpressionFault as error:
@@ -111,20 +111,20 @@ def outcome(expression: Expression, document: dict[str, Any]) -> tuple[Any, str 
 
 
 @pytest.mark.parametrize("name", sorted(name for name, form in OPERATORS.items() if not isinstance(form, Special)))
-def test_whatever_it_is_given_an_operator_has_a_value_or_a_fault(name: str, rng: random.Random) -> None:
+def test_an_operator_returns_a_value_or_a_fault_for_any_arguments(name: str, rng: random.Random) -> None:
     form = OPERATORS[name]
     assert not isinstance(form, Special)
     for _ in range(300):
         expression = compile_expression({name: called(form, rng)}, Place("stage"))
         chosen = enumerate(rng.choices(POOL, k=10))
-        value, reason = outcome(expression, {f"v{place}": one for place, one in chosen if one is not MISSING})
+        value, reason = outcome(expression, {f"v{place}": item for place, item in chosen if item is not MISSING})
         assert reason is None or re.search(r"\$\w+|time zone|year", reason)
         if value is not MISSING:
             assert sort_key(read_text(to_text({"v": value}))) == sort_key({"v": value})
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_whatever_it_is_given_a_part_of_a_date_has_a_value_or_a_fault(name: str) -> None:
+def test_a_part_of_a_date_returns_a_value_or_a_fault_for_any_arguments(name: str) -> None:
     for value in POOL:
         for in_zone in POOL:
             argument = {"date": {"$literal": value}, "timezone": "$zone"} if value is not MISSING else "$missing"

@@ -1,4 +1,4 @@
-"""Window stages as they are written in Atlas: what is read, what is refused and how; records as documents; JSON."""
+"""Window stages in Atlas's notation: valid ones, refused ones and their messages; records as documents; JSON."""
 
 import copy
 import dataclasses
@@ -155,7 +155,7 @@ def test_refusal_of_a_source(source: dict[str, Any], message: str) -> None:
         parse(stage("$tumblingWindow", interval=SECOND), source=source)
 
 
-def test_a_column_of_the_metadatas_name_is_refused() -> None:
+def test_a_column_with_the_name_of_the_metadata_is_refused() -> None:
     with pytest.raises(SpecError, match="_stream_meta"):
         AtlasSpec.parse(stage("$tumblingWindow", interval=SECOND), columns={"_stream_meta": "string"})
 
@@ -170,16 +170,16 @@ def test_other_values_that_are_refused() -> None:
         dataclasses.replace(spec, windows=dataclasses.replace(spec.windows, allowed_lateness_ms=-1))
 
 
-def test_a_spec_is_a_value_that_can_be_sent() -> None:
+def test_a_spec_is_comparable_hashable_and_plain() -> None:
     found = stage("$tumblingWindow", interval=SECOND, pipeline=[{"$group": {"_id": "$who", "n": {"$sum": 1}}}])
     spec = parse(found)
     assert spec == parse(json.loads(json.dumps(found)))
     assert hash(spec) == hash(parse(found))
-    assert copy.deepcopy(spec) == spec  # made of plain data: Spark sends specs to its workers
+    assert copy.deepcopy(spec) == spec  # Spark sends specs to its workers, so they must be plain data
     assert spec != parse(stage("$tumblingWindow", interval=SECOND))
 
 
-def test_operator_and_driver_are_what_a_pipeline_drives() -> None:
+def test_operator_and_driver_implement_the_protocols() -> None:
     spec: OperatorSpec = parse(stage("$tumblingWindow", interval=SECOND))
     operator: Operator = spec.build()
     driver: TimeDriver = parse(stage("$tumblingWindow", interval=SECOND)).driver()
@@ -191,7 +191,7 @@ def test_the_profiles_differ_in_name_only() -> None:
     assert dataclasses.replace(ATLAS_PROFILES["mongodb"], name="strict") == ATLAS_PROFILES["strict"]
 
 
-# Spark type, a record's value, the document's value as JSON.
+# (Spark type, value of the record, value of the document as JSON)
 VALUES: list[tuple[str, Any, Any]] = [
     ("bigint", 1 << 40, 1 << 40),
     ("int", None, None),
@@ -214,17 +214,17 @@ VALUES: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("spark_type", "value", "found"), VALUES, ids=[f"{one[0]}-{one[1]}" for one in VALUES])
+@pytest.mark.parametrize(("spark_type", "value", "found"), VALUES, ids=[f"{case[0]}-{case[1]}" for case in VALUES])
 def test_a_column_becomes_a_field(spark_type: str, value: Any, found: Any) -> None:  # noqa: ANN401 - any value
     convert = LogColumns((("c", spark_type),)).document_of()
     document = convert({"c": value})
     assert to_json(document) == {"c": found}
     assert read_text(to_text(document)) == document
-    # What a checkpoint keeps is the record's value; it becomes the same document.
+    # A checkpoint stores the record's value, which must give the same document after a restore.
     assert convert(from_json(to_plain_json({"c": value}))) == document
 
 
-def test_a_column_that_the_record_lacks_is_no_field_and_the_event_time_is_one() -> None:
+def test_a_missing_column_gives_no_field_and_the_event_time_gives_one() -> None:
     spec = parse(stage("$tumblingWindow", interval=ms(10)), source={"tsFieldName": "when"})
     document = play(spec, [Event(at_ms=5, value={"n": None})], flush=True).documents()[0]
     del document["_stream_meta"]
@@ -304,11 +304,11 @@ GROUP = {"$group": {"_id": "$who", "n": {"$sum": 1}}}
     ],
     ids=lambda case: str(case)[:70],
 )
-def test_the_column_that_may_be_the_key(pipeline: list[Any], column: str | None) -> None:
+def test_the_group_column_of_a_pipeline(pipeline: list[Any], column: str | None) -> None:
     assert parse(stage("$tumblingWindow", interval=SECOND, pipeline=pipeline)).group_column == column
 
 
-def test_sessions_have_partitions_of_their_own() -> None:
+def test_sessions_have_no_group_column() -> None:
     assert parse(stage("$sessionWindow", gap=SECOND, partitionBy="$who", pipeline=[GROUP])).group_column is None
 
 
@@ -325,16 +325,16 @@ def test_windows_by_key_give_the_same_documents_as_windows_of_all() -> None:
             operator.advance_watermark(greatest_ms - 1)
         operator.advance_watermark(1_000)
         outputs = operator.drain()
-        found.append((sorted(one.values for one in outputs if isinstance(one, Pane)), len(outputs)))
+        found.append((sorted(pane.values for pane in outputs if isinstance(pane, Pane)), len(outputs)))
     assert found[0] == found[1]
     assert len(found[0][0]) > 10
 
 
-def test_a_session_that_grows_for_long_keeps_few_timers() -> None:
+def test_a_long_session_keeps_few_timers() -> None:
     operator = parse(stage("$sessionWindow", gap=SECOND, partitionBy=None)).build()
     for rank in range(5_000):
         operator.process(Record((), rank, {"who": "a"}, (0, rank), rank))
     assert len(operator._open._due) < 2_000
     assert operator.next_event_timer_ms() == 4_999 + 1_000 - 1 + 3_000
     operator.advance_watermark(8_998)
-    assert {one.record_count for one in operator.drain() if isinstance(one, Pane)} == {5_000}
+    assert {pane.record_count for pane in operator.drain() if isinstance(pane, Pane)} == {5_000}

@@ -1,4 +1,4 @@
-"""Every stage of the inner pipeline and every operator of $match; what is refused, and where."""
+"""Every stage of the inner pipeline and every operator of $match; refused pipelines, with their place."""
 
 import re
 from typing import Any
@@ -43,7 +43,7 @@ CASES: list[tuple[list[Any], list[Any]]] = [
      [{"_id": 1, "n": 3, "s": "b", "o": {"p": 1, "q": "b"}, "m": 4}]),
     ([{"$limit": 1}, {"$set": {"o": {"r": {"t": 1}}, "n": "$$REMOVE"}}],
      [{"_id": 1, "s": "b", "o": {"p": 1, "q": 2, "r": {"t": 1}}}]),
-    # Fields see the document as it was before the stage.
+    # Each field is computed from the document before the stage.
     ([{"$limit": 1}, {"$set": {"n": "$s", "s": "$n"}}, {"$unset": "o"}], [{"_id": 1, "n": "b", "s": 3}]),
     ([{"$unset": ["o.p", "s", "nope"]}, {"$limit": 1}], [{"_id": 1, "n": 3, "o": {"q": 2}}]),
     ([{"$limit": 1}, {"$unset": ["s.x", "t.x", "o"]}], [{"_id": 1, "n": 3, "s": "b"}]),
@@ -77,10 +77,10 @@ CASES: list[tuple[list[Any], list[Any]]] = [
 
 @pytest.mark.parametrize(("pipeline", "wanted"), CASES, ids=name_of)
 def test_stage(pipeline: list[Any], wanted: list[Any]) -> None:
-    results, one = run(pipeline)
-    assert one.failures == []
+    results, outcome = run(pipeline)
+    assert outcome.failures == []
     if any("$project" in stage for stage in pipeline):
-        assert results == wanted  # a computed field stands behind, wherever it is written
+        assert results == wanted  # compare without the order of fields: computed fields come last
     else:
         assert same(results, wanted), results
 
@@ -106,19 +106,19 @@ def test_every_stage_has_a_case(name: str) -> None:
     ],
     ids=name_of,
 )
-def test_a_document_that_fails_in_a_stage_leaves_and_the_others_go_on(
+def test_a_document_that_fails_leaves_the_pipeline_and_the_others_continue(
     pipeline: list[Any], stage: str, reason: str
 ) -> None:
-    _, one = run(pipeline)
-    assert {failure.stage for failure in one.failures} == {stage}
-    assert all(re.search(reason, failure.reason) for failure in one.failures)
+    _, outcome = run(pipeline)
+    assert {failure.stage for failure in outcome.failures} == {stage}
+    assert all(re.search(reason, failure.reason) for failure in outcome.failures)
 
 
 def test_a_document_keeps_its_origin_until_it_is_grouped() -> None:
-    _, one = run([{"$unwind": "$os"}, {"$set": {"x": {"$divide": [1, "$os.z"]}}}])
-    assert [failure.item.origin for failure in one.failures] == [2]
-    _, one = run([{"$group": {"_id": "$n"}}, {"$set": {"x": {"$divide": [1, 0]}}}])
-    assert [failure.item.origin for failure in one.failures] == [None] * 3
+    _, outcome = run([{"$unwind": "$os"}, {"$set": {"x": {"$divide": [1, "$os.z"]}}}])
+    assert [failure.item.origin for failure in outcome.failures] == [2]
+    _, outcome = run([{"$group": {"_id": "$n"}}, {"$set": {"x": {"$divide": [1, 0]}}}])
+    assert [failure.item.origin for failure in outcome.failures] == [None] * 3
 
 
 THINGS: list[dict[str, Any]] = [
@@ -252,7 +252,7 @@ def test_refusal(pipeline: Any, message: str) -> None:  # noqa: ANN401 - JSON
         compile_pipeline(pipeline, Place("pipeline"))
 
 
-def test_nothing_changes_the_documents_that_came_in() -> None:
+def test_a_pipeline_does_not_change_its_input_documents() -> None:
     before = repr(ABC)
     for pipeline, _ in CASES:
         run(pipeline)

@@ -1,4 +1,4 @@
-"""The watermark: greatest event time, partitions, idleness in both readings, and its memory."""
+"""Atlas's watermark: greatest event time, partitions, both readings of the idle time-out, and the snapshot."""
 
 import json
 
@@ -27,7 +27,7 @@ def watermarks(spec: AtlasSpec, events: list[Event], *, end_ms: int = 0) -> list
     for step in steps_of(spec, events, end_ms=end_ms):
         if not found or step.watermark_ms + 1 > found[-1][1]:
             found.append((step.clock_ms, step.watermark_ms + 1))
-    return [one for one in found if one[1] > -(1 << 62)]
+    return [(clock_ms, watermark_ms) for clock_ms, watermark_ms in found if watermark_ms > -(1 << 62)]
 
 
 def event(at_ms: int, clock_ms: int, source: str = "") -> Event:
@@ -40,7 +40,7 @@ def test_the_watermark_is_the_greatest_event_time() -> None:
     assert watermarks(spec_of(), [event(5, 1, "a"), event(9, 2, "b")]) == [(1, 5), (2, 9)]
 
 
-def test_with_a_partition_time_out_it_is_the_least_of_the_partitions() -> None:
+def test_with_a_partition_time_out_the_watermark_is_the_minimum_of_the_partitions() -> None:
     spec = spec_of(partition_idle=100)
     assert watermarks(spec, [event(5, 1, "a"), event(3, 2, "b"), event(9, 3, "a"), event(7, 4, "b")]) == [
         (1, 5),
@@ -48,20 +48,20 @@ def test_with_a_partition_time_out_it_is_the_least_of_the_partitions() -> None:
     ]
 
 
-def test_a_partition_that_is_idle_is_left_out_and_comes_back() -> None:
+def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
     spec = spec_of(partition_idle=100)
     events = [event(3, 0, "a"), event(4, 0, "b"), event(50, 60, "a"), event(60, 150, "b"), event(55, 170, "a")]
-    # b is silent from 0, so that from 100 on only a counts; at 160 a is idle, too.
+    # b has no document after 0, so from 100 on only a counts. At 160, a is idle, too.
     assert watermarks(spec, events) == [(0, 3), (60, 4), (100, 50), (160, 60)]
 
 
-def test_a_document_at_the_instant_of_a_partitions_deadline_keeps_it_active() -> None:
+def test_a_document_at_the_deadline_keeps_its_partition_active() -> None:
     spec = spec_of(partition_idle=100)
     events = [event(3, 0, "a"), event(4, 0, "b"), event(50, 60, "a"), event(5, 100, "b")]
     assert watermarks(spec, events, end_ms=101) == [(0, 3), (60, 4), (100, 5)]
 
 
-def test_partitions_become_idle_each_at_its_own_instant() -> None:
+def test_each_partition_has_its_own_deadline() -> None:
     spec = spec_of(partition_idle=100)
     events = [event(3, 0, "a"), event(4, 1, "b"), event(50, 60, "c")]
     assert watermarks(spec, events, end_ms=100) == [(0, 3)]
@@ -69,7 +69,7 @@ def test_partitions_become_idle_each_at_its_own_instant() -> None:
     assert watermarks(spec, events, end_ms=102) == [(0, 3), (100, 4), (101, 50)]
 
 
-def test_when_all_partitions_are_idle_the_greatest_counts() -> None:
+def test_if_all_partitions_are_idle_the_greatest_event_time_counts() -> None:
     spec = spec_of(partition_idle=100)
     assert watermarks(spec, [event(9, 0, "a"), event(4, 50, "b")], end_ms=151) == [(0, 9)]
     assert watermarks(spec, [event(4, 0, "a"), event(9, 50, "b")], end_ms=151) == [(0, 4), (100, 9)]
@@ -80,7 +80,7 @@ def test_when_all_partitions_are_idle_the_greatest_counts() -> None:
     [("after_end", 12), ("after_both", 10)],
 )
 def test_an_idle_source_closes_a_window_that_ends_later(reading: IdleReading, closes_at: int) -> None:
-    """Idle from 5 on for a time-out of 2: counted from the window's end at 10, or from 5 and not before 10."""
+    """The source is idle from 5 on and the time-out is 2. It counts from the window's end at 10, or from 5."""
     spec = spec_of(idle=2, reading=reading)
     assert watermarks(spec, [event(1, 5)], end_ms=closes_at) == [(5, 1)]
     assert watermarks(spec, [event(1, 5)], end_ms=closes_at + 1) == [(5, 1), (closes_at, 10)]
@@ -92,7 +92,7 @@ def test_a_window_that_has_ended_closes_after_the_time_out(reading: IdleReading)
     assert watermarks(spec, [event(1, 500)], end_ms=1_000) == [(500, 1), (502, 10)]
 
 
-def test_the_jump_goes_beyond_the_end_by_the_lateness_so_that_the_window_closes() -> None:
+def test_the_watermark_jumps_to_the_end_plus_the_lateness() -> None:
     spec = spec_of(idle=2, lateness=7)
     assert watermarks(spec, [event(1, 500)], end_ms=1_000) == [(500, 1), (502, 17)]
     assert contents(play(spec, [event(1, 500)], end_ms=1_000)) == {(0, 10): [1]}
@@ -108,10 +108,10 @@ def test_one_jump_closes_all_windows_that_have_ended_and_the_last_deadline_passe
 
 
 def driver_is_quiet(spec: AtlasSpec, events: list[Event]) -> bool:
-    """Tell whether the driver waits for nothing more after its last deadline: a silence of years costs nothing."""
+    """Tell whether the driver has at most one deadline per event, so that a long silence has no cost."""
     driver = spec.driver()
-    for place, one in enumerate(events):
-        driver.on_record(Arrival(place, one.at_ms, one.clock_ms))
+    for place, arrived in enumerate(events):
+        driver.on_record(Arrival(place, arrived.at_ms, arrived.clock_ms))
     visited = 0
     while (at_ms := driver.next_deadline_ms()) is not None:
         driver.on_deadline(at_ms)
@@ -121,12 +121,12 @@ def driver_is_quiet(spec: AtlasSpec, events: list[Event]) -> bool:
     return visited <= len(events)
 
 
-def test_a_document_for_a_window_that_idleness_closed_is_late() -> None:
+def test_a_document_is_late_if_idleness_closed_its_window() -> None:
     played = play(spec_of(idle=2), [event(1, 5), event(2, 13)])
     assert [late.record.value["n"] for late in played.late()] == [2]
 
 
-def test_a_gap_without_open_windows_has_no_deadline() -> None:
+def test_without_open_windows_there_is_no_deadline() -> None:
     driver = spec_of(idle=2).driver()
     assert driver.next_deadline_ms() is None
     driver.on_record(Arrival(0, 1, 5))
@@ -135,7 +135,7 @@ def test_a_gap_without_open_windows_has_no_deadline() -> None:
     assert driver.next_deadline_ms() == 22
 
 
-def test_a_snapshot_says_what_is_open_and_who_is_idle() -> None:
+def test_a_snapshot_has_the_open_windows_and_the_idle_partitions() -> None:
     spec = spec_of(idle=20, partition_idle=5)
     driver = spec.driver()
     driver.on_record(Arrival(0, 1, 100, "a"))
@@ -153,7 +153,7 @@ def test_a_snapshot_says_what_is_open_and_who_is_idle() -> None:
     assert (fresh.snapshot(), fresh.next_deadline_ms()) == (rows, 108)
 
 
-def test_open_windows_are_restored_in_whatever_order_they_opened() -> None:
+def test_open_windows_are_restored_in_the_order_of_their_ends() -> None:
     spec = spec_of(idle=2, lateness=100)
     driver = spec.driver()
     for place, at_ms in enumerate([55, 31, 8, 22]):
@@ -175,7 +175,7 @@ def test_a_fresh_driver_has_no_watermark() -> None:
     assert again.watermark_ms == driver.watermark_ms
 
 
-def test_a_spec_says_whether_the_watermark_needs_a_sequential_pass_and_the_clock() -> None:
+def test_time_outs_need_a_sequential_pass_and_the_clock() -> None:
     assert (spec_of().bound_ms, spec_of().needs_clock) == (1, False)
     assert (spec_of(idle=1).bound_ms, spec_of(idle=1).needs_clock) == (None, True)
     assert (spec_of(partition_idle=1).bound_ms, spec_of(partition_idle=1).needs_clock) == (None, True)
@@ -183,10 +183,10 @@ def test_a_spec_says_whether_the_watermark_needs_a_sequential_pass_and_the_clock
     assert (by_clock.bound_ms, by_clock.needs_clock) == (1, True)
 
 
-def test_the_bound_is_what_the_driver_does() -> None:
+def test_the_driver_keeps_the_bound_of_the_spec() -> None:
     events = [event(5, 0), event(2, 0), event(9, 0), event(8, 0)]
     driver, greatest = spec_of().driver(), -(1 << 62)
-    for place, one in enumerate(events):
-        driver.on_record(Arrival(place, one.at_ms, one.clock_ms))
-        greatest = max(greatest, one.at_ms)
+    for place, arrived in enumerate(events):
+        driver.on_record(Arrival(place, arrived.at_ms, arrived.clock_ms))
+        greatest = max(greatest, arrived.at_ms)
         assert driver.watermark_ms == greatest - (spec_of().bound_ms or 0)

@@ -1,4 +1,4 @@
-"""The three timetables of the seed, row by row, in the reading that SEMANTICS.md 3.5 corrects."""
+"""The three timetables of Atlas's documentation (from the seed), row by row, as corrected in SEMANTICS.md 3.5."""
 
 from collections.abc import Iterator
 
@@ -23,8 +23,8 @@ def bounds(text: str) -> tuple[int, int]:
     return at(start), at(end)
 
 
-# event, processing, window by processing time, window by event time.
-# Row 9 of the seed prints 12:04-12:10; windows of five minutes are aligned to the hour.
+# Event time, processing time, window by processing time, window by event time.
+# Row 9 of the seed has the misprint 12:04-12:10: windows of five minutes are aligned to the hour.
 WATERMARKS = """
 12:00  12:00  12:00-12:05  12:00-12:05
 12:00  12:01  12:00-12:05  12:00-12:05
@@ -54,12 +54,12 @@ def test_watermarks_the_clock_closes_a_window_with_four_documents_the_watermark_
     assert contents(play(BY_CLOCK, EVENTS))[bounds("12:00-12:05")] == [0, 1, 2, 3]
     played = play(BY_EVENT_TIME, EVENTS)
     assert contents(played) == {bounds("12:00-12:05"): [0, 1, 2, 3, 4, 5, 6]}
-    # The document of 12:05 closes it, which arrives at 12:07.
+    # The document with the event time 12:05 closes the window; it arrives at 12:07.
     assert [pane.position for pane in played.panes()] == [(0, 7)]
 
 
 class Walk:
-    """Driver and operator side by side, to look at them after each row of a table."""
+    """Runs driver and operator together, so that a test can check both after each row of a table."""
 
     def __init__(self, spec: AtlasSpec) -> None:
         self.driver = spec.driver()
@@ -83,7 +83,7 @@ class Walk:
         self._place += 1
 
     def idle_at(self, clock: str) -> None:
-        """Let all happen that is due at this instant, after what arrives then."""
+        """Advance the clock to this time, and fire all deadlines at it."""
         self.timeline.end_slice(at(clock) + 1)
         for step in self._steps():
             take_step(self.operator, step)
@@ -94,7 +94,7 @@ class Walk:
 
     @property
     def watermark(self) -> int:
-        """In Atlas's reading, one more than in ours."""
+        """The watermark in Atlas's reading, which is ours + 1."""
         assert self.driver.watermark_ms == self.operator.watermark_ms
         return self.operator.watermark_ms + 1
 
@@ -102,8 +102,8 @@ class Walk:
         return [(row.window_start_ms or 0, row.window_end_ms or 0) for row in self.operator.snapshot().windows]
 
 
-# event, watermark, watermark - allowed lateness, windows that are open then.
-# The seed prints 12:00-12:15 in the row of 12:05; its windows have five minutes.
+# Event time, watermark, watermark - allowed lateness, open windows.
+# The row of 12:05 in the seed has the misprint 12:00-12:15: its windows have five minutes.
 LATENESS = """
 12:00  12:00  11:58  12:00-12:05
 12:01  12:01  11:59  12:00-12:05
@@ -136,9 +136,9 @@ def test_lateness_no_document_of_the_table_is_late() -> None:
     assert played.dead_letters() == []
 
 
-# clock, event time or `idle`, watermark, window that holds the watermark, windows with documents that are open.
-# The seed prints a watermark of 12:00 at 12:07 and 12:08; its text says 12:06, and watermarks never go back. At 12:04 a
-# document arrives exactly when the time-out would be over: documents of an instant go before the check of that instant.
+# Clock, event time or `idle`, watermark, window that holds the watermark, open windows with documents.
+# The seed's table has the watermark 12:00 at 12:07 and 12:08. Its text has 12:06, and watermarks never go back.
+# At 12:04 a document arrives at the time of the time-out. Documents go before the time-outs of the same instant.
 IDLENESS = """
 12:00  12:00  12:00  12:00-12:03  12:00-12:03
 12:01  idle   12:00  12:00-12:03  12:00-12:03
@@ -164,7 +164,7 @@ def test_idleness_row_by_row() -> None:
         start_ms, end_ms = bounds(window)
         assert walk.watermark == at(watermark), row
         assert start_ms <= walk.watermark < end_ms, row
-        assert walk.open_windows() == [bounds(one) for one in windows], row
+        assert walk.open_windows() == [bounds(text) for text in windows], row
 
 
 def test_idleness_the_whole_table_at_once() -> None:

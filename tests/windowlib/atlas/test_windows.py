@@ -1,4 +1,4 @@
-"""Tumbling, hopping and session windows: which documents, when they close, what is late, what is a dead letter."""
+"""Tumbling, hopping and session windows: their documents, their closing, late documents and dead letters."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ def sessions(gap: int, *, lateness: int = 0, by: Json = "$who", **options: Json)
     return spec_of({"$sessionWindow": {**found["$sessionWindow"], **options}})
 
 
-def test_a_hopping_window_of_twenty_every_five_shares_documents() -> None:
+def test_hopping_windows_share_documents() -> None:
     assert contents(play(hopping(20, 5), numbered([2, 7]), flush=True)) == {
         (-15, 5): [0],
         (-10, 10): [0, 1],
@@ -61,11 +61,11 @@ def test_a_hopping_window_of_twenty_every_five_shares_documents() -> None:
 
 
 def test_a_hop_longer_than_the_interval_leaves_gaps() -> None:
-    """Three seconds, every five; documents of the other two are in no window, and said to be so, late or not."""
+    """Windows of 3 s every 5 s. A document in the other 2 s is in no window and is unassigned, late or not."""
     played = play(hopping(3_000, 5_000), numbered([2_999, 3_000, 4_999, 5_000, 20_000, 4_000]), flush=True)
     assert contents(played) == {(0, 3_000): [0], (5_000, 8_000): [3], (20_000, 23_000): [4]}
     assert played.fates == [ASSIGNED, UNASSIGNED, UNASSIGNED, ASSIGNED, ASSIGNED, UNASSIGNED]
-    assert [one.record.value["n"] for one in played.unassigned()] == [1, 2, 5]
+    assert [output.record.value["n"] for output in played.unassigned()] == [1, 2, 5]
     assert played.dead_letters() == []
 
 
@@ -78,7 +78,7 @@ def test_windows_are_aligned_to_1970_plus_the_offset(offset: int, start: int) ->
     assert list(contents(play(spec, numbered([2_000]), flush=True))) == [(first, first + 5_000)]
 
 
-def test_windows_before_1970_are_aligned_too() -> None:
+def test_windows_before_1970_are_aligned() -> None:
     assert contents(play(tumbling(10), numbered([-1, -10, -11]), flush=True)) == {(-10, 0): [0, 1]}
     assert contents(play(tumbling(10), numbered([-11, -10, -1]), flush=True)) == {(-20, -10): [0], (-10, 0): [1, 2]}
 
@@ -127,12 +127,12 @@ def test_a_partly_late_document_is_in_its_open_windows_and_reports_the_others(re
     assert missed == ([[{"$date": "1970-01-01T00:00:00Z"}]] if reports else [])
 
 
-def test_a_document_that_is_late_for_all_its_windows_is_a_dead_letter_whatever_the_profile_says() -> None:
+def test_a_document_that_is_late_for_all_its_windows_is_a_dead_letter_in_each_profile() -> None:
     profile = AtlasProfile(name="asked", dead_letters_partly_late=False)
     assert len(play(hopping(10, 5, profile=profile), numbered([32, 8])).dead_letters()) == 1
 
 
-def test_every_edge_of_a_document_has_an_id_of_its_own() -> None:
+def test_each_edge_of_a_document_has_its_own_id() -> None:
     played = play(hopping(10, 5), numbered([7]), flush=True)
     first, second = hash_of(0), edge_id(hash_of(0), 1)
     assert played.terms["new"] == played.terms["closed:fired"] == (2, first ^ second, wrap_int64(first + second))
@@ -159,18 +159,18 @@ def test_the_output_has_one_pane_per_document_with_the_window_in_its_metadata() 
     assert {(pane.watermark_ms, pane.position, pane.timestamp_ms) for pane in panes} == {(10, (0, 3), 9)}
 
 
-def test_a_window_whose_pipeline_yields_nothing_is_closed_all_the_same() -> None:
+def test_a_window_without_results_closes_without_a_row() -> None:
     played = play(tumbling(10, pipeline=[{"$match": {"n": 99}}]), numbered([1, 2, 11]))
     assert played.panes() == []
     assert played.terms["closed:fired"].count == 2
     assert played.operator.open_edges().count == 1
 
 
-def test_a_document_that_fails_is_a_dead_letter_and_closes_its_edge_as_one() -> None:
+def test_a_document_that_fails_is_a_dead_letter_and_so_is_its_edge() -> None:
     pipeline = [{"$addFields": {"half": {"$divide": [1, "$n"]}}}, {"$group": {"_id": None, "all": {"$sum": "$half"}}}]
     played = play(tumbling(10, pipeline=pipeline), numbered([1, 2, 3, 11]))
     assert [document["all"] for document in played.documents()] == [1.5]
-    assert [(one["errInfo"]["reason"], one["operatorName"], one["doc"]["n"]) for one in played.dead_letters()] == [
+    assert [(bad["errInfo"]["reason"], bad["operatorName"], bad["doc"]["n"]) for bad in played.dead_letters()] == [
         ("$divide by zero", "$addFields", 0)
     ]
     assert "window" in played.dead_letters()[0]["_stream_meta"]
@@ -185,7 +185,7 @@ def test_a_group_that_fails_is_a_dead_letter_and_its_documents_count_as_fired() 
     assert (played.panes(), set(played.terms)) == ([], {"new", "closed:fired"})
 
 
-def test_meta_of_the_window_is_known_to_expressions() -> None:
+def test_an_expression_reads_the_windows_metadata() -> None:
     pipeline = [{"$group": {"_id": {"$meta": "stream.window.start"}, "end": {"$max": {"$meta": "stream.window.end"}}}}]
     document = play(tumbling(10, pipeline=pipeline), numbered([1, 11])).documents()[0]
     assert (document["_id"], document["end"]) == (
@@ -220,7 +220,7 @@ def test_a_session_closes_at_its_last_document_plus_gap_plus_lateness() -> None:
 
 
 def test_the_session_of_the_documentation_needs_a_lateness_of_zero() -> None:
-    """Five minutes of gap: a document six minutes later ends the session, if no lateness is allowed."""
+    """With a gap of five minutes, a document six minutes later ends the session only if the lateness is zero."""
     minute = 60_000
     documents = [*by("a", 0, minute), *by("b", 6 * minute)]
     assert list(contents(play(sessions(5 * minute), documents))) == [(0, 6 * minute)]
@@ -228,7 +228,7 @@ def test_the_session_of_the_documentation_needs_a_lateness_of_zero() -> None:
 
 
 def test_a_late_document_joins_an_open_session_or_is_a_dead_letter() -> None:
-    """12 is behind the watermark by more than the gap, and belongs to a session that is open; 1 belongs to none."""
+    """13 is behind the watermark by more than the gap, but belongs to an open session. 1 belongs to no open session."""
     played = play(sessions(10), [*by("a", 12, 21, 30), *by("a", 13), *by("a", 1)], flush=True)
     assert played.fates == [ASSIGNED, ASSIGNED, ASSIGNED, ASSIGNED, LATE]
     assert contents(played) == {(12, 40): [12, 21, 30, 13]}
@@ -237,51 +237,53 @@ def test_a_late_document_joins_an_open_session_or_is_a_dead_letter() -> None:
     ]
 
 
-def test_partitions_have_sessions_of_their_own_and_null_is_one_with_missing() -> None:
+def test_each_partition_has_its_own_sessions_and_missing_equals_null() -> None:
     events = [*by("a", 1), *by("b", 2), *by(None, 3), Event(at_ms=4, value={"n": 4}), *by("a", 100)]
     played = play(sessions(10), events)
-    partitions = [(one["docs"], one["_stream_meta"]["window"]["partition"]) for one in played.documents()]
+    partitions = [
+        (document["docs"], document["_stream_meta"]["window"]["partition"]) for document in played.documents()
+    ]
     assert partitions == [([1], "a"), ([2], "b"), ([3, 4], None)]
 
 
-def test_partitions_that_are_equal_numbers_are_one() -> None:
+def test_equal_numbers_are_one_partition() -> None:
     events = [Event(at_ms=1, value={"n": 1, "x": 1.0}), Event(at_ms=2, value={"n": 1, "x": None})]
     played = play(sessions(10, by={"$ifNull": ["$x", "$n"]}), events, flush=True)
     assert [document["docs"] for document in played.documents()] == [[1, 1]]
 
 
-def test_sessions_of_two_partitions_with_the_same_bounds_number_their_documents_together() -> None:
+def test_sessions_with_equal_bounds_number_their_panes_together() -> None:
     played = play(sessions(10), [*by("b", 1), *by("a", 1)], flush=True)
     assert [(pane.pane_index, pane.is_first, pane.is_last) for pane in played.panes()] == [
         (0, True, False),
         (1, False, True),
     ]
-    assert [one["_stream_meta"]["window"]["partition"] for one in played.documents()] == ["a", "b"]
+    assert [document["_stream_meta"]["window"]["partition"] for document in played.documents()] == ["a", "b"]
 
 
 def test_a_document_whose_partition_fails_is_unassigned_and_a_dead_letter() -> None:
     played = play(sessions(10, by={"$divide": [1, "$n"]}), numbered([1, 2]), flush=True)
     assert played.fates == [UNASSIGNED, ASSIGNED]
-    assert [one.record.value["n"] for one in played.unassigned()] == [0]
+    assert [output.record.value["n"] for output in played.unassigned()] == [0]
     letter = played.dead_letters()[0]
     assert letter["errInfo"]["reason"] == "partitionBy: $divide by zero"
     assert "missedWindowStartTimes" not in letter
 
 
-def test_processing_time_windows_go_by_the_clock() -> None:
+def test_processing_time_windows_follow_the_clock() -> None:
     spec = spec_of(stage("$tumblingWindow", interval=ms(10), boundary="processingTime", pipeline=PUSH))
     events = [Event(at_ms=at, clock_ms=clock, value={"n": at}) for at, clock in [(500, 1), (3, 9), (1, 10), (2, 25)]]
     assert contents(play(spec, events)) == {(0, 10): [500, 3], (10, 20): [1]}
     assert contents(play(spec, events, end_ms=31)) == {(0, 10): [500, 3], (10, 20): [1], (20, 30): [2]}
 
 
-def test_a_window_by_the_clock_closes_at_its_own_end_however_far_the_clock_jumps() -> None:
+def test_on_the_clock_a_window_closes_at_its_own_end_after_any_jump() -> None:
     pipeline = [{"$group": {"_id": None, "now": {"$max": "$$NOW"}}}]
     found = stage("$tumblingWindow", interval=ms(10), boundary="processingTime", pipeline=pipeline)
     operator = spec_of(found).build()
     operator.advance_processing_time(3)
     operator.process(Record((), 0, {}))
-    # The clock jumps far beyond; the window sees it at its own end.
+    # The clock jumps far beyond the window's end, but $$NOW in the window is its end.
     operator.advance_processing_time(500)
     panes = operator.drain()
     assert [json.loads(pane.values[0])["now"] for pane in panes] == [  # type: ignore[union-attr]
@@ -290,7 +292,7 @@ def test_a_window_by_the_clock_closes_at_its_own_end_however_far_the_clock_jumps
     assert operator.snapshot().processing_time_ms == 500
 
 
-def test_a_window_by_the_clock_waits_for_the_documents_of_the_instant_at_which_it_ends() -> None:
+def test_on_the_clock_a_window_waits_for_documents_at_its_end() -> None:
     operator = spec_of(stage("$tumblingWindow", interval=ms(10), boundary="processingTime")).build()
     operator.process(Record((), 0, {}))
     operator.advance_processing_time(10, inclusive=False)
@@ -299,14 +301,14 @@ def test_a_window_by_the_clock_waits_for_the_documents_of_the_instant_at_which_i
     assert len(operator.drain()) == 1
 
 
-def test_sessions_by_the_clock() -> None:
+def test_sessions_on_the_clock() -> None:
     events = [Event(at_ms=0, clock_ms=clock, value={"n": clock, "who": "a"}) for clock in (1, 10, 20, 29)]
     played = play(sessions(10, boundary="processingTime"), events, end_ms=40)
     assert contents(played) == {(1, 20): [1, 10], (20, 39): [20, 29]}
     assert played.fates == [ASSIGNED] * 4
 
 
-def test_every_key_has_windows_of_its_own() -> None:
+def test_each_key_has_its_own_windows() -> None:
     operator = tumbling(10).build()
     for place, key in enumerate([("a",), ("b",), ("a",)]):
         operator.process(Record(key, place, {"n": place}, (0, place), place))
@@ -330,7 +332,7 @@ def test_the_next_timers_are_those_of_the_first_window_to_close() -> None:
     assert (by_clock.next_event_timer_ms(), by_clock.next_processing_timer_ms()) == (None, 10)
 
 
-def test_nothing_is_left_of_windows_that_are_closed() -> None:
+def test_closed_windows_leave_no_state() -> None:
     operator = sessions(10).build()
     for place, who in enumerate("abc"):
         operator.process(Record((), place, {"n": place, "who": who}, (0, place), place))
@@ -346,7 +348,7 @@ def test_a_session_that_was_merged_away_leaves_no_timer() -> None:
     assert operator.next_event_timer_ms() == 18
 
 
-def test_a_watermark_that_goes_back_is_our_fault() -> None:
+def test_a_watermark_that_goes_back_is_an_error() -> None:
     operator = tumbling(10).build()
     operator.advance_watermark(5)
     with pytest.raises(InvariantBroken, match="from 5 to 4"):
@@ -380,7 +382,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(change: dict[str, Any], messa
         tumbling(10).build().restore(snapshot)
 
 
-def test_a_state_of_another_operators_keys_is_refused() -> None:
+def test_state_of_keys_that_the_operator_does_not_own_is_refused() -> None:
     operator = tumbling(10).build()
     operator.process(Record(("a",), 1, {"n": 1}))
     snapshot = operator.snapshot()

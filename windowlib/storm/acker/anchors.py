@@ -1,6 +1,6 @@
 """A bolt's side of the acker: tracked tuples, new tuples that are anchored on them, and the messages to the acker.
 
-Source: Storm, BoltOutputCollectorImpl and MessageId.
+For users: the audit builds its messages itself. Source: Storm, BoltOutputCollectorImpl and MessageId.
 """
 
 from collections.abc import Sequence

@@ -56,7 +56,7 @@ Message = Init | Ack | Fail | ResetTimeout
 
 
 class NoticeKind(Enum):
-    """The content of the acker's notice; the values are Storm's names."""
+    """The event that a notice reports. The values are Storm's names."""
 
     ACK = "ACK"
     FAIL = "FAIL"

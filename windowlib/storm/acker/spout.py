@@ -1,7 +1,9 @@
 """A spout's side of the acker: the pending messages of a spout task, each kept for one to two message time-outs.
 
 The acker sends no notice when an entry expires. The spout's own map of pending messages calls `fail` after the
-time-out. Source: Storm 2.8.4, SpoutExecutor and SpoutOutputCollectorImpl; SEMANTICS.md section 2.5.
+time-out. For users: the audit has no spout.
+
+Source: Storm 2.8.4, SpoutExecutor and SpoutOutputCollectorImpl; SEMANTICS.md section 2.5.
 """
 
 from collections.abc import Sequence
