@@ -1,8 +1,8 @@
-"""How fast the record-at-a-time operator and the timers are: `make bench`, or `python -m tests.bench.window_operator`.
+"""Benchmark of the window operator and of the timers: `make bench`, or `python -m tests.bench.window_operator`.
 
-CPU seconds of this process, because a machine is seldom idle; each round measures every case once, so that a slow
-moment hits all of them. A yardstick, the same plain loop everywhere, is measured along: rates divided by it can be
-compared between machines. Before a rate is printed, the panes are compared with a plain computation of the same.
+The benchmark measures CPU seconds of this process, because other processes share the machine. Each round measures every
+case once, so that a slow moment affects all cases. It also measures a yardstick, a fixed plain loop: rates divided by
+the yardstick can be compared between machines. It checks the panes against a plain computation before it prints a rate.
 """
 
 import argparse
@@ -45,12 +45,12 @@ class Case:
     step_ms: int
     expected: Callable[[list[Record]], Panes]
     target: float | None = None
-    """Million records a second that it has to reach."""
+    """The rate to reach, in million records a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What was measured of one case, in millions a second."""
+    """The measured rates of one case, in millions a second."""
 
     name: str
     rates: tuple[float, ...]
@@ -59,19 +59,19 @@ class Figure:
 
     @property
     def best(self) -> float:
-        """The highest rate: the one that neighbours disturbed least."""
+        """The highest rate, which other processes disturbed least."""
         return max(self.rates)
 
     @property
     def verdict(self) -> str:
-        """Whether the best reaches the target."""
+        """Whether the best rate reaches the target, and by which factor."""
         if self.target is None:
             return ""
         return f"{'met' if self.best >= self.target else 'MISSED'} ({self.best / self.target:.2f} of {self.target:g})"
 
 
 def in_windows(records: list[Record], *, size_ms: int, slide_ms: int) -> Panes:
-    """Compute tumbling or sliding windows by the definition."""
+    """Return the panes of tumbling or sliding windows, computed from the definition."""
     panes: dict[tuple[Any, Any], list[float]] = defaultdict(list)
     for record in records:
         at_ms = record.timestamp_ms or 0
@@ -82,17 +82,17 @@ def in_windows(records: list[Record], *, size_ms: int, slide_ms: int) -> Panes:
 
 
 def in_sessions(records: list[Record], *, gap_ms: int) -> Panes:
-    """Compute sessions by the definition: a key's records in order, cut where nothing came for longer than the gap."""
+    """Return the panes of sessions, computed from the definition: a key's records in order, cut at each longer gap."""
     panes: Panes = {}
     last: dict[Any, TimeWindow] = {}
     for record in sorted(records, key=lambda record: record.timestamp_ms or 0):
         key, at_ms, value = record.key, record.timestamp_ms or 0, record.value[0]
-        open_one, (count, total) = TimeWindow(at_ms, at_ms + gap_ms), (0, 0.0)
+        session, (count, total) = TimeWindow(at_ms, at_ms + gap_ms), (0, 0.0)
         if key in last and at_ms <= last[key].end_ms:
             count, total = panes.pop((key, last[key]))
-            open_one = TimeWindow(last[key].start_ms, at_ms + gap_ms)
-        last[key] = open_one
-        panes[key, open_one] = (count + 1, total + value)
+            session = TimeWindow(last[key].start_ms, at_ms + gap_ms)
+        last[key] = session
+        panes[key, session] = (count + 1, total + value)
     return panes
 
 
@@ -133,10 +133,10 @@ TIMER_TARGET: Final = TIMERS / 1e6 / 4  # a million registered, a tenth deleted,
 
 
 def batches(case: Case, count: int) -> Iterator[list[Record]]:
-    """Yield the log, up to 3 s out of order, a batch at a time.
+    """Yield the log in batches; records are up to 3 s out of order.
 
-    A replay too makes the records of a batch just before it plays them, so they are not made in advance: they would
-    have left the processor's caches by then. The values are whole numbers, so that any order gives the same sum.
+    Each batch is made just before it is played, as in a replay, so that its records are in the processor's caches. The
+    values are whole numbers, so that any order gives the same sum.
     """
     rng = random.Random(1)
     for start in range(0, count, BATCH):
@@ -153,7 +153,7 @@ def batches(case: Case, count: int) -> Iterator[list[Record]]:
 
 
 def replay(case: Case, count: int) -> tuple[float, Panes]:
-    """Replay a case; return the CPU seconds inside the operator, and what it emitted."""
+    """Replay a case; return the CPU seconds inside the operator, and the panes."""
     operator = WindowSpec(assigner=case.assigner, function=(aggregate("sum", "double"),)).build()
     process = operator.process
     panes: Panes = {}
@@ -162,7 +162,7 @@ def replay(case: Case, count: int) -> tuple[float, Panes]:
     def collect() -> None:
         for output in operator.drain():
             if not isinstance(output, Pane) or (output.key, output.window) in panes:
-                raise AssertionError(f"{case.name}: every record is in time, and every window fires once: {output}")
+                raise AssertionError(f"{case.name}: unexpected output, or a second pane of a window: {output}")
             panes[output.key, output.window] = (output.record_count, output.values[0])
 
     for records in batches(case, count):
@@ -181,7 +181,7 @@ def replay(case: Case, count: int) -> tuple[float, Panes]:
 
 
 def timer_seconds(count: int) -> float:
-    """Return the CPU seconds to register `count` timers, delete a tenth, and fire the others."""
+    """Return the CPU seconds to register `count` timers, delete a tenth of them and fire the others."""
     rng = random.Random(2)
     timers = [(rng.randrange(count // 10), f"k{rng.randrange(10_000)}") for _ in range(count)]
     service = TimerService()
@@ -195,12 +195,12 @@ def timer_seconds(count: int) -> float:
     seconds = time.process_time() - began
     expected = len(set(timers) - set(timers[::10]))
     if fired != expected:
-        raise AssertionError(f"timers: {expected} are left after the deletions, and {fired} fired")
+        raise AssertionError(f"timers: {fired} fired, expected {expected}")
     return seconds
 
 
 def yardstick() -> float:
-    """Return how many million steps of one plain loop this machine does a second."""
+    """Return the speed of a plain loop on this machine, in million steps a second."""
     counts: dict[int, int] = {}
     began = time.process_time()
     for step in range(YARDSTICK_STEPS):
@@ -210,10 +210,10 @@ def yardstick() -> float:
 
 
 def measure(*, count: int, timers: int, rounds: int) -> list[Figure]:
-    """Measure all cases `rounds` times over.
+    """Measure all cases `rounds` times.
 
     Raises:
-        AssertionError: a case does not give what the plain computation gives.
+        AssertionError: the panes of a case differ from the plain computation, or a timer is missing.
     """
     rates: dict[str, list[float]] = defaultdict(list)
     yardsticks: list[float] = []
@@ -233,48 +233,49 @@ def measure(*, count: int, timers: int, rounds: int) -> list[Figure]:
 
 
 def check(case: Case, panes: Panes, count: int) -> None:
-    """Refuse panes that differ from the plain computation."""
+    """Raise AssertionError if the panes differ from the plain computation."""
     expected = case.expected([record for records in batches(case, count) for record in records])
     if panes != expected:
         wrong = next(place for place in sorted({*panes, *expected}) if panes.get(place) != expected.get(place))
-        raise AssertionError(f"{case.name}: {wrong} is {panes.get(wrong)}, by the definition {expected.get(wrong)}")
+        raise AssertionError(f"{case.name}: pane {wrong} is {panes.get(wrong)}, expected {expected.get(wrong)}")
 
 
 def table(figures: list[Figure]) -> str:
-    """Return the figures for people."""
+    """Return the figures as a table of text."""
     lines = [f"{'M/s and core':<30} {'best':>7} {'median':>7} {'/ yardstick':>12}  target"]
     lines += [
-        f"{one.name:<30} {one.best:7.3f} {median(one.rates):7.3f} {one.best / one.yardstick:12.4f}  {one.verdict}"
-        for one in figures
+        f"{figure.name:<30} {figure.best:7.3f} {median(figure.rates):7.3f} {figure.best / figure.yardstick:12.4f}"
+        f"  {figure.verdict}"
+        for figure in figures
     ]
     return "\n".join([*lines, f"{'yardstick':<30} {figures[0].yardstick:7.3f}"])
 
 
 def as_json(figures: list[Figure]) -> str:
-    """Return the figures for programs."""
+    """Return the figures as JSON."""
     rows = [
         {
-            "name": one.name,
-            "best": one.best,
-            "median": median(one.rates),
-            "per_yardstick": one.best / one.yardstick,
-            "target": one.target,
-            "rates": one.rates,
+            "name": figure.name,
+            "best": figure.best,
+            "median": median(figure.rates),
+            "per_yardstick": figure.best / figure.yardstick,
+            "target": figure.target,
+            "rates": figure.rates,
         }
-        for one in figures
+        for figure in figures
     ]
     return json.dumps({"unit": "million per CPU second", "yardstick": figures[0].yardstick, "figures": rows}, indent=1)
 
 
 def main() -> int:
-    """Measure and print; with --strict, 1 if a target was missed."""
+    """Measure and print; return 1 if a target is missed and --strict is given, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--rounds", type=int, default=5, help="how often to measure each case (5)")
-    parser.add_argument("--records", type=int, default=200_000, help="records of each case (200000)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of measurements of each case (5)")
+    parser.add_argument("--records", type=int, default=200_000, help="number of records of each case (200000)")
     options = parser.parse_args()
-    gc.set_threshold(100_000, 50, 1_000)  # nothing here makes cycles, so collecting them often measures the collector
+    gc.set_threshold(100_000, 50, 1_000)  # without cycles, frequent collections would only measure the collector
     figures = measure(count=options.records, timers=TIMERS, rounds=options.rounds)
     print(as_json(figures) if options.json else table(figures))  # noqa: T201
     missed = any(figure.verdict.startswith("MISSED") for figure in figures)

@@ -1,7 +1,7 @@
-"""How many random cases a test plays: few in `make test`, `HINDCAST_FUZZ` of them in `make fuzz`.
+"""The number of random cases of a test: few in `make test`, `HINDCAST_FUZZ` in `make fuzz`.
 
-Whoever makes random cases asks here, and so one variable raises them all: Hypothesis through its profile, a test with
-`@settings` through `cases`, a test with a loop of its own through `seeds`.
+All random tests get their number of cases from this module: Hypothesis through its profile, a test with `@settings`
+through `cases`, a test with a loop of its own through `seeds`.
 """
 
 import os
@@ -10,28 +10,29 @@ from random import SystemRandom
 from typing import Final
 
 ASKED: Final = int(os.environ.get("HINDCAST_FUZZ", "0"))
-"""The cases that each random test is asked for; 0 leaves it to the test."""
+"""The number of cases that `make fuzz` asks of each random test; 0 means that the test decides."""
 DEFAULT_SEED: Final = 20130208
 
 
 def first_seed() -> int:
-    """The seed of this run: `HINDCAST_SEED`, a number or `random`."""
+    """Return the seed of this run: `HINDCAST_SEED`, which is a number or `random`."""
     asked = os.environ.get("HINDCAST_SEED", str(DEFAULT_SEED))
     return SystemRandom().randrange(2**32) if asked == "random" else int(asked)
 
 
 def cases(usual: int, *, among: int = 1) -> int:
-    """Return how many cases a test plays that plays `usual` in `make test`.
+    """Return the number of cases of a test; `usual` is the number in `make test`.
 
-    `among`: how many parametrised tests of one property share the cases that are asked for.
+    `among`: the number of parametrised tests of one property, which share the cases of `make fuzz`.
     """
     return max(ASKED // among, usual) if ASKED and among > 1 else ASKED or usual
 
 
 def seeds(usual: int, *, among: int = 1) -> Iterator[int]:
-    """Yield a seed for each case of a test with a loop of its own; `make fuzz` finds such tests by this name.
+    """Yield a seed for each case of a test with a loop of its own.
 
-    The last line that it prints names the case that failed; with `HINDCAST_SEED` set to it, that case comes first.
+    `make fuzz` runs every test that calls this function. The last printed line has the seed of a failing case; if
+    `HINDCAST_SEED` is set to that seed, the case runs first.
     """
     first = first_seed()
     for seed in range(first, first + cases(usual, among=among)):

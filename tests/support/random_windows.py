@@ -1,4 +1,4 @@
-"""Random windows in the grammar's own words, over the log of tests/support/bucket_replay: small sizes, odd mixtures."""
+"""Random `windows` parts of pipeline files, with small sizes, for the log of tests/support/bucket_replay.py."""
 
 from collections.abc import Callable
 from random import Random
@@ -9,7 +9,7 @@ Part = dict[str, Any]
 
 
 def random_windows(random: Random) -> Part:
-    """The `windows` of a pipeline file; about one in three does not go together and is refused."""
+    """Return the `windows` of a pipeline file. The grammar refuses about one in three."""
     windows = _assigner(random)
     if "count" in windows:
         return windows
@@ -98,12 +98,12 @@ _COMBINATORS: Final[tuple[_Maker, ...]] = (
 
 
 def random_trigger(random: Random, depth: int = 3) -> Part:
-    """A trigger; Flink's around Flink's and around a composite, composites around composites."""
+    """Return a trigger: a simple one, one of Flink's around another trigger, or a composite trigger of composites."""
     makers = random.choice([_SIMPLE, _AROUND]) if depth else _SIMPLE
     return random.choice(makers)(random, depth)
 
 
 def random_composite(random: Random, depth: int) -> Part:
-    """A composite trigger."""
+    """Return a composite trigger."""
     makers = random.choice([_CONDITIONS, _COMBINATORS]) if depth else _CONDITIONS
     return random.choice(makers)(random, depth)

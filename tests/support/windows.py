@@ -1,4 +1,4 @@
-"""Hypothesis strategies for window specs and for what happens to them, and the outputs in comparable form."""
+"""Hypothesis strategies for window specs and for histories of records, watermarks and clocks; outputs to compare."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Remembers(ProcessFunction):
-    """A user's function with state of the key and, where windows do not merge, of the window; big panes go aside."""
+    """A user's function with state of the key. The sizes of panes with more than two records go to a side output."""
 
     state = (StateSpec(name="panes", type="bigint"), StateSpec(name="sizes", kind="map", type="bigint"))
 
@@ -67,6 +67,8 @@ class Remembers(ProcessFunction):
 
 
 class RemembersEachWindow(Remembers):
+    """The same with state of each window, which windows that merge cannot have."""
+
     window_state = (StateSpec(name="shown", kind="list", type="bigint"),)
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
@@ -189,7 +191,7 @@ def specs(draw: st.DrawFn, profiles: Sequence[Profile] = (STRICT, FLINK)) -> Win
 
 @st.composite
 def steps(draw: st.DrawFn, keys: str = "abc", max_size: int = 25) -> list[Step]:
-    """Records out of order, a watermark and a clock that only rise, and at the end everything far away."""
+    """Draw records out of order, a watermark and a clock that only rise; in half of the cases both end far ahead."""
     made: list[Step] = []
     watermark_ms, clock_ms, latest_ms = -30, 0, 0
     for rank in range(draw(st.integers(0, max_size))):
@@ -215,7 +217,7 @@ def steps(draw: st.DrawFn, keys: str = "abc", max_size: int = 25) -> list[Step]:
 
 
 def without_position(output: Output) -> Output:
-    """An output without its place in the log, which other keys' records move."""
+    """Return an output without its position in the log, which depends on the records of other keys."""
     return output if isinstance(output, (Late, Unassigned)) else output._replace(position=(0, 0))
 
 

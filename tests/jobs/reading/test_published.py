@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.lake.store import query
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb, quote_spark
 from tests.support.fuzzing import cases
-from tests.support.standing_panes import standing_by_order
+from tests.support.visible_panes import visible_by_order
 
 KEY = 'a "key"; --'
 SCHEMA = pa.schema(
@@ -116,7 +116,7 @@ def test_the_query_equals_the_model(rows: list[tuple[Any, ...]]) -> None:
         for index, (key, slice_id, number, rank, kind, mode) in enumerate(rows)
     ]
     keys = {one[KEY] for one in panes}
-    expected = [row for key in keys for row in standing_by_order([one for one in panes if one[KEY] == key])]
+    expected = [row for key in keys for row in visible_by_order([one for one in panes if one[KEY] == key])]
     assert show(panes) == sorted(row["total"] for row in expected)
 
 

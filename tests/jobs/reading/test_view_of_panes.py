@@ -19,7 +19,7 @@ from tests.support.bucket_feed import Row
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
-from tests.support.standing_panes import standing_as_emitted
+from tests.support.visible_panes import visible_as_emitted
 from windowlib.errors import SpecError
 from windowlib.profiles import EngineFault
 from windowlib.records import tables
@@ -115,7 +115,7 @@ def edges_not_shown(replayed: Replayed) -> int:
 def check_model(case: Case, shown: Sequence[tuple[Any, ...]]) -> None:
     """Check that the view equals the model that plays the operator's emissions."""
     emitted = windows_of(case.replayed.rows[tables.WINDOW_OUTPUTS])
-    expected = [tuple(row[name] for name in SHOWN) for rows in emitted.values() for row in standing_as_emitted(rows)]
+    expected = [tuple(row[name] for name in SHOWN) for rows in emitted.values() for row in visible_as_emitted(rows)]
     assert sorted(map(repr, shown)) == sorted(map(repr, expected)), case.pipeline.windows
 
 

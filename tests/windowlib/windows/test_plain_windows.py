@@ -1,6 +1,7 @@
-"""The one-step end of plain windows gives what the steps give one by one: panes, tallies and state at every watermark.
+"""The fast path for windows that fire only once, compared with the separate steps, and shared timers.
 
-And the timers that windows with the same bounds share are, seen from outside, one for each window.
+At every watermark both paths give equal panes, tallies and state. Windows with equal bounds share one timer entry, but
+a snapshot lists one timer for each window.
 """
 
 from random import Random
@@ -32,7 +33,7 @@ def any_spec(random: Random) -> WindowSpec:
     )
 
 
-def step_by_step(spec: WindowSpec) -> WindowOperator:
+def without_fast_path(spec: WindowSpec) -> WindowOperator:
     operator = spec.build()
     operator._firing.is_plain = False
     return operator
@@ -46,12 +47,12 @@ def random_records(random: Random, count: int) -> list[Record]:
 
 
 @pytest.mark.fuzz
-def test_one_step_is_all_the_steps() -> None:
+def test_the_fast_path_equals_the_separate_steps() -> None:
     for seed in seeds(200):
         random = Random(seed)
         spec = any_spec(random)
         quick: Operator = spec.build()
-        slow = step_by_step(spec)
+        slow = without_fast_path(spec)
         for record in random_records(random, random.randrange(1, 60)):
             assert quick.process(record) == slow.process(record)
             rank = record.position[1]
@@ -70,8 +71,8 @@ def advance_both(quick: Operator, slow: WindowOperator, watermark_ms: int) -> No
     assert quick.snapshot() == slow.snapshot()
 
 
-def test_plain_windows_do_take_the_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the test above compares nothing."""
+def test_plain_windows_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, the test above would compare a path with itself."""
     operator = WindowSpec(assigner=Tumbling(size_ms=10), function=SUM).build()
     monkeypatch.setattr(operator._firing, "apply", None)
     operator.process(Record(("a",), 3, (5, None)))
@@ -81,7 +82,7 @@ def test_plain_windows_do_take_the_one_step(monkeypatch: pytest.MonkeyPatch) -> 
     assert (pane.values, pane.is_first, pane.is_last, pane.timing) == ((5, 1), True, True, "ON_TIME")
 
 
-def test_windows_with_the_same_bounds_share_their_timers_and_a_snapshot_lists_each() -> None:
+def test_a_snapshot_lists_each_timer_of_windows_that_share_an_entry() -> None:
     spec = WindowSpec(assigner=Tumbling(size_ms=10), function=SUM, allowed_lateness_ms=5)
     operator = spec.build()
     for key in "abc":

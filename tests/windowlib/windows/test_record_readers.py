@@ -1,4 +1,4 @@
-"""How the parts of a pipeline read a record."""
+"""Record readers: how measures, gaps, watermark rules and evictors of a pipeline read the columns of a record."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -30,12 +30,12 @@ from windowlib.windows.spec import WindowSpec
     [(None, None), (5, 5), (1 << 62, 1 << 62), (2.5, 2.5), (nan, None), (-inf, None), (Decimal("1.5"), 1.5)],
     ids=["null", "int", "long", "double", "nan", "infinite", "decimal"],
 )
-def test_a_column_as_a_number(found: object, read: float | None) -> None:
+def test_a_measure_reads_a_column_as_a_number_or_as_null(found: object, read: float | None) -> None:
     assert Measure(1)((None, found)) == read
     assert Measure("x")({"x": found}) == read
 
 
-def test_columns_as_a_mapping() -> None:
+def test_columns_are_read_as_a_mapping() -> None:
     assert ColumnsOf((("a", 2), ("b", 0)))((1, 2, 3)) == {"a": 3, "b": 1}
     assert ColumnsOf()({"whole": 1}) == {"whole": 1}
 
@@ -48,7 +48,7 @@ def test_units_round_towards_the_past(unit: str, ms: int) -> None:
     assert WatermarkOfColumn(column="w", unit=unit)(0, {"w": None}) is None
 
 
-def test_what_is_refused() -> None:
+def test_an_unknown_unit_and_a_watermark_that_is_not_an_integer_are_refused() -> None:
     with pytest.raises(SpecError, match="must be one of s, ms, us, ns, got 'h'"):
         GapOfColumn(place=0, unit="h")
     for wrong in (True, 1.0, "soon"):
@@ -57,13 +57,13 @@ def test_what_is_refused() -> None:
     assert WatermarkOfFunction(name="a:b", function=lambda value: value)(None) is None
 
 
-class _Second(Evictor):
+class _KeepSecond(Evictor):
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
         assert all(set(record.value) == {"x"} for record in records)
         return records[1:2]
 
 
-class _Inventor(Evictor):
+class _ReturnsNewRecords(Evictor):
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
         return [record._replace(value={}) for record in records]
 
@@ -77,16 +77,18 @@ def panes(values: Sequence[tuple[Any, ...]], **parts: Any) -> list[Any]:  # noqa
     return [out.values for out in operator.drain() if isinstance(out, Pane)]
 
 
-def test_an_evictor_chooses_by_columns_and_the_records_stay_whole() -> None:
-    evictor = EvictorOnColumns(inner=_Second(), columns=ColumnsOf((("x", 2),)))
+def test_an_evictor_gets_chosen_columns_and_the_records_keep_all() -> None:
+    evictor = EvictorOnColumns(inner=_KeepSecond(), columns=ColumnsOf((("x", 2),)))
     assert panes([(None, 1, 7), (None, 2, 8), (None, 4, 9)], evictor=evictor) == [(1, 2)]
-    with pytest.raises(SpecError, match="_Inventor returned a record that it was not given"):
-        panes([(None, 1, 7)], evictor=EvictorOnColumns(inner=_Inventor(), columns=ColumnsOf((("x", 2),))))
+    with pytest.raises(SpecError, match="_ReturnsNewRecords returned a record"):
+        panes([(None, 1, 7)], evictor=EvictorOnColumns(inner=_ReturnsNewRecords(), columns=ColumnsOf((("x", 2),))))
 
 
-def test_nulls_neither_fire_nor_are_evicted() -> None:
+def test_a_null_measure_does_not_fire_and_is_not_evicted() -> None:
     values = [(None, 1, None), (None, 2, 0), (None, 4, None), (None, 8, 50), (None, 16, None)]
     delta = DeltaExceeded(10, measure=Measure(2))
     assert panes(values, trigger=delta, leftovers="report") == [(4, 15)]
-    assert panes(values, evictor=KeepClose(threshold=10, measure=Measure(2))) == [(5, 31)], "the last one is null"
+    assert panes(values, evictor=KeepClose(threshold=10, measure=Measure(2))) == [(5, 31)], (
+        "the last record has a null, so nothing is evicted"
+    )
     assert panes(values[:4], evictor=KeepClose(threshold=10, measure=Measure(2))) == [(3, 13)]

@@ -1,4 +1,4 @@
-"""Specs that cannot work are refused when they are made, with both sides and a way out."""
+"""Window specs and their parts refuse settings that cannot work, and aggregates have the types of Spark."""
 
 import itertools
 from collections.abc import Callable
@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from windowlib.errors import SpecError
-from windowlib.functions.window_functions import Apply, ProcessFunction, Whole, aggregate, fold
+from windowlib.functions.window_functions import ProcessFunction, Whole, aggregate, fold
 from windowlib.keyed.state import StateSpec
 from windowlib.profiles import profile
 from windowlib.records.records import Record
+from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import Harness
 from windowlib.triggers.flink import ContinuousEventTime, CountReached, DeltaExceeded, EventTime, ProcessingTime
 from windowlib.triggers.wrappers import ProcessingTimeout
 from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.windows.evictors import KeepCount
 from windowlib.windows.spec import WindowSpec, count_windows
-
-LIST = Apply(lambda _key, _window, values: [list(values)])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ LIST = Apply(lambda _key, _window, values: [list(values)])
     ],
     ids=map(str, itertools.count()),
 )
-def test_parts_check_themselves(build: Callable[[], object], message: str) -> None:
+def test_a_part_refuses_a_wrong_setting(build: Callable[[], object], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         build()
 
@@ -71,7 +70,7 @@ class CountsPerWindow(ProcessFunction):
     ],
     ids=map(str, itertools.count()),
 )
-def test_parts_that_do_not_go_together(parts: dict[str, Any], message: str) -> None:
+def test_a_spec_refuses_parts_that_cannot_be_combined(parts: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         WindowSpec(**{"function": LIST, **parts})
 
@@ -87,7 +86,7 @@ def test_parts_that_do_not_go_together(parts: dict[str, Any], message: str) -> N
         ("min", None, "min needs an input column"),
     ],
 )
-def test_aggregates_name_themselves_the_type_and_what_is_allowed(
+def test_the_error_names_the_aggregate_the_type_and_the_allowed_types(
     kind: str, input_type: str | None, message: str
 ) -> None:
     with pytest.raises(SpecError, match=message):
@@ -110,27 +109,29 @@ def test_aggregates_name_themselves_the_type_and_what_is_allowed(
         ("variance", "int", "double"),
     ],
 )
-def test_aggregates_have_the_types_of_spark(kind: str, input_type: str | None, output_type: str) -> None:
+def test_an_aggregate_has_the_output_type_of_spark(kind: str, input_type: str | None, output_type: str) -> None:
     assert aggregate(kind, input_type).output_type == output_type
 
 
-def test_a_sum_that_leaves_64_bits_names_its_aggregate() -> None:
+def test_a_sum_beyond_64_bits_is_refused_and_the_error_names_the_aggregate() -> None:
     total = aggregate("sum", "bigint", name="delay_total")
     accumulator = total.create()
     for rank in range(2):
         accumulator = total.add(accumulator, 2**62, (0, rank))
     with pytest.raises(SpecError, match=r"'delay_total': the sum 9223372036854775808 does not fit a bigint"):
         total.result(accumulator)
-    assert total.result(total.add(accumulator, -1, (0, 2))) == 2**63 - 1, "on the way, a total may be beyond"
+    assert total.result(total.add(accumulator, -1, (0, 2))) == 2**63 - 1, (
+        "only the result must fit, not the totals before it"
+    )
     assert total.from_state(total.to_state(accumulator)) == accumulator
 
 
-def test_a_gap_that_is_not_positive_is_refused_with_the_record() -> None:
+def test_the_error_about_a_wrong_gap_names_the_position_of_the_record() -> None:
     harness = Harness(WindowSpec(assigner=DynamicSession(), function=LIST))
     for gap_ms in (0, -5, None):
         with pytest.raises(SpecError, match=r"record at \(0, 0\) has gap"):
             harness.operator.process(Record("a", 1, 1, (0, 0), 0, gap_ms))
 
 
-def test_global_windows_need_no_word_about_leftovers() -> None:
+def test_global_windows_do_not_need_leftovers() -> None:
     WindowSpec(assigner=Global(), function=LIST, trigger=CountReached(2))

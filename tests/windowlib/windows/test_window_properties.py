@@ -1,4 +1,4 @@
-"""Laws of the window operator, for every combination of assigner, trigger, evictor and function, in both profiles."""
+"""Laws of the window operator for random specs and histories, in the profiles strict and flink."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def play(spec: WindowSpec, script: Sequence[Step]) -> tuple[Operator, list[Outpu
 
 
 @given(specs(), steps(), st.data())
-def test_going_on_from_a_snapshot_is_the_same_as_going_on(
+def test_an_operator_that_continues_from_a_snapshot_gives_the_same_outputs(
     spec: WindowSpec, script: list[Step], data: st.DataObject
 ) -> None:
     cut = data.draw(st.integers(0, len(script)))
@@ -47,22 +47,20 @@ def test_going_on_from_a_snapshot_is_the_same_as_going_on(
 
 
 @given(specs(), steps())
-def test_a_snapshot_does_not_disturb(spec: WindowSpec, script: list[Step]) -> None:
-    operator, quiet = spec.build(), spec.build()
+def test_taking_a_snapshot_changes_nothing(spec: WindowSpec, script: list[Step]) -> None:
+    operator, without_snapshots = spec.build(), spec.build()
     try:
         for rank, step in enumerate(script):
-            before = operator.snapshot()
+            operator.snapshot()
             play_step(operator, step, rank)
-            play_step(quiet, step, rank)
-            if not isinstance(step, RecordStep):
-                continue
-            operator.drain()
-            quiet.drain()
-            assert before != operator.snapshot() or before.windows == operator.snapshot().windows
+            play_step(without_snapshots, step, rank)
+            if isinstance(step, RecordStep):
+                assert operator.drain() == without_snapshots.drain()
+                operator.snapshot()
     except EngineFault:
         reject()
-    assert operator.drain() == quiet.drain()
-    assert operator.snapshot() == quiet.snapshot()
+    assert operator.drain() == without_snapshots.drain()
+    assert operator.snapshot() == without_snapshots.snapshot()
 
 
 def add(left: Tally, right: Tally) -> Tally:
@@ -104,8 +102,8 @@ def test_every_record_has_one_fate_and_its_row(spec: WindowSpec, script: list[St
 
 
 @given(specs(), steps())
-def test_panes_of_one_window_are_numbered_and_end(spec: WindowSpec, script: list[Step]) -> None:
-    # In processing time this needs a driver that lets the records of an instant go before its timers; `play` does not.
+def test_panes_of_a_window_are_numbered_and_none_follows_the_last(spec: WindowSpec, script: list[Step]) -> None:
+    # In processing time the law needs a driver that sends the records of an instant before its timers; `play` does not.
     assume(spec.profile is STRICT and (spec.assigner.is_event_time or not spec.assigner.has_bounds))
     _, outputs, _ = play(spec, script)
     seen: dict[object, list[Pane]] = defaultdict(list)
@@ -114,7 +112,7 @@ def test_panes_of_one_window_are_numbered_and_end(spec: WindowSpec, script: list
             seen[output.key, output.window].append(output)
     order = {"EARLY": 0, "ON_TIME": 1, "LATE": 2}
     for panes in seen.values():
-        indexes = [pane.pane_index for pane in panes]  # a function may return several values; they share the index
+        indexes = [pane.pane_index for pane in panes]  # several values of one firing share the index
         assert indexes == sorted(indexes)
         assert set(indexes) == set(range(indexes[-1] + 1))
         assert all(pane.is_first == (pane.pane_index == 0) for pane in panes)
@@ -127,7 +125,7 @@ def test_panes_of_one_window_are_numbered_and_end(spec: WindowSpec, script: list
 
 @given(specs(), steps(keys="abcd"), st.randoms(use_true_random=False))
 def test_keys_do_not_interact(spec: WindowSpec, script: list[Step], random: Random) -> None:
-    """Between two steps of a clock, keys may come in any order: the outputs of each and the state stay the same."""
+    """The order of the keys between two clock steps changes neither the outputs of a key nor the state."""
     shuffled: list[Step] = []
     run: list[RecordStep] = []
     for step in script:
@@ -147,7 +145,7 @@ def test_keys_do_not_interact(spec: WindowSpec, script: list[Step], random: Rand
 
 
 def shuffled_keys(run: list[RecordStep], random: Random) -> list[RecordStep]:
-    """Put records into another order that keeps the order of each key's."""
+    """Return the records in another order that keeps the order within each key."""
     queues: dict[object, list[RecordStep]] = defaultdict(list)
     for step in run:
         queues[step.record.key].append(step)
@@ -157,10 +155,10 @@ def shuffled_keys(run: list[RecordStep], random: Random) -> list[RecordStep]:
 
 
 @given(specs(), steps(keys="abcd"), st.lists(st.tuples(st.integers(0, 25), st.integers(1, 5)), max_size=4))
-def test_any_slicing_at_any_scale_is_one_run(
+def test_any_slicing_at_any_parallelism_gives_the_outputs_of_one_run(
     spec: WindowSpec, script: list[Step], slices: list[tuple[int, int]]
 ) -> None:
-    """Each slice is computed by another number of operators, each with its key groups, from what the last ones left."""
+    """Each slice has another number of operators, each with its key groups and the state of the slice before."""
     try:
         whole, outputs, _ = play(spec, script)
         found: list[Output] = []
@@ -208,7 +206,7 @@ def joined(parts: Sequence[Snapshot]) -> Snapshot:
 
 
 def spec_state(spec: WindowSpec, state: Snapshot) -> Snapshot:
-    """Return a state in the order that one operator would write."""
+    """Return the state in the order in which one operator writes it."""
     operator = spec.build()
     operator.restore(state)
     return operator.snapshot()
@@ -227,7 +225,7 @@ crowded = st.lists(st.tuples(st.sampled_from("ab"), st.integers(-20, 20), st.int
 
 
 @given(crowded, st.integers(1, 9))
-def test_sessions_are_the_merged_intervals(drawn: list[tuple[str, int, int]], gap_ms: int) -> None:
+def test_sessions_equal_the_merged_intervals_of_the_records(drawn: list[tuple[str, int, int]], gap_ms: int) -> None:
     for assigner, gaps in (
         (Session(gap_ms=gap_ms), [gap_ms] * len(drawn)),
         (DynamicSession(), [gap for _, _, gap in drawn]),
@@ -249,7 +247,7 @@ def test_sessions_are_the_merged_intervals(drawn: list[tuple[str, int, int]], ga
 
 
 class SessionModel:
-    """Sessions as sets of records, by the definition: joined while they touch, fired when over, forgotten when late."""
+    """Sessions as sets of records: joined while they touch, fired when they end, deleted after the allowed lateness."""
 
     def __init__(self, lateness_ms: int) -> None:
         self.lateness_ms = lateness_ms
@@ -259,14 +257,14 @@ class SessionModel:
         self.panes: list[tuple[str, int, int, tuple[int, ...]]] = []
 
     def bounds(self, session: frozenset[Record]) -> tuple[int, int]:
-        starts = [(one.timestamp_ms or 0, (one.timestamp_ms or 0) + (one.gap_ms or 0)) for one in session]
+        starts = [(record.timestamp_ms or 0, (record.timestamp_ms or 0) + (record.gap_ms or 0)) for record in session]
         return min(start for start, _ in starts), max(end for _, end in starts)
 
     def record(self, record: Record, key: str) -> Fate:
         session, rest = frozenset([record]), list(self.open[key])
-        while met := [one for one in rest if self.touch(session, one)]:
+        while met := [other for other in rest if self.touch(session, other)]:
             session = session.union(*met)
-            rest = [one for one in rest if one not in met]
+            rest = [other for other in rest if other not in met]
         end_ms = self.bounds(session)[1]
         if end_ms - 1 + self.lateness_ms <= self.watermark_ms:
             return LATE
@@ -281,7 +279,7 @@ class SessionModel:
 
     def fire(self, session: frozenset[Record], key: str) -> None:
         self.fired.add(session)
-        values = tuple(one.value[0] for one in sorted(session, key=lambda one: one.position))
+        values = tuple(record.value[0] for record in sorted(session, key=lambda record: record.position))
         self.panes.append((key, *self.bounds(session), values))
 
     def watermark(self, watermark_ms: int) -> None:
@@ -290,7 +288,8 @@ class SessionModel:
             for session in sorted(sessions, key=self.bounds):
                 if self.bounds(session)[1] - 1 <= watermark_ms and session not in self.fired:
                     self.fire(session, key)
-            self.open[key] = [one for one in sessions if self.bounds(one)[1] - 1 + self.lateness_ms > watermark_ms]
+            kept = [session for session in sessions if self.bounds(session)[1] - 1 + self.lateness_ms > watermark_ms]
+            self.open[key] = kept
 
 
 @given(
@@ -299,8 +298,10 @@ class SessionModel:
     ),
     st.sampled_from([0, 3, 15]),
 )
-def test_sessions_are_those_of_a_brute_force_model(drawn: list[tuple[str, int, int, int]], lateness_ms: int) -> None:
-    """Fates and panes of dynamic sessions, with the watermark rising in between, against sets joined by force."""
+def test_dynamic_sessions_equal_those_of_a_brute_force_model(
+    drawn: list[tuple[str, int, int, int]], lateness_ms: int
+) -> None:
+    """Compare fates and panes while the watermark rises between the records."""
     model, watermark_ms = SessionModel(lateness_ms), -25
     operator = WindowSpec(assigner=DynamicSession(), function=LIST, allowed_lateness_ms=lateness_ms).build()
     for rank, (key, at_ms, gap_ms, rise_ms) in enumerate([*drawn, ("a", 0, 1, 1_000)]):
@@ -321,7 +322,7 @@ def test_sessions_are_those_of_a_brute_force_model(drawn: list[tuple[str, int, i
 def test_panes_and_fates_follow_from_the_definition(
     drawn: list[tuple[str, int, int]], size_ms: int, slide_ms: int, watermark_ms: int, lateness_ms: int
 ) -> None:
-    """All records, with one watermark in the middle: what is in which window, and who is late, by set arithmetic."""
+    """Compute by set arithmetic which records are late or in which window, with one watermark in the middle."""
     half = len(drawn) // 2
     rows = [Record(key, at_ms, (rank,), (0, rank), rank) for rank, (key, at_ms, _) in enumerate(drawn)]
     script: list[Step] = [RecordStep(row) for row in rows]
@@ -348,7 +349,7 @@ def test_panes_and_fates_follow_from_the_definition(
 
 @given(steps(max_size=30), st.integers(1, 20))
 def test_running_aggregates_equal_those_of_the_kept_records(script: list[Step], size_ms: int) -> None:
-    """The aggregates of a pane are those of the list of records that the same window would show."""
+    """Compare the aggregates of a pane with those of the records that the same window lists."""
     for assigner in (Tumbling(size_ms=size_ms), Session(gap_ms=size_ms)):
         lists = panes_of(play(WindowSpec(assigner=assigner, function=LIST, allowed_lateness_ms=5), script)[1])
         sums = panes_of(play(WindowSpec(assigner=assigner, function=SQL, allowed_lateness_ms=5), script)[1])
