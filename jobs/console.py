@@ -1,7 +1,8 @@
-"""What a command prints, and how it ends: the one place where text reaches a terminal, escaped (`jobs.plain_text`).
+"""Prints the output of commands, escaped (`jobs.plain_text`), and turns errors into exit statuses.
 
-Results go to standard output, progress and errors to standard error, so that a program reads results only. Whatever
-goes wrong is one paragraph and an exit status of 1 or 2; a traceback goes into a file that the paragraph names.
+Results go to standard output. Progress and errors go to standard error, so a program that reads standard output gets
+results only. Every error is one paragraph and an exit status of 1 or 2. The traceback of an unexpected error goes into
+a file that the paragraph names.
 """
 
 import json
@@ -27,22 +28,22 @@ OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def out() -> Console:
-    """The console for results."""
+    """Return the console for results (standard output)."""
     return Console(highlight=False)
 
 
 def err() -> Console:
-    """The console for progress and errors; never mixed into what a program reads."""
+    """Return the console for progress and errors (standard error)."""
     return Console(stderr=True, highlight=False)
 
 
 def say(*lines: str, style: str | None = None, console: Console | None = None) -> None:
-    """Print one line per argument; whatever could break a line or drive the terminal is escaped.
+    """Print one line for each argument. Characters that could break a line or control the terminal are escaped.
 
     Args:
-        lines: texts, of which any part may come from outside.
-        style: a colour of rich, for all of them.
-        console: where; standard output when None.
+        lines: texts; any part of them may come from outside.
+        style: a style of rich for all lines.
+        console: the console; standard output if None.
     """
     to = console or out()
     wrap = to.stderr and sys.stderr.isatty()
@@ -69,15 +70,15 @@ def print_table(
     whole: Sequence[str] = (),
     cut: Sequence[str] = (),
 ) -> None:
-    """Print a title and a table for people; values are text, never markup.
+    """Print a title and a table. Values are escaped and are never read as rich's markup.
 
     Args:
-        title: the line above.
-        columns: their names.
-        rows: a cell is a value, or a Text of ours with a colour.
-        right: columns of numbers.
-        whole: columns that are never broken or cut.
-        cut: columns whose cells end in an ellipsis where the screen ends, instead of going on below.
+        title: the line above the table.
+        columns: the names of the columns.
+        rows: a cell is a value, or a Text with a style.
+        right: columns that are aligned to the right, such as numbers.
+        whole: columns whose cells are never wrapped or cut.
+        cut: columns whose cells are cut with an ellipsis at the end of the screen. Other cells are wrapped.
     """
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in columns:
@@ -94,7 +95,7 @@ def print_table(
 
 
 def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Send what libraries and our own modules log to standard error, a line each, escaped."""
+    """Send all log records of this level and above to standard error, one escaped line for each."""
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
@@ -103,17 +104,18 @@ def log_to_stderr(level: int = logging.WARNING) -> None:
 def run_command(
     command: Callable[..., Any], arguments: Sequence[str] | None, *, name: str, interrupted: str, failed: str = "error"
 ) -> int:
-    """Run a click command; how it ends is an exit status, and one paragraph on standard error where it failed.
+    """Run a click command and return its exit status. An error is printed as one paragraph on standard error.
 
     Args:
         command: the click command.
-        arguments: those of the command line when None.
-        name: the program's name in its own messages.
-        interrupted: what to say after ctrl-C.
-        failed: how the paragraph of an error begins.
+        arguments: its arguments; those of the command line if None.
+        name: the program's name in messages.
+        interrupted: the message after ctrl-C.
+        failed: the first word of an error's paragraph.
 
     Returns:
-        What the command returns. 1: refused, or a bug. 2: usage, or a pipeline file. 130: interrupted.
+        The status that the command returns, else: 0 done, 1 refused or a bug, 2 wrong usage or a wrong pipeline file,
+        130 interrupted.
     """
     try:
         result = command(args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False)
@@ -128,13 +130,13 @@ def run_command(
     except HindcastError as error:
         complain(f"{failed}: {error}")
         return REFUSED
-    except BaseException as error:  # noqa: BLE001  (the last resort; a panic of a Rust library is no Exception)
+    except BaseException as error:  # noqa: BLE001  (a panic of a Rust library is a BaseException, not an Exception)
         return _report_bug(error, name)
     return result if isinstance(result, int) else OK
 
 
 def _usage(error: click.ClickException) -> int:
-    """Say what click says, escaped: it quotes the command line."""
+    """Print click's message, escaped because it quotes the command line."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         complain(*context.get_usage().splitlines(), f"Try '{context.command_path} --help' for help.", "")
@@ -143,17 +145,15 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _report_bug(error: BaseException, name: str) -> int:
-    """Say in one paragraph that this is our bug; the traceback goes into a private file."""
+    """Print that the error is a bug in Hindcast; the traceback goes into a private file."""
     *_, (last, _line) = traceback.walk_tb(error.__traceback__)
     if isinstance(error, SystemExit) and last.f_globals["__name__"] == "click.core":
-        return (
-            REFUSED  # click ends the program this way when the reader of a pipe is gone, as in `hindcast show | head`
-        )
-    said = "".join(str(error).splitlines(keepends=True)[:1]).strip()
+        return REFUSED  # click exits like this if the reader of a pipe has closed it, as in `hindcast show | head`
+    first_line = "".join(str(error).splitlines(keepends=True)[:1]).strip()
     complain(
-        f"error: {name} ended by an error that it should have explained: {type(error).__name__}: {said}. "
-        f"This is a bug in Hindcast. {_keep_traceback(error)}; please report it with that file. What was published "
-        "before is as it was, and the same command may be run again"
+        f"error: {name} failed with an unexpected {type(error).__name__}: {first_line}. "
+        f"This is a bug in Hindcast. {_keep_traceback(error)}; please report the bug with that file. Published results "
+        "have not changed, and you can run the same command again"
     )
     return REFUSED
 
@@ -166,7 +166,7 @@ def _keep_traceback(error: BaseException) -> str:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as failure:
-        return f"The traceback could not be kept: {failure.strerror}"
+        return f"The traceback could not be written to a file: {failure.strerror}"
     return f"The traceback is in {path}"
 
 

@@ -1,4 +1,4 @@
-"""Durations as people write them (`15m`) and as the code holds them (milliseconds)."""
+"""Durations: reads and writes texts such as `15m`; the code uses milliseconds."""
 
 import re
 from typing import Annotated
@@ -7,16 +7,17 @@ from pydantic import BeforeValidator, PlainSerializer
 
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 UNITS = ", ".join(UNIT_MS)
-MAX_DURATION_MS = 9_999 * 366 * UNIT_MS["d"]  # event times lie in the years 1 to 9999: nothing longer can matter
+MAX_DURATION_MS = 9_999 * 366 * UNIT_MS["d"]  # event times are in the years 1 to 9999, so a longer one has no use
 
 _DURATION = re.compile(r"([0-9]{1,15})\s*([^\s0-9]+)", re.ASCII)
 
 
 def parse_duration(value: object) -> int:
-    """The milliseconds of `200ms`, `30s`, `15m`, `1h` or `1d`.
+    """Return the milliseconds of a text such as `200ms`, `30s`, `15m`, `1h` or `1d`.
 
     Raises:
-        ValueError: no unit, a wrong unit, a negative or a fractional number, or something longer than 9,999 years.
+        ValueError: the unit is missing or wrong, the number is negative or fractional, or the duration is longer than
+            9,999 years.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(  # noqa: TRY004  (pydantic takes ValueError)
@@ -27,7 +28,7 @@ def parse_duration(value: object) -> int:
     match = _DURATION.fullmatch(value.strip())
     if match is None:
         raise ValueError(
-            f"{value!r} is no duration; write a whole number and one of {UNITS}, such as 15m (90m, not 1.5h)"
+            f"{value!r} is not a duration; write a whole number and one of {UNITS}, such as 15m (90m, not 1.5h)"
         )
     number, unit = match.groups()
     if unit not in UNIT_MS:
@@ -39,7 +40,7 @@ def parse_duration(value: object) -> int:
 
 
 def format_duration(milliseconds: int) -> str:
-    """The shortest exact text of a duration: `format_duration(3_600_000) == "1h"`; reads back to the same number."""
+    """Return the shortest exact text: `format_duration(3_600_000) == "1h"`. `parse_duration` gives the same number."""
     for unit, unit_ms in reversed(UNIT_MS.items()):
         if milliseconds % unit_ms == 0 and (milliseconds or unit == "s"):
             return f"{milliseconds // unit_ms}{unit}"
@@ -49,7 +50,7 @@ def format_duration(milliseconds: int) -> str:
 def _positive(value: object) -> int:
     milliseconds = parse_duration(value)
     if milliseconds == 0:
-        raise ValueError(f"must be longer than nothing, found {value!r}; write a duration such as 15m")
+        raise ValueError(f"must be longer than 0, found {value!r}; write a duration such as 15m")
     return milliseconds
 
 
@@ -63,7 +64,7 @@ def _duration_or_zero(value: object) -> int:
 
 def _positive_or_bare_zero(value: object) -> int:
     if _is_bare_zero(value):
-        raise ValueError("must be longer than nothing, found 0; write a duration such as 15m")
+        raise ValueError("must be longer than 0, found 0; write a duration such as 15m")
     return _positive(value)
 
 
@@ -76,14 +77,14 @@ def _signed(value: object) -> int:
     return _duration_or_zero(value)
 
 
-# Model fields: milliseconds in Python, text in YAML and JSON. A bare 0 needs no unit.
+# Types of model fields: milliseconds in Python, text in YAML and JSON. The number 0 needs no unit.
 Duration = Annotated[int, BeforeValidator(_duration_or_zero), _AS_TEXT]
 SignedDuration = Annotated[int, BeforeValidator(_signed), _AS_TEXT]
 PositiveDuration = Annotated[int, BeforeValidator(_positive_or_bare_zero), _AS_TEXT]
 
 
 def human_duration(milliseconds: float) -> str:
-    """About how long, for a person: `2 h 5 min`, `3.2 s`, `12 d 4 h`."""
+    """Return a rounded duration for people: `2 h 5 min`, `3.2 s`, `12 d 4 h`."""
     seconds = abs(milliseconds) / 1_000
     minute, hour, two_days = 60, 60, 48
     if seconds < minute:

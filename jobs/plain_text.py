@@ -1,7 +1,7 @@
-r"""The one place that makes text from outside safe to print: terminal, log line, JSON, a DAG's page.
+r"""Makes text from outside safe to print on a terminal, in a log line, in JSON and on a DAG's page.
 
-Reasons, names, keys and values come from people, files and logs. Printed raw, an escape sequence could clear the
-screen or forge a line, so every control character is printed as its escape: `\x1b`, `\n`, `\u202e`.
+Reasons, names, keys and values come from people, files and logs. An escape sequence that is printed unchanged could
+clear the screen or forge a line. So every control character is printed as its escape: `\x1b`, `\n`, `\u202e`.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-# Controls (C0, DEL, C1), separators that end a line, signs that turn the direction of a text, and lone surrogates.
+# Controls (C0, DEL, C1), line separators, characters that change the direction of text, and lone surrogates.
 _UNSAFE: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufff9-\\ufffb]"
 )
@@ -20,37 +20,35 @@ _MAX_SHOWN: Final = 200
 
 
 def escaped(value: object) -> str:
-    """The text of a value on one line, with every character escaped that could act instead of being shown."""
+    """Return the text of a value on one line, with all control and direction characters escaped."""
     return _UNSAFE.sub(_escape, str(value))
 
 
 def escaped_lines(text: str) -> str:
-    """A text of several lines, each as `escaped` gives it."""
+    """Return a text with each of its lines escaped as by `escaped`. The line breaks stay."""
     return "\n".join(escaped(line) for line in text.split("\n"))
 
 
 def escaped_json(value: object) -> str:
-    """A value as JSON on one line, readable (not ASCII only), but with what `escaped` escapes as JSON's own escapes."""
+    """Return a value as one line of JSON. Non-ASCII text stays readable; unsafe characters are JSON escapes."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def shortened(text: str, most: int = _MAX_SHOWN) -> str:
-    """The text, cut with an ellipsis when it has more than `most` characters: for messages that quote a value."""
+    """Return the text, cut after `most` characters with an ellipsis. Used by messages that quote a value."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 class EscapingFormatter(logging.Formatter):
-    """Formats a log record on one line; only the lines of a traceback stay apart."""
+    """Formats a log record as one escaped line, and a traceback as escaped lines."""
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line, escaped."""
         return escaped(super().formatMessage(record))
 
     @override
     def formatException(self, ei: Any) -> str:
-        """Return the traceback, each line escaped."""
         return escaped_lines(super().formatException(ei))
 
 

@@ -1,4 +1,4 @@
-"""The directory of this clone: the DAGs, the pipelines and the jars are found from it. Standard library only."""
+"""The directory of this clone, which contains the DAGs, the pipelines and the jars. Standard library only."""
 
 from pathlib import Path
 from typing import Final

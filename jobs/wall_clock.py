@@ -1,8 +1,8 @@
-"""The wall clock, for the edges: commands and tasks. Everything else is told the time."""
+"""The wall clock, for commands and tasks only. All other code gets the time as a parameter."""
 
 import time
 
 
 def now_ms() -> int:
-    """Epoch milliseconds. Code below the edges takes a function like this one as a parameter."""
-    return time.time_ns() // 1_000_000  # noqa: TID251  (the one place in jobs that reads it)
+    """Return the present time in epoch milliseconds. Commands and tasks pass this function to other code."""
+    return time.time_ns() // 1_000_000  # noqa: TID251  (the only place in jobs that reads the wall clock)

@@ -1,4 +1,4 @@
-"""`make up` and `make down`: the embedded Airflow, started to stay, and stopped cleanly. Exit status 0 or 1."""
+"""Start and stop the embedded Airflow: `make up` and `make down`. Exit status 0 or 1."""
 
 import os
 import sys
@@ -13,7 +13,10 @@ from jobs.project import ROOT
 
 
 def default_home() -> Home:
-    """The Airflow of this clone: state below .hindcast/airflow, the lake of HINDCAST_LAKE, the clone's pipelines."""
+    """Return the Airflow of this clone: its state is in .hindcast/airflow.
+
+    The lake and the pipelines are those of HINDCAST_LAKE and HINDCAST_PIPELINES, else those of the clone.
+    """
     lake = os.environ.get("HINDCAST_LAKE") or str(ROOT / ".hindcast" / "lake")
     return Home(
         root=ROOT / ".hindcast" / "airflow",
@@ -24,12 +27,12 @@ def default_home() -> Home:
 
 @click.group(help=__doc__)
 def main() -> None:
-    """Dispatch to the two commands."""
+    """The group of the two commands."""
 
 
 @main.command()
 def up() -> None:
-    """Start Airflow and its database, wait until they are healthy, print where they are, and leave them running."""
+    """Start Airflow and its database, wait until they are healthy, and print their addresses. They keep running."""
     home = default_home()
     service = airflow_service.find(home)
     if service is not None and service.supervisor.is_alive() and service.phase == "running":
@@ -38,14 +41,14 @@ def up() -> None:
     else:
         login = airflow_service.start(home, lambda phase: say(f"{phase} …", style="dim"))
         lake = home.lake
-    say(f"Airflow   {login.url}   (only from this machine)", f"user      {login.user}", f"password  {login.password}")
+    say(f"Airflow   {login.url}   (from this machine only)", f"user      {login.user}", f"password  {login.password}")
     say(f"lake      {lake}", f"logs      {home.logs}", "`make down` stops it.", style="dim")
 
 
 @main.command()
-@click.option("--remove", is_flag=True, help="Also remove Airflow's files and database: its history, users, logs.")
+@click.option("--remove", is_flag=True, help="Also delete Airflow's files and database: its history, users and logs.")
 def down(*, remove: bool) -> None:
-    """Stop what `up` started: running tasks, Airflow, the database."""
+    """Stop running tasks, Airflow and the database."""
     home = default_home()
     stopped = airflow_service.stop(home)
     if remove:
@@ -54,7 +57,7 @@ def down(*, remove: bool) -> None:
 
 
 def run() -> int:
-    """The command line, with our own errors as one paragraph."""
+    """Run the command line and return its exit status."""
     log_to_stderr()
     return run_command(main, None, name="airflow", interrupted="stopped; nothing is left running")
 

@@ -1,4 +1,4 @@
-"""What every command shares: lake and pipelines, the clock, who asks; what is printed goes through `jobs.console`."""
+"""Shared parts of all commands: options for lake and pipelines, the user's name, styles of verdicts, and the entry."""
 
 import functools
 import getpass
@@ -36,27 +36,27 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where a command works: the lake, and the directory of pipeline files."""
+    """The places that a command uses: the lake, and the directory of pipeline files."""
 
     lake: Lake
     pipelines: Path
 
     def pipeline(self, name: str) -> Pipeline:
-        """The pipeline file of that name or path."""
+        """Read a pipeline by its name or by the path of its file; raises as `load_pipeline`."""
         return load_pipeline(name, self.pipelines)
 
     def workspace(self, pipeline: Pipeline, *, checks: str | None = None) -> Workspace:
-        """The pipeline's ledger and lake, on the wall clock."""
+        """Open the pipeline's ledger and lake, with the wall clock."""
         return open_workspace(pipeline, self.lake, now_ms=now_ms, checks=checks)
 
 
 def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
-    """Add --lake and --pipelines to a command that may make the lake, and give it `places`."""
+    """Add --lake and --pipelines to a command that may create the lake. The command gets `places`."""
     return _place_options(command, must_exist=False)
 
 
 def existing_place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
-    """Add --lake and --pipelines to a command about what is there; a lake that is not there is refused."""
+    """Add --lake and --pipelines to a command that needs an existing lake. The command gets `places`."""
     return _place_options(command, must_exist=True)
 
 
@@ -67,7 +67,7 @@ def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool)
         envvar="HINDCAST_LAKE",
         default=str(DEFAULT_LAKE),
         show_envvar=True,
-        help="Root of the lake: a directory or a URI.",
+        help="Root of the lake: a directory or a URI.  [default: .hindcast/lake in Hindcast's directory]",
     )
     @click.option(
         "--pipelines",
@@ -75,7 +75,7 @@ def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool)
         type=click.Path(path_type=Path),
         default=None,
         show_envvar=True,
-        help="Directory of pipeline files.  [default: ./pipelines, else the one of Hindcast itself]",
+        help="Directory of pipeline files.  [default: ./pipelines if it exists, else that of Hindcast]",
     )
     @functools.wraps(command)
     def with_places(*args: Any, lake: str, pipelines: Path | None, **kwargs: Any) -> _Result:  # noqa: ANN401
@@ -88,16 +88,14 @@ def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool)
     return with_places
 
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a screen for people."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 master_option = click.option(
     "--master", envvar="HINDCAST_MASTER", default=None, help="Spark master, such as local[2].  [default: local[*]]"
 )
 
 
 def range_options(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Add --from and --to, the half-open range that a command is about."""
+    """Add --from and --to, the half-open range of a command."""
     to = click.option(
         "--to",
         "to_text",
@@ -110,13 +108,13 @@ def range_options(command: Callable[_Parameters, _Result]) -> Callable[_Paramete
         "from_text",
         required=True,
         metavar="DATE",
-        help="Start of the range, a date or time at which a slice starts.",
+        help="Start of the range: a date or time at which a slice starts.",
     )
     return start(to(command))
 
 
 def who() -> str:
-    """The person at the keyboard, for the ledger; `HINDCAST_WHO` where that says nothing, as in a container."""
+    """Return the user's name for the ledger: `HINDCAST_WHO` if it is set, else the login name, else the user id."""
     try:
         return os.environ.get("HINDCAST_WHO") or getpass.getuser()
     except (KeyError, OSError):
@@ -124,7 +122,7 @@ def who() -> str:
 
 
 def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> Text:
-    """A verdict in its colour."""
+    """Return a verdict as text in its colour."""
     return Text(
         verdict.value + (", waived" if is_waived else ""), style="cyan" if is_waived else VERDICT_STYLES[verdict]
     )
@@ -134,7 +132,7 @@ def run_cli(command: click.Command, arguments: Sequence[str] | None = None) -> i
     """Run the command line.
 
     Returns:
-        0: done. 1: a check failed, or the request was refused. 2: usage, or a pipeline file.
+        The exit status. 0: done. 1: a check failed, or the request was refused. 2: wrong usage or pipeline file.
     """
-    interrupted = "interrupted; run the same command again and it goes on where it stopped"
+    interrupted = "interrupted; run the same command again to continue from where it stopped"
     return run_command(command.main, arguments, name="hindcast", interrupted=interrupted)

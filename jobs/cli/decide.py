@@ -1,4 +1,4 @@
-"""Commands by which a person decides: publish, waive, rollback, resume."""
+"""The commands for a person's decisions: publish, waive, rollback, resume."""
 
 import click
 
@@ -8,50 +8,54 @@ from jobs.publishing.publishing import publish
 from jobs.publishing.rules import Publication
 
 
-@click.command("publish", epilog="Example: hindcast publish flights")
+@click.command(
+    "publish", short_help="Publish all slices of a staged request.", epilog="Example: hindcast publish flights"
+)
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--request",
     "request_id",
     default=None,
     metavar="ID",
-    help="This request.  [default: the newest open one that may be published]",
+    help="The request to publish.  [default: the newest open request that can be published]",
 )
 @common.json_option
 @common.existing_place_options
 def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: common.Places) -> int:
-    """Let readers see what was staged: all slices of a request at once, in one ledger commit, or nothing.
+    """Publish all slices of a staged request in one ledger commit. After it, readers see the new results.
 
-    Refused, with exit status 1 and the names of the slices, while a check holds one of them, or when slices that
-    readers see were computed from a state that would change.
+    The command publishes nothing and has exit status 1 if a check failed for one of the slices, or if published slices
+    after the request were computed from a state that the request changes. The message has the slices.
     """
     pipeline = places.pipeline(pipeline_name)
     return _tell(publish(places.workspace(pipeline), who=common.who(), request_id=request_id), as_json=as_json)
 
 
 @click.command(
-    "waive", epilog='Example: hindcast waive flights 2013-02-08 --reason "a blizzard; the cancellations are real"'
+    "waive",
+    short_help="Accept a failed slice, with a reason.",
+    epilog='Example: hindcast waive flights 2013-02-08 --reason "a blizzard; the cancellations are real"',
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.argument("slice_id", metavar="SLICE")
-@click.option("--reason", required=True, help="Why this failed slice may be seen; kept in the ledger with your name.")
+@click.option("--reason", required=True, help="Why the slice is accepted. The ledger stores it with your name.")
 @click.option(
     "--run",
     "run_id",
     default=None,
     metavar="ID",
-    help="The run that you have looked at, or the first letters of its id; refused when another one was staged since.  "
-    "[default: the newest]",
+    help="The id of the run that you have reviewed, or its first letters. The command is refused if another run was "
+    "staged after it.  [default: the newest run]",
 )
 @common.json_option
 @common.existing_place_options
 def waive_command(
     *, pipeline_name: str, slice_id: str, reason: str, run_id: str | None, as_json: bool, places: common.Places
 ) -> int:
-    """Let one failed slice pass, for a reason. SLICE is its id, such as 2013-02-08. Publish afterwards.
+    """Accept one failed slice, with a reason, so that it can be published. SLICE is its id, such as 2013-02-08.
 
-    The waiver is for the run as it is: other records or another spec make another run, which is judged anew. A check
-    that broke (verdict error) cannot be waived.
+    Then run `hindcast publish`. The waiver is valid for this run only: other records or another spec make a new run,
+    which is checked again. A check that itself failed to run (verdict error) cannot be waived.
     """
     pipeline = places.pipeline(pipeline_name)
     run = waive(places.workspace(pipeline), slice_id, reason=reason, who=common.who(), run_id=run_id)
@@ -67,42 +71,50 @@ def waive_command(
     return common.OK
 
 
-@click.command("rollback", epilog='Example: hindcast rollback flights --publication 12 --reason "published too early"')
+@click.command(
+    "rollback",
+    short_help="Take the newest publication back.",
+    epilog='Example: hindcast rollback flights --publication 12 --reason "published too early"',
+)
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--publication",
     type=click.IntRange(min=1),
     required=True,
     metavar="NUMBER",
-    help="The publication to take back, as `hindcast status` names it; it must be the newest.",
+    help="The number of the publication in `hindcast status`. It must be the newest.",
 )
-@click.option("--reason", required=True, help="Why; kept in the ledger with your name.")
+@click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
 @common.json_option
 @common.existing_place_options
 def rollback_command(*, pipeline_name: str, publication: int, reason: str, as_json: bool, places: common.Places) -> int:
-    """Let readers see again what they saw before a publication. Nothing is deleted.
+    """Take the newest publication back, so that readers see the results from before it. Nothing is deleted.
 
-    The chain is held from then on: the schedule skips, until a person publishes (`hindcast run`, `hindcast publish
-    --request`) or lets it go on (`hindcast resume`).
+    After a rollback the pipeline is held: its schedule replays nothing until a person publishes (`hindcast run`,
+    `hindcast publish --request`) or ends the hold (`hindcast resume`).
     """
     pipeline = places.pipeline(pipeline_name)
     done = rollback(places.workspace(pipeline), publication, reason=reason, who=common.who())
     return _tell(done, as_json=as_json, what="rolled back")
 
 
-@click.command("resume", epilog='Example: hindcast resume flights --reason "the feed was mended"')
+@click.command(
+    "resume",
+    short_help="End the hold after a rollback.",
+    epilog='Example: hindcast resume flights --reason "the feed was repaired"',
+)
 @click.argument("pipeline_name", metavar="PIPELINE")
-@click.option("--reason", required=True, help="Why; kept in the ledger with your name.")
+@click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
 @common.json_option
 @common.existing_place_options
 def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: common.Places) -> int:
-    """Let the chain go on after a rollback: the schedule replays and publishes what follows the published head."""
+    """End the hold after a rollback. The schedule replays and publishes the slices after the last published one."""
     pipeline = places.pipeline(pipeline_name)
     ended = resume(places.workspace(pipeline), reason=reason, who=common.who())
     if as_json:
         common.print_json({"pipeline": pipeline.name, "rolled_back": ended.undoes, "by": ended.who})
     else:
-        common.say(f"resumed: {pipeline.name} was held since {ended.who} rolled back publication {ended.undoes}")
+        common.say(f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}")
     return common.OK
 
 

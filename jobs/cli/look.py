@@ -1,4 +1,4 @@
-"""Commands that look: status, show, explain, report."""
+"""The commands that only read: status, show, explain, report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,15 +21,19 @@ from jobs.runs import CheckpointRef, Slice
 from windowlib.errors import HindcastError
 
 
-@click.command("status", epilog="Examples: hindcast status; hindcast status flights --json")
+@click.command(
+    "status",
+    short_help="Print what is published, and the open requests.",
+    epilog="Examples: hindcast status; hindcast status flights --json",
+)
 @click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
 @common.json_option
 @common.existing_place_options
 def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
-    """Say where pipelines stand: what readers see, which requests are open, and what holds them.
+    """Print what is published, which requests are open, and why each is not published.
 
-    Without PIPELINE, all of the pipelines directory; a file that is broken is shown with its error, and so is a ledger
-    that cannot be read (exit status 1).
+    Without PIPELINE, the command prints all pipelines of the pipelines directory. A file that cannot be read is printed
+    with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
     """
     files = load_all(places.pipelines) if pipeline_name is None else None
     pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
@@ -41,7 +45,7 @@ def status_command(*, pipeline_name: str | None, as_json: bool, places: common.P
         except HindcastError as error:
             if files is None:
                 raise
-            broken.append({"pipeline": pipeline.name, "error": str(error)})  # the other pipelines are shown (law L10)
+            broken.append({"pipeline": pipeline.name, "error": str(error)})  # the others are still shown (law L10)
             status = common.REFUSED
     if as_json:
         common.print_json({"pipelines": states, "broken": broken})
@@ -54,7 +58,9 @@ def status_command(*, pipeline_name: str | None, as_json: bool, places: common.P
 
 
 @click.command(
-    "show", epilog="Examples: hindcast show flights --limit 5; hindcast show flights --slice 2013-02-08 --json"
+    "show",
+    short_help="Print the published windows.",
+    epilog="Examples: hindcast show flights --limit 5; hindcast show flights --slice 2013-02-08 --json",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
@@ -62,22 +68,22 @@ def status_command(*, pipeline_name: str | None, as_json: bool, places: common.P
     "slice_ids",
     multiple=True,
     metavar="SLICE",
-    help="Only rows that these slices made; may be given several times.",
+    help="Print only the rows of this slice. The option can be given several times.",
 )
-@click.option("--all-panes", is_flag=True, help="Every firing of every window, not only what it came to in the end.")
+@click.option("--all-panes", is_flag=True, help="Print every firing of every window, not only the final result.")
 @click.option(
     "--at",
     "at_version",
     type=click.IntRange(min=0),
     default=None,
     metavar="VERSION",
-    help="As readers saw it at this ledger version.",
+    help="Print what was published at this ledger version.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=None,
-    help="At most so many rows.  [default: 20 on a screen, all with --json]",
+    help="The greatest number of rows.  [default: 20, or all with --json]",
 )
 @common.json_option
 @common.existing_place_options
@@ -85,7 +91,7 @@ def show_command(
     *, pipeline_name: str, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
     as_json: bool, places: common.Places,
 ) -> int:  # fmt: skip
-    """Show the published windows of a pipeline, by window and key. With --json, one object per line and window row."""
+    """Print the published windows of a pipeline, sorted by window and key. With --json, each row is a line of JSON."""
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
     wanted = {slice_of_id(pipeline, slice_id).slice_id for slice_id in slice_ids}
@@ -97,7 +103,7 @@ def show_command(
         return common.OK
     shown = chosen[: 20 if limit is None else limit]
     if not shown:
-        common.say(f"readers see no window of {pipeline.name}; `hindcast status {pipeline.name}` says why")
+        common.say(f"{pipeline.name} has no published windows; `hindcast status {pipeline.name}` shows why")
         return common.OK
     keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
     firing = ("kind", "pane_index", "timing") if all_panes else ()
@@ -114,19 +120,24 @@ def show_command(
     names = [*keys, "window", *outputs, *firing, "slice"]
     documents = [name for name in outputs if any(isinstance(row[name], list | dict) for row in shown)]
     numbers = [name for name in (*outputs, "pane_index") if name not in documents]
-    title += "; --json has long values whole" if documents else ""
+    title += "; use --json for long values" if documents else ""
     common.print_table(title, names, cells, right=numbers, whole=["window", "slice"], cut=documents)
     return common.OK
 
 
-@click.command("explain", epilog="Example: hindcast explain flights RECORD_ID")
+@click.command(
+    "explain",
+    short_help="Print the fate of one record, and why.",
+    epilog="Example: hindcast explain flights RECORD_ID",
+)
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.argument("record_id", metavar="RECORD_ID")
 @click.option(
     "--position",
     "with_position",
     is_flag=True,
-    help="For a record in windows, say its place in the log and the watermark it met, too; starts Spark, 15 s.",
+    help="For a record in windows, also print its position in the log and the watermark at that position. Starts Spark "
+    "(15 s).",
 )
 @common.json_option
 @common.master_option
@@ -134,9 +145,9 @@ def show_command(
 def explain_command(
     *, pipeline_name: str, record_id: str, with_position: bool, as_json: bool, master: str | None, places: common.Places
 ) -> int:
-    """Say what became of one record and why: in which windows it is, or why it is late, unassigned or invalid.
+    """Print the fate of one record and why: its windows, or why it is late, unassigned or invalid.
 
-    RECORD_ID is a value of the column that the pipeline file names as log.record_id.
+    RECORD_ID is a value of the column that the pipeline file names in log.record_id.
     """
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
     locate = _locator(work.pipeline, places, master=master) if with_position else None
@@ -148,7 +159,11 @@ def explain_command(
     return common.OK
 
 
-@click.command("report", epilog="Example: hindcast report flights --output flights.html")
+@click.command(
+    "report",
+    short_help="Write an HTML page about a pipeline.",
+    epilog="Example: hindcast report flights --output flights.html",
+)
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--output",
@@ -158,7 +173,7 @@ def explain_command(
 )
 @common.existing_place_options
 def report_command(*, pipeline_name: str, output: Path | None, places: common.Places) -> int:
-    """Write one self-contained HTML page: calendar of slices, checks with their history, counts, how to reproduce."""
+    """Write a self-contained HTML page: calendar of slices, checks with history, counts, commands to reproduce it."""
     from jobs.review.report.page import write_report
 
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
@@ -198,7 +213,7 @@ def _state(work: Workspace) -> dict[str, Any]:
 
 
 def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
-    """The publication that a rollback would take back."""
+    """The only publication that can be rolled back; None if there is none."""
     if not view.standing:
         return None
     newest = view.standing[-1]
@@ -253,7 +268,7 @@ def _show_state(state: dict[str, Any]) -> None:
 
 
 def _window(row: Mapping[str, Any]) -> str:
-    """`2013-02-08 05:00 - 06:00`; the day is said twice only where it changes."""
+    """The bounds of a row's window: `2013-02-08 05:00 - 06:00`. The end has a date only if the date differs."""
     start, end = row["window_start"], row["window_end"]
     if start is None or end is None:
         return "all time"

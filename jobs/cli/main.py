@@ -1,4 +1,4 @@
-"""`hindcast`, the command line."""
+"""The command line `hindcast`: its help, its commands and its entry point."""
 
 import sys
 
@@ -12,28 +12,28 @@ from jobs.cli.verify import verify_command
 from jobs.console import log_to_stderr
 from jobs.spark.child_env import clean_environment
 
-HELP = """Replay an append-only Delta table of events through event-time windows, and publish only what passed.
+HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.
 
 \b
-A day's work:
-  hindcast plan flights --from 2013-02-01 --to 2013-02-08    what would be replayed, and why
-  hindcast run flights --from 2013-02-01 --to 2013-02-08     replay, check, publish
-  hindcast show flights --limit 5                            what readers see
-  hindcast status flights                                    what is open, and what holds it
-  hindcast waive flights 2013-02-08 --reason "a blizzard"    let a failed slice pass
-  hindcast publish flights                                   show what was staged
-  hindcast explain flights RECORD_ID                         one record's fate
-  hindcast verify flights                                    whether all that is stored is what was written
+Examples:
+  hindcast plan flights --from 2013-02-01 --to 2013-02-08    list the slices to replay, and why
+  hindcast run flights --from 2013-02-01 --to 2013-02-08     replay, check and publish
+  hindcast show flights --limit 5                            print published windows
+  hindcast status flights                                    list open requests, and why they are open
+  hindcast waive flights 2013-02-08 --reason "a blizzard"    accept a failed slice
+  hindcast publish flights                                   publish a staged request
+  hindcast explain flights RECORD_ID                         print the fate of one record
+  hindcast verify flights                                    check all stored rows against the ledger
 
-Ranges are half-open everywhere: [from, to) holds `from` and ends before `to`. PIPELINE is a name from the pipelines
-directory or the path of a file. Exit status: 0 done, 1 a check failed or the request was refused, 2 usage or pipeline
-file.
+PIPELINE is a name in the pipelines directory, or the path of a pipeline file. Ranges are half-open: [from, to)
+includes `from` and excludes `to`. Exit status: 0 done, 1 a check failed or the request was refused, 2 wrong usage or a
+wrong pipeline file.
 """
 
 
 @click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def hindcast() -> None:
-    """Group the commands."""
+    """The group of all commands; its help is HELP."""
 
 
 for _command in (
@@ -54,7 +54,7 @@ for _command in (
 
 
 def main() -> None:
-    """Entry point of the `hindcast` script."""
+    """Run the command line and exit: the entry point of the `hindcast` script."""
     clean_environment()
     log_to_stderr()
     sys.exit(common.run_cli(hindcast))

@@ -1,4 +1,4 @@
-"""Commands that make runs: plan, run, load-flights."""
+"""The commands plan, run and load-flights."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,17 +26,36 @@ if TYPE_CHECKING:
     from jobs.review.verify_input import Verification
 
 
+PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
+
+\b
+The reasons to replay a slice:
+  missing               it has no run yet
+  input changed         its run read other records than the log has now
+  spec changed          the pipeline file would give other rows now
+  state before changed  the slice before it would end with another state
+  input unverified      the log has other files for it, and the commits that
+                        explain them were removed; `run` replays it, and
+                        --verify compares its records without a replay
+
+All other slices are current. With --verify, the exit status is 1 if records differ.
+"""
+
+
 @click.command(
     "plan",
+    help=PLAN_HELP,
+    short_help="List the slices that `run` would replay, and why.",
     epilog="Example: hindcast plan flights --from 2013-02-01 --to 2013-02-08",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @common.range_options
-@click.option("--fresh", is_flag=True, help="Plan as if the chain began at --from, whatever stands before it.")
+@click.option("--fresh", is_flag=True, help="Plan a new chain that begins at --from without a state from before.")
 @click.option(
     "--verify",
     is_flag=True,
-    help="Read the log's records again and compare them with what the runs read; starts Spark. Recorded.",
+    help="Read the records of the log again and compare them with those that the runs read. Starts Spark. The ledger "
+    "stores the result.",
 )
 @common.master_option
 @common.json_option
@@ -45,14 +64,7 @@ def plan_command(
     *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, master: str | None, as_json: bool,
     places: common.Places,
 ) -> int:  # fmt: skip
-    """Show what `run` would replay of [from, to), and why. Reads the ledger and the Delta log only; nothing is started.
-
-    A slice is replayed when it has no run yet (missing), when the log holds other records for it now (input changed),
-    when the pipeline file would give other rows (spec changed), or when the slice before leaves another state (state
-    before changed). Input unverified: the log has other files for it, and the commits that would say why are gone; a
-    replay reads them anyway, and --verify finds out without one. Otherwise it is current. With --verify the exit status
-    is 1 when records differ. PIPELINE is a name from the pipelines directory, or the path of a file.
-    """
+    """Print the plan of a range; its help is PLAN_HELP."""
     pipeline = places.pipeline(pipeline_name)
     work = places.workspace(pipeline)
     bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
@@ -88,18 +100,20 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
 
 @click.command(
     "run",
+    short_help="Replay, check and publish a range.",
     epilog="Example: hindcast run flights --from 2013-02-01 --to 2013-02-08 --chunk 3",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @common.range_options
-@click.option("--chunk", type=click.IntRange(min=1), default=None, help="Slices per Spark job.  [default: all in one]")
-@click.option("--no-publish", is_flag=True, help="Stage only; look at it, then `hindcast publish`.")
+@click.option("--chunk", type=click.IntRange(min=1), default=None, help="Slices per Spark job.  [default: all]")
+@click.option("--no-publish", is_flag=True, help="Stage the results without publishing. Then `hindcast publish`.")
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Begin a new chain at --from, with no state from before, and replay what holds, too. Recorded.",
+    help="Begin a new chain at --from without a state from before, and replay current slices, too. The ledger stores "
+    "it.",
 )
-@click.option("--reason", default="", help="Why; kept in the ledger.")
+@click.option("--reason", default="", help="Why. The ledger stores it.")
 @common.master_option
 @common.json_option
 @common.place_options
@@ -107,10 +121,11 @@ def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str, to_text: str, chunk: int | None, no_publish: bool, fresh: bool, reason: str,
     master: str | None, as_json: bool, places: common.Places,
 ) -> int:  # fmt: skip
-    """Replay what is missing or stale of the half-open range [from, to), check it, and publish all of it or nothing.
+    """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
-    Readers see nothing before every slice has passed (or was waived). Interrupted or killed, the same command goes on
-    where it stopped. Exit status 1 says that a check failed, or that publication was refused; the message says by what.
+    Nothing is published before every slice has passed its checks or was waived. If the command was interrupted or
+    killed, run it again: it continues where it stopped. The exit status is 1 if a check failed or the publication was
+    refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
     work = places.workspace(pipeline, checks=_suite_fingerprint(pipeline))
@@ -129,7 +144,11 @@ def run_command(  # noqa: PLR0913  (its options)
     return common.OK if _is_good(outcome) else common.REFUSED
 
 
-@click.command("load-flights", epilog="Example: hindcast load-flights --from 2013-02-01 --to 2013-02-15")
+@click.command(
+    "load-flights",
+    short_help="Create or extend the event log of the demo.",
+    epilog="Example: hindcast load-flights --from 2013-02-01 --to 2013-02-15",
+)
 @click.option(
     "--from", "from_day", type=click.DateTime(["%Y-%m-%d"]), default="2013-01-01", show_default=True, help="First day."
 )
@@ -139,15 +158,15 @@ def run_command(  # noqa: PLR0913  (its options)
     type=click.DateTime(["%Y-%m-%d"]),
     default="2014-01-02",
     show_default=True,
-    help="Day after the last.",
+    help="The day after the last day.",
 )
 @common.master_option
 @common.place_options
 def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | None, places: common.Places) -> int:
-    """Make or extend the demo's event log, event_logs/flights: flights that left New York in 2013, as reported.
+    """Create or extend the demo's event log, event_logs/flights: the flights that left New York in 2013.
 
-    Loads the UTC days of report in the half-open range [from, to); 2013-01-01 to 2014-01-02 is all. One commit a day;
-    a day that is there already is left alone.
+    The command loads the flights that were reported in [from, to), in UTC days, with one commit for each day. Days that
+    the log has already are skipped. All data is in 2013-01-01 to 2014-01-02.
     """
     from jobs.demo.flights import DayLoaded, load_flights
 
@@ -160,7 +179,7 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
             bar.update(task, completed=day.done, total=day.total, description=f"flights {day.day}")
 
         summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
-    skipped = f", {len(summary.skipped)} were there already" if summary.skipped else ""
+    skipped = f"; {len(summary.skipped)} days were loaded before" if summary.skipped else ""
     common.say(
         f"{summary.records:,} flights of {len(summary.loaded)} days in [{_iso(first)}, {_iso(last)}) loaded into "
         f"{summary.table}{skipped}"
@@ -170,7 +189,7 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
 
 @dataclass(slots=True)
 class LazyReplayer:
-    """Starts Spark for the first chunk, and stops it at the end; a run that has nothing to do needs none."""
+    """A replayer that starts Spark for the first chunk and stops it at the end. Without a chunk it starts nothing."""
 
     master: str | None
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -183,7 +202,6 @@ class LazyReplayer:
         self._stack.close()
 
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
-        """Replay one chunk."""
         from jobs.replay.replayer import spark_replayer
 
         if self._replay is None:
@@ -192,7 +210,7 @@ class LazyReplayer:
 
 
 def _suite_fingerprint(pipeline: Pipeline) -> str | None:
-    """The fingerprint of what will judge the runs; what is wrong with a suite is found here, before Spark starts."""
+    """The fingerprint of the suites. Loading them here reports an error in a suite before Spark starts."""
     from jobs.replay.checks import load_checks
 
     suites = load_checks(pipeline)
@@ -224,14 +242,13 @@ def _progress_bar(name: str) -> Iterator["_Reporter"]:
 
 @dataclass(slots=True)
 class _Reporter:
-    """Shows how staging goes on: a bar, and a line for every slice that is done."""
+    """Shows the progress of staging: a bar, and a line for every finished slice."""
 
     name: str
     bar: Progress
     _task: TaskID | None = None
 
     def __call__(self, progress: Staged) -> None:
-        """Take in one report."""
         first, last = progress.chunk[0].slice_id, progress.chunk[-1].slice_id
         what = first if first == last else f"{first} … {last}"
         if self._task is None:
@@ -253,7 +270,7 @@ def _show_plan(planned: Plan) -> None:
     rows = [
         (
             step.slice.slice_id,
-            step.reason.value if step.is_certain else f"perhaps: {step.reason.value}",
+            step.reason.value if step.is_certain else f"possibly: {step.reason.value}",
             step.because,
             f"{step.records:,}",
             f"{step.bytes:,}",
@@ -266,7 +283,7 @@ def _show_plan(planned: Plan) -> None:
     title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
     common.print_table(title, columns, rows, right=("records", "bytes", "about"))
     seconds = [step.expected_seconds for step in planned.stale if step.expected_seconds is not None]
-    total = f", about {human_duration(sum(seconds) * 1_000)} by past runs" if seconds else ""
+    total = f", about {human_duration(sum(seconds) * 1_000)} according to past runs" if seconds else ""
     records = sum(step.records for step in planned.stale)
     common.say(f"{planned.chain_note}. To read: {records:,} records{total}.")
     for warning in planned.warnings:

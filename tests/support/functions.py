@@ -1,4 +1,4 @@
-"""Functions of a user's own, as a pipeline file names them (docs/PIPELINES.md): one of each kind."""
+"""Sample users' functions of every kind, which pipeline files in tests and docs/PIPELINES.md name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,54 +23,52 @@ HOUR_MS = 3_600_000
 
 
 def gap_of_distance(columns: Mapping[str, Any]) -> int:
-    """A long flight may be followed by a long rest."""
+    """Return a longer gap after a long flight."""
     return HOUR_MS if (columns["distance"] or 0) < 1_000 else 3 * HOUR_MS
 
 
 def watermark_of_marker(timestamp_ms: int, columns: Mapping[str, Any]) -> int | None:
-    """Every flight of the carrier UA says how late it is."""
+    """Return a watermark for every flight of the carrier UA."""
     return timestamp_ms - HOUR_MS if columns["carrier"] == "UA" else None
 
 
 def half_of_it(timestamp_ms: int, columns: Mapping[str, Any]) -> float:  # noqa: ARG001
-    """No whole number, which is an error."""
+    """Return a float, which is an error."""
     return timestamp_ms / 2
 
 
 def whole_hours(greatest_ms: int) -> int:
-    """Event time moves on by hours."""
+    """Return a watermark that advances by whole hours."""
     return greatest_ms // HOUR_MS * HOUR_MS - 1
 
 
 @dataclass(frozen=True)
 class FireOnCarrier(Trigger):
-    """Fires when a flight of a carrier comes."""
+    """Fires at every flight of one carrier."""
 
     carrier: str = "UA"
     can_merge = True
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire at this carrier."""
         return FIRE if record.value["carrier"] == self.carrier else CONTINUE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        """Nothing to bring along."""
+        """Merge nothing: the trigger has no state."""
 
 
 on_delta = FireOnCarrier("DL")
 
 
 class KeepLongFlights(Evictor):
-    """The function sees flights of 500 miles and more only; the others stay in the window."""
+    """Keeps only the flights of 500 miles and more."""
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
-        """Choose."""
         return [record for record in records if (record.value["distance"] or 0) >= 500]
 
 
 def longest(key: Any, window: Window, contents: Sequence[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:  # noqa: ANN401, ARG001
-    """The longest flight of a window, as a plain window function."""
-    flight = max(contents, key=lambda one: (one["distance"] or 0, one["flight_id"]))
+    """Return the longest flight of a window: a plain window function."""
+    flight = max(contents, key=lambda row: (row["distance"] or 0, row["flight_id"]))
     return [{"flight": flight["flight_id"], "miles": flight["distance"]}]
 
 
@@ -79,7 +77,7 @@ def _longer(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, An
 
 
 longest_so_far = Reduce(function=_longer)
-"""The same as an incremental reduce: records and result have the same columns."""
+"""The longest flight as an incremental reduce: records and result have the same columns."""
 
 
 def _add_miles(total: Mapping[str, Any], flight: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -96,10 +94,9 @@ carriers_in_order = fold("", lambda text, flight: text + flight["carrier"])
 
 
 class Share(ProcessFunction):
-    """After aggregates: the mean, how many windows of the key there were, and the empty ones to a side output."""
+    """After aggregates: the mean, the number of the key's windows so far, and a side output for empty windows."""
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
-        """Combine the results."""
         [results] = contents
         windows = ctx.state.value("windows")
         windows.set((windows.get() or 0) + 1)
@@ -110,10 +107,9 @@ class Share(ProcessFunction):
 
 
 class Silence(KeyedProcessFunction):
-    """Without windows: says when a key was silent for six hours of event time."""
+    """Without windows: emits a row when a key was silent for six hours of event time."""
 
     def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
-        """Wait anew."""
         waiting = ctx.state.value("waiting")
         if waiting.get() is not None:
             ctx.delete_event_timer(waiting.get())
@@ -123,13 +119,12 @@ class Silence(KeyedProcessFunction):
         return []
 
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:
-        """Say it."""
         ctx.state.value("waiting").clear()
         return [{"silent_since_ms": at_ms - 6 * HOUR_MS}]
 
 
 class KeepsUndeclaredState(Share):
-    """Says itself what it remembers, which the file has to say, too."""
+    """Declares state in the class that the pipeline file does not declare, which is an error."""
 
     from windowlib.keyed.state import StateSpec
 
@@ -137,10 +132,9 @@ class KeepsUndeclaredState(Share):
 
 
 class NeedsAnArgument(Trigger):
-    """Cannot be made from its name alone."""
+    """Cannot be called without arguments, which is an error."""
 
     def __init__(self, count: int) -> None:
-        """Take one."""
         self.count = count
 
 
@@ -148,49 +142,45 @@ a_number = 5
 
 
 class SaysEverything(Trigger):
-    """Goes on, fires, purges or does both, as the record's amount says; sessions keep nothing."""
+    """Returns every TriggerResult, by the record's amount. Has no state to merge."""
 
     can_merge = True
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Choose."""
         return (CONTINUE, FIRE, FIRE_AND_PURGE, PURGE, FIRE)[record.value["amount"] % 5]
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        """Nothing to bring along."""
+        """Merge nothing: the trigger has no state."""
 
 
 class TellsAside(ProcessFunction):
-    """Counts, and sends the first amount of each window aside."""
+    """Counts the records, and writes the first amount of each window to a side output."""
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
-        """Tell."""
         ctx.output("aside", {"amount": contents[0]["amount"]})
         return [{"records": len(contents)}]
 
 
 class Waits(KeyedProcessFunction):
-    """Without windows: remembers every amount, and waits for both kinds of time."""
+    """Without windows: stores every amount, and sets a timer of both kinds of time."""
 
     def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
-        """Remember."""
         ctx.state.list("seen").append(record.value["amount"])
         ctx.register_event_timer((record.timestamp_ms or 0) + HOUR_MS)
         ctx.register_processing_timer(ctx.processing_time_ms + 40 * HOUR_MS)
         return [{"amount": record.value["amount"]}]
 
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:  # noqa: ARG002
-        """Say how many there are."""
         return [{"amount": len(ctx.state.list("seen").get())}]
 
 
 newest_of_two = Reduce(function=lambda left, right: right if right["seen_ms"] >= left["seen_ms"] else left)
-"""The record that was seen last; it is given back as it was shown."""
+"""The record with the greatest `seen_ms`, returned with the columns that the function got."""
 
 
 def names_of_columns(_key: object, _window: Window, records: Sequence[Mapping[str, Any]]) -> Iterable[Any]:
-    """The newest record, and a refusal of columns that the file does not name."""
+    """Yield the newest record; raise if the function got columns that the file does not list."""
     for record in records:
         if set(record) != {"gap_ms", "seen_ms"}:
-            raise ValueError(f"shown was {sorted(record)}")
+            raise ValueError(f"got the columns {sorted(record)}")
     yield max(records, key=lambda record: record["seen_ms"])

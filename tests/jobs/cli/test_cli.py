@@ -50,7 +50,7 @@ def test_the_story_of_a_failed_check(shell: Shell) -> None:
     assert shell("run", "sales", *RANGE) == 1
     assert "held by 2024-01-03: check failed (total)" in shell.err
     assert shell("show", "sales") == 0
-    assert "readers see no window" in shell.out
+    assert "has no published windows" in shell.out
     assert shell("publish", "sales") == 1
     assert shell("waive", "sales", "2024-01-03", "--reason", " ") == 1
     assert shell("waive", "sales", "2024-01-02", "--reason", "x") == 1
@@ -91,7 +91,7 @@ def test_plan_says_what_and_why(shell: Shell) -> None:
     assert planned["steps"][1]["expected_seconds"] > 0
     assert shell("plan", "sales", *RANGE) == 0
     assert "half-open" in shell.out
-    assert "perhaps: state before changed" in shell.out
+    assert "possibly: state before changed" in shell.out
 
 
 @pytest.mark.parametrize(("different", "status"), [((), 0), (("2024-01-02",), 1)])

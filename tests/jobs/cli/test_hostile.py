@@ -253,7 +253,7 @@ def test_the_last_resort_is_a_paragraph_and_a_file(
         assert kept.stat().st_mode & 0o077 == 0
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     assert shell("show", "sales") == 1
-    assert "The traceback could not be kept: No such file or directory" in shell.err
+    assert "The traceback could not be written to a file: No such file or directory" in shell.err
 
 
 def test_ctrl_c_is_no_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

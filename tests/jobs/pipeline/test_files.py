@@ -65,7 +65,7 @@ def test_a_pipeline_survives_json(name: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("slide: 15m", "slide: 0", "windows.sliding.slide: must be longer than nothing, found 0"),
+        ("slide: 15m", "slide: 0", "windows.sliding.slide: must be longer than 0, found 0"),
         ("first: 2013-01-01", "first: 0001-01-01", "log.slice.first: '0001-01-01' is outside of 0001-01-04 to 9999-"),
         ("last: 2014-01-01", "last: 9999-12-31", "log.slice.last: '9999-12-31' is outside of 0001-01-04 to 9999-12-28"),
         ("first: 2013-01-01", "first: 2013-02-30", "log.slice.first: expected a date such as 2013-02-08"),
@@ -74,7 +74,7 @@ def test_a_pipeline_survives_json(name: str) -> None:
         ("owner: operations", 'owner: "a\\eb"', "owner: must not have control characters, found 'a\\x1bb'"),
         ("owner: operations", f"owner: {'x' * 201}", "owner: string should have at most 200 characters"),
         ("owner: operations", 'owner: "a\\0b"', "owner: must not have control characters"),
-        ("size: 1h", "size: 0s", "windows.sliding.size: must be longer than nothing, found '0s'"),
+        ("size: 1h", "size: 0s", "windows.sliding.size: must be longer than 0, found '0s'"),
         (
             "slide: 15m",
             "slyde: 15m",
@@ -82,7 +82,7 @@ def test_a_pipeline_survives_json(name: str) -> None:
         ),
         ("slide: 15m", "slide: 15min", "unknown unit 'min' in '15min'; allowed: ms, s, m, h, d"),
         ("slide: 15m", "slide: 15", "15 has no unit"),
-        ("slide: 15m", "slide: -15m", "'-15m' is no duration"),
+        ("slide: 15m", "slide: -15m", "'-15m' is not a duration"),
         ("slide: 15m", "slide: 1ms, offset: 5x", "windows.sliding.offset: unknown unit 'x'"),
         ("size: 1h, slide: 15m", "size: 400d, slide: 1ms", "every record would be in 34,560,000,000 windows"),
         (

@@ -157,7 +157,7 @@ def test_the_command_names_the_damaged_file(
     (tmp_path / "pipelines" / "sales.yaml").write_text(PIPELINE)
     places = ["--lake", str(tmp_path), "--pipelines", str(tmp_path / "pipelines")]
     assert run_cli(hindcast, ["verify", "sales", *places]) == 0
-    assert "everything is what was written" in capsys.readouterr().out
+    assert "all rows are as they were written" in capsys.readouterr().out
     path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
     path.write_bytes(path.read_bytes()[:100])
     assert run_cli(hindcast, ["verify", "sales", "--json", *places]) == 1

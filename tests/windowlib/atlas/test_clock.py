@@ -61,7 +61,7 @@ def document(atlas: dict[str, Any], *, has_arrival: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("name", READS)
 def test_a_stage_that_reads_the_clock_needs_an_arrival_time(name: str) -> None:
     atlas = stage("$tumblingWindow", interval=ms(10), pipeline=READS[name])
-    with pytest.raises(SpecError, match=r"log\.arrival_time is missing: .*\$\$NOW"):
+    with pytest.raises(SpecError, match=r"log\.arrival_time is missing; .*\$\$NOW"):
         build_pipeline(document(atlas, has_arrival=False), source="small.yaml")
     assert build_pipeline(document(atlas, has_arrival=True), source="small.yaml").needs_clock
 
