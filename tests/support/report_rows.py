@@ -1,4 +1,4 @@
-"""Rows for reports: the fortnight of the blizzard, years of slices, and hostile values wherever a text can be."""
+"""Rows for reports: two weeks with a blizzard, years of slices, and hostile values in every text."""
 
 import random
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ def day_slice(day: date) -> Slice:
 
 @cache
 def flights_checks() -> tuple[tuple[str, str, str, Check], ...]:
-    """Table, columns, demand and check of everything in the suites of flights."""
+    """Return table, columns, demand and check for each check in the suites of flights."""
     loaded = load_suite_file(EXPECTATIONS_DIR / "flights.json")
     named = [(suite.table, ", ".join(check.columns), check) for suite in loaded for check in suite.checks]
     return tuple((table, column, demand(check.type, column, check.kwargs), check) for table, column, check in named)
 
 
 def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
-    """What the suites of flights would say of these counts."""
+    """Return the results that the suites of flights have for these counts."""
     values = {
         "invalid_share": counts.invalid / max(counts.read, 1),
         "late_share": counts.late / max(counts.read, 1),
@@ -127,7 +127,7 @@ def _blizzard_requests(slices: Sequence[Slice], opened: int, *, state: str) -> t
 
 
 def blizzard(*, waived: bool = False) -> ReportRows:
-    """2013-02-01 to 2013-02-15: two failed days; before (`waived` false) or after two waivers and the publication."""
+    """Return [2013-02-01, 2013-02-15) with two failed days; `waived`: after two waivers and the publication."""
     slices = tuple(day_slice(date(2013, 2, 1) + timedelta(days=number)) for number in range(14))
     runs = {
         one.slice_id: run_of(one, counts_of(READ[n], INVALID[n], 1 + n % 2), number=n, is_published=waived or n < 3)
@@ -170,7 +170,7 @@ def blizzard(*, waived: bool = False) -> ReportRows:
 
 
 def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> ReportRows:
-    """`count` slices with everything that can happen to one."""
+    """Return `count` slices with all statuses that a slice can have."""
     rng = random.Random(seed)
     start = ms(date(1998, 1, 1))
     slices = tuple(_slice(start + number * every_ms, every_ms) for number in range(count))
@@ -201,7 +201,7 @@ def _slice(start_ms: int, every_ms: int) -> Slice:
 
 
 def hostile(values: Sequence[str]) -> ReportRows:
-    """The fortnight with one of the values wherever a person, a record or another system can put a text."""
+    """Return the two weeks with one of the values in each text that a person, a record or another system can write."""
     rows = blizzard()
     texts = [values[number % len(values)] for number in range(14)]
     runs = {
