@@ -13,7 +13,7 @@ from expectations.values import to_json
 from expectations.wording import demand
 from jobs.replay.checks import conservation
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
-from jobs.runs import CheckResult, Counts, Slice, Verdict
+from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
 
 DAY_MS = 86_400_000
 READ = (812, 880, 713, 931, 941, 957, 975, 1079, 665, 692, 890, 951, 949, 958)
@@ -74,7 +74,6 @@ def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
 
 def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> RunRow:
     checks = checks_of(one.slice_id, counts)
-    order = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
     late = [0] * (len(LATE_EDGES_MS) + 1)
     late[3] = counts.late
     return RunRow(
@@ -82,7 +81,7 @@ def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> Ru
         run_id=f"{number * 7919:032x}"[::-1],
         attempt_id=f"{number * 104_729:032x}"[::-1],
         request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4" if number >= 3 else "0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
-        verdict=max((check.verdict for check in checks), key=order.index),
+        verdict=max((check.verdict for check in checks), key=VERDICTS.index),
         counts=counts,
         watermark_ms=one.end_ms - 6 * 3_600_000,
         seconds=3.2,

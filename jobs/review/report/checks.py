@@ -8,15 +8,13 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from expectations import wording
+from expectations.suites import severity_rank
 from expectations.units import instant, percent, spell
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
 from jobs.review.report.rows import ReportRows, RunRow, WaiverRow
-from jobs.runs import CheckResult, Verdict
+from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
 
-LAWS = "laws"
 SHARE_OF_ROWS = "share of unexpected rows"
-_RANK = {"info": 0, "warning": 1, "critical": 2}
-_WORST = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 
 
 class Point(NamedTuple):
@@ -173,13 +171,13 @@ def _allowed_share(arguments: Mapping[str, Any]) -> float:
 
 def _trouble(trend: CheckTrend) -> int:
     """Return the worst verdict that a check ever had, as a number for sorting."""
-    return max(map(_WORST.index, trend.counts))
+    return max(map(VERDICTS.index, trend.counts))
 
 
 def _held(run: RunRow, rows: ReportRows) -> Held:
     one = run.slice
     stopping = [check for check in run.checks if check.verdict is not Verdict.PASS]
-    stopping.sort(key=lambda check: (-_WORST.index(check.verdict), -_RANK.get(check.severity, 3)))
+    stopping.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
     return Held(
         slice_id=one.slice_id,
         until=bound_text(one.end_ms, rows),

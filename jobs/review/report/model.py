@@ -61,7 +61,7 @@ _MEANINGS = {
     Status.WAIVED: "a check failed, and a person let the run pass with a reason",
     Status.FAIL: "a check failed; the run is held until it is waived or a rerun passes",
     Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown, and the run is held",
-    Status.STAGED: "replayed, and the checks passed; its request is not published yet",
+    Status.STAGED: "replayed, and no check stops its publication; its request is not published yet",
     Status.MISSING: "never replayed",
 }
 

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from jobs.review.report.checks import CheckTrend, Point
 from jobs.review.report.model import SliceLine, Status, at_a_glance, total
-from jobs.runs import Counts, Verdict
+from jobs.runs import VERDICTS, Counts, Verdict
 
 FATES = ("assigned", "late", "unassigned", "invalid")
 MAX_BARS = 240
@@ -89,10 +89,9 @@ def verdict_strip(trend: CheckTrend, *, width: int = 300, height: int = 12) -> M
     """
     groups = _grouped(trend.points, 100)
     step = width / max(len(groups), 1)
-    order = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
     cells = []
     for index, group in enumerate(groups):
-        verdict = max((point.verdict for point in group), key=order.index)
+        verdict = max((point.verdict for point in group), key=VERDICTS.index)
         size = max(step - 1, 0.6)
         cells.append(
             f'<rect class="s-{verdict.value}" x="{_n(index * step)}" width="{_n(min(size, 16))}" height="{height}"/>'
@@ -182,9 +181,8 @@ def _group_tip(group: Sequence[SliceLine], counts: Counts) -> str:
 
 def _sampled(points: Sequence[Point]) -> list[Point]:
     """Return at most 160 points: of each group, the one with the worst verdict, then with the greatest value."""
-    order = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
     groups = _grouped(points, MAX_POINTS)
-    return [max(group, key=lambda point: (order.index(point.verdict), abs(point.value or 0.0))) for group in groups]
+    return [max(group, key=lambda point: (VERDICTS.index(point.verdict), abs(point.value or 0.0))) for group in groups]
 
 
 def _paths(points: Sequence[Point], xs: Sequence[float], y_of: Callable[[float], float]) -> list[str]:
