@@ -30,6 +30,11 @@ SEVERITIES = ("info", "warning", "critical")
 """Great Expectations' severities, from the least to the most severe."""
 
 
+def severity_rank(severity: str) -> int:
+    """Return 0 for the least severe, then 1 and so on. An unknown severity ranks above all known ones."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One expectation of a suite.

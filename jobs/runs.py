@@ -139,3 +139,9 @@ def warnings_of(one: Slice, *, clamped: int, clock: str | None) -> tuple[str, ..
 
 EMPTY_STATE = "empty"
 """The fingerprint of the state before a run that begins a chain."""
+
+VERDICTS = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
+"""All verdicts, from the best to the worst."""
+
+LAWS = "laws"
+"""`CheckResult.table` of the checks that compare the counts of a run: conservation and the equations of the audit."""

@@ -171,8 +171,8 @@ def _action(
         values[path] = given[physical]
     elif path not in values:
         raise LogError(
-            f"event log {log.uri} has a commit that {'adds' if is_add else 'removes'} the file {path} and does not say "
-            f"in which partition by {column!r}; found {given!r}. Hindcast can replay only a log whose commits name the "
+            f"event log {log.uri} has a commit that {'adds' if is_add else 'removes'} the file {path} without its "
+            f"partition by {column!r}; found {given!r}. Hindcast can replay only a log whose commits name the "
             "partition of every file; replay a new copy of the table"
         )
     mark = "" if vector is None else json.dumps(vector, sort_keys=True)

@@ -119,8 +119,8 @@ def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_publ
     missed = f"for {which}: {_some(windows)}" if windows else "for any window"
     sentence = (
         f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}. When it arrived (slice "
-        f"{row['slice_id']}, place {row['rank'] + 1:,}), the watermark was {show_instant(row['watermark_ms'])}: "
-        f"{human_duration(row['late_by_ms'])} too late {missed}. {_tolerance(pipeline)} "
+        f"{row['slice_id']}, place {row['rank'] + 1:,}), the watermark was {show_instant(row['watermark_ms'])}, "
+        f"so it was {human_duration(row['late_by_ms'])} too late {missed}. {_tolerance(pipeline)} "
         "late_records stores it with all its columns."
     )
     fate: Fate = "late" if row["missed_all"] else "late for some windows"

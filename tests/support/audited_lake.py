@@ -1,7 +1,7 @@
-"""A small attempt as a replay commits it, made without Spark: what the audit reads, and ways to harm it.
+"""A small attempt as a replay commits it, made without Spark, and functions that damage it, for tests of the audit.
 
-Slices hold records with random 64-bit hashes. Each gets a fate; an assigned one is in one window or two, which stay
-open into later slices or close; open windows are rows of window_state. Tallies say what "the tasks" did.
+Slices have records with random 64-bit hashes. Each record gets a fate. An assigned record is in one or two windows,
+which stay open into later slices or close. Open windows are rows of window_state. The tallies are those of the tasks.
 """
 
 import json
@@ -46,7 +46,7 @@ SCHEMAS = {
 
 @dataclass
 class Attempt:
-    """The rows of an attempt by table; a test harms them and then asks what the audit says."""
+    """The rows of an attempt by table. A test damages them and then runs the audit."""
 
     rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in STORED})
     slice_ids: tuple[str, ...] = SLICES
@@ -57,7 +57,7 @@ class Attempt:
 
 
 class Lakes:
-    """Commits attempts; a table that has the rows of one committed before is that one, and costs nothing."""
+    """Commits attempts. A table with the same rows as an earlier one is not written again."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -83,7 +83,7 @@ class Lakes:
 
 
 class HonestReplay:
-    """Makes an attempt whose equations close."""
+    """Creates an attempt whose equations close."""
 
     def __init__(self, rng: Random, *, records: int = 40) -> None:
         self._rng = rng
@@ -97,7 +97,7 @@ class HonestReplay:
         for slice_id in SLICES:
             open_edges = self._slice(slice_id, open_edges)
         for slice_id in SLICES:
-            # Another attempt at the same slice, that nobody named: it is nothing to this audit.
+            # The audit must ignore a row of another attempt at the same slice.
             self._row(tables.WINDOW_OUTPUTS, slice_id, {}, attempt_id=EARLIER)
         for (slice_id, equation, term), ids in self._tallies.items():
             parts = dict(zip(("record_count", "id_xor", "id_sum"), ids.as_row(), strict=True))
@@ -133,7 +133,7 @@ class HonestReplay:
         for one in edges:
             self._tally(slice_id, "edges", "new", one)
             self._rng.choice(open_edges).append(one)
-        if len(edges) == 1:  # it missed its other window: a row, and no fate
+        if len(edges) == 1:  # it missed its other window: a row in late_records without a fate
             self._row(tables.LATE_RECORDS, slice_id, {"record_hash": record, "missed_all": False})
 
     def _state(self, slice_id: str, windows: list[list[int]], *, attempt_id: str = ATTEMPT) -> None:
@@ -172,12 +172,12 @@ def double(attempt: Attempt, table: str, rng: Random) -> None:
 
 
 def triple(attempt: Attempt, table: str, rng: Random) -> None:
-    """Every XOR is as it was."""
+    """Add the same row twice, so that no XOR changes."""
     attempt.rows[table] += [dict(pick(attempt, table, rng))] * 2
 
 
 def swap_for_another(attempt: Attempt, table: str, rng: Random) -> None:
-    """Every count is as it was."""
+    """Change the id of a row, so that no count changes."""
     row = pick(attempt, table, rng)
     row["row_id"] ^= 1 << rng.randrange(63)
     if table == tables.TALLIES:
@@ -185,7 +185,7 @@ def swap_for_another(attempt: Attempt, table: str, rng: Random) -> None:
 
 
 def keep_the_sum(attempt: Attempt, table: str, rng: Random) -> None:
-    """Every count is as it was, and every sum of a slice that has two rows: one id grows by what another loses."""
+    """Add a number to one id and subtract it from another, so that no count and (with two rows) no sum changes."""
     rows = attempt.of(table, pick(attempt, table, rng)["slice_id"])
     change = rng.getrandbits(40)
     rows[0]["row_id"] = wrap_int64(rows[0]["row_id"] + change)

@@ -1,6 +1,6 @@
-"""A log that is nothing like flights: readings of sensors around the epoch, hostile in every column.
+"""A log that differs from the flights: sensor readings around the epoch, with hostile values in every column.
 
-Pure Python. The times are whole milliseconds, so that what is expected needs no rounding.
+Pure Python. The times are whole milliseconds, so that expected values need no rounding.
 """
 
 import math
@@ -42,7 +42,7 @@ SCHEMA = """
     attempt_id string,
     `in` date
 """
-"""`in` is the partition: the day of arrival. Most names are reserved in SQL, or names of columns of our own tables."""
+"""`in` is the partition column, the day of arrival. Most names are reserved in SQL or are used in Hindcast's tables."""
 
 KEY, EVENT_TIME, PARTITION = "sensor-id", "measured", "in"
 
@@ -56,7 +56,7 @@ KEYS = (
     "nul\x00byte",
     "🛫✈️👩🏽‍✈️",
     "é",  # one code point
-    "e\u0301",  # the same letter in two: another key
+    "e\u0301",  # the same letter in two code points: another key
     "Straße",
     "STRASSE",
     "null",
@@ -77,7 +77,7 @@ INVALID_TIMES: Mapping[str, tuple[float | None, ...]] = {
     "time_out_of_range": (253_402_300_800.0, -62_135_596_800.001, 9.3e15, -1e300, 1.7976931348623157e308),
 }
 EDGE_TIMES = (0.0, -0.0, -0.001, 0.001, 253_402_300_799.999, -62_135_596_800.0)
-"""Valid, at the very edges. The latest of them ends all event time, so `other_log` takes it only when asked."""
+"""Valid event times at the limits. The greatest one passes every window, so `other_log` adds them only on request."""
 
 
 TABLE = "event_logs/other"
@@ -100,7 +100,7 @@ aggregates:
   note_first: {first: note}
   note_last: {last: note}
 """
-"""A pipeline on that log. `fates` says what becomes of its records."""
+"""A pipeline on that log. `fates` computes the fates of its records."""
 
 WINDOW_MS, BOUND_MS, LATENESS_MS = 3_600_000, 7_200_000, 1_800_000
 
@@ -133,7 +133,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLog:
-    """Records by commit. Log order is by day, inside a day by commit, inside a commit as they stand."""
+    """Records by commit. Log order is by day, then by commit, then by position in the commit."""
 
     commits: tuple[tuple[Reading, ...], ...]
 
@@ -150,16 +150,16 @@ class OtherLog:
         return [reading for readings in self.days().values() for reading in readings]
 
     def invalid(self) -> dict[date, int]:
-        """Return day -> how many records have no key or no usable time."""
+        """Return day -> number of records without a key or a usable time."""
         return {day: sum(not is_valid(one) for one in readings) for day, readings in self.days().items()}
 
     def time_problems(self) -> Counter[str]:
-        """Return reason -> how many records with a key have such a time."""
+        """Return reason -> number of records with a key whose time cannot be used for this reason."""
         kinds = (time_problem(one.measured) for one in self.records() if one.sensor_id is not None)
         return Counter(kind for kind in kinds if kind is not None)
 
     def out_of_order_share(self) -> float:
-        """Share of the valid records that are older than the greatest event time before them."""
+        """Return the share of the valid records that are older than the greatest event time before them."""
         times = [one.measured for one in self.records() if is_valid(one) and one.measured is not None]
         greatest, behind = -math.inf, 0
         for at in times:
@@ -169,7 +169,7 @@ class OtherLog:
 
 
 def time_problem(measured: float | None) -> str | None:
-    """Why an event time in seconds cannot be used; None where it can."""
+    """Return the reason why an event time in seconds cannot be used; None if it can."""
     if measured is None:
         return "null_time"
     if math.isnan(measured):
@@ -180,21 +180,21 @@ def time_problem(measured: float | None) -> str | None:
 
 
 def is_valid(reading: Reading) -> bool:
-    """Whether a record has a key and a time."""
+    """Return whether a record has a key and a usable time."""
     return reading.sensor_id is not None and time_problem(reading.measured) is None
 
 
 def event_time_ms(reading: Reading) -> int:
-    """The event time of a valid record; exact, for all of them are whole milliseconds."""
+    """Return the event time of a valid record; exact, because all are whole milliseconds."""
     assert reading.measured is not None
     return round(Decimal(repr(reading.measured)) * 1000)
 
 
 def fates(log: OtherLog) -> dict[date, Counter[str]]:
-    """Return day -> fate -> records, for `PIPELINE`, straight from the definitions: one record after the other.
+    """Return day -> fate -> number of records, for `PIPELINE`, computed from the definitions record by record.
 
-    A record is late if the watermark, which the records before it made, has reached the instant at which its window is
-    dropped: the window's last instant and the allowed lateness.
+    A record is late if the watermark before it has reached the cleanup time of its window: the window's last instant
+    plus the allowed lateness.
     """
     watermark_ms = -(1 << 63)
     found: dict[date, Counter[str]] = {}
@@ -212,7 +212,7 @@ def fates(log: OtherLog) -> dict[date, Counter[str]]:
 
 
 class Totals(NamedTuple):
-    """What one window comes to in the end."""
+    """The final values of one window."""
 
     readings: int
     size_total: float | None
@@ -221,9 +221,9 @@ class Totals(NamedTuple):
 
 
 def published_windows(log: OtherLog) -> dict[tuple[str, int], Totals]:
-    """Return (key, window start) -> what `PIPELINE` publishes of the window after all slices, by brute force.
+    """Return (key, window start) -> the values that `PIPELINE` publishes after all slices, by brute force.
 
-    Windows that the watermark has not passed are open, and not published yet.
+    Windows that the watermark has not passed are open and not included.
     """
     members: dict[tuple[str, int], list[Reading]] = {}
     watermark_ms = -(1 << 63)
@@ -239,7 +239,7 @@ def published_windows(log: OtherLog) -> dict[tuple[str, int], Totals]:
 
 
 def totals(readings: Sequence[Reading]) -> Totals:
-    """Aggregate the records of one window; nulls count as readings only."""
+    """Return the aggregates of one window. A null counts only as a reading."""
     selects = [one.select for one in readings if one.select is not None]
     return Totals(
         readings=len(readings),
@@ -250,7 +250,7 @@ def totals(readings: Sequence[Reading]) -> Totals:
 
 
 def exact_sum(values: Sequence[float]) -> float | None:
-    """Add without rounding, then round once; what lies beyond the greatest double is infinite."""
+    """Return the exact sum, rounded once. A sum above the greatest double is infinite."""
     if not values:
         return None
     special = [value for value in values if not math.isfinite(value)]
@@ -266,12 +266,12 @@ def exact_sum(values: Sequence[float]) -> float | None:
 def other_log(
     rng: random.Random, *, records_per_day: int = 300, invalid_share: float = 0.05, edge_times: Sequence[float] = ()
 ) -> OtherLog:
-    """Make a log of four days, each in two commits, and a commit at the end that adds to the first day.
+    """Return a log of four days with two commits each, and a last commit that adds a record to the first day.
 
     Args:
-        rng: where all chance comes from.
-        records_per_day: at least 20, so that every key comes up on the first day.
-        invalid_share: share of the records whose key is null or whose time cannot be used.
+        rng: the source of all random values.
+        records_per_day: at least 20, so that the first day has every key.
+        invalid_share: the share of records whose key is null or whose time cannot be used.
         edge_times: event times, in seconds, of extra records at the end of the last day.
     """
     commits: list[tuple[Reading, ...]] = []
@@ -295,7 +295,7 @@ def _arrivals(rng: random.Random, day_number: int, records: int) -> list[int]:
 
 
 def _reading(rng: random.Random, day: date, arrived_ms: int) -> Reading:
-    """A record that was measured when it arrived or, in three cases of ten, up to 8 h before."""
+    """Return a record measured when it arrived or, in about a third of the cases, up to 8 h before."""
     lag_ms = rng.randrange(60_000, MAX_LAG_MS) if rng.random() < OUT_OF_ORDER * 1.1 else 0
     instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=rng.randrange(-(10**15), 10**15))
     return Reading(
@@ -324,7 +324,7 @@ def _reading(rng: random.Random, day: date, arrived_ms: int) -> Reading:
 
 
 def _spoil(rng: random.Random, reading: Reading) -> Reading:
-    """Take the key away, or give the record a time that cannot be used."""
+    """Return the record without its key, or with a time that cannot be used."""
     kind = rng.choice(["null_key", *INVALID_TIMES])
     if kind == "null_key":
         return reading._replace(sensor_id=None)

@@ -1,4 +1,4 @@
-"""Rows for reports: the fortnight of the blizzard, years of slices, and hostile values wherever a text can be."""
+"""Rows for reports: two weeks with a blizzard, years of slices, and hostile values in every text."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from expectations.values import to_json
 from expectations.wording import demand
 from jobs.replay.checks import conservation
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
-from jobs.runs import CheckResult, Counts, Slice, Verdict
+from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
 
 DAY_MS = 86_400_000
 READ = (812, 880, 713, 931, 941, 957, 975, 1079, 665, 692, 890, 951, 949, 958)
@@ -30,14 +30,14 @@ def day_slice(day: date) -> Slice:
 
 @cache
 def flights_checks() -> tuple[tuple[str, str, str, Check], ...]:
-    """Table, columns, demand and check of everything in the suites of flights."""
+    """Return table, columns, demand and check for each check in the suites of flights."""
     loaded = load_suite_file(EXPECTATIONS_DIR / "flights.json")
     named = [(suite.table, ", ".join(check.columns), check) for suite in loaded for check in suite.checks]
     return tuple((table, column, demand(check.type, column, check.kwargs), check) for table, column, check in named)
 
 
 def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
-    """What the suites of flights would say of these counts."""
+    """Return the results that the suites of flights have for these counts."""
     values = {
         "invalid_share": counts.invalid / max(counts.read, 1),
         "late_share": counts.late / max(counts.read, 1),
@@ -74,7 +74,6 @@ def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
 
 def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> RunRow:
     checks = checks_of(one.slice_id, counts)
-    order = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
     late = [0] * (len(LATE_EDGES_MS) + 1)
     late[3] = counts.late
     return RunRow(
@@ -82,7 +81,7 @@ def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> Ru
         run_id=f"{number * 7919:032x}"[::-1],
         attempt_id=f"{number * 104_729:032x}"[::-1],
         request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4" if number >= 3 else "0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
-        verdict=max((check.verdict for check in checks), key=order.index),
+        verdict=max((check.verdict for check in checks), key=VERDICTS.index),
         counts=counts,
         watermark_ms=one.end_ms - 6 * 3_600_000,
         seconds=3.2,
@@ -127,7 +126,7 @@ def _blizzard_requests(slices: Sequence[Slice], opened: int, *, state: str) -> t
 
 
 def blizzard(*, waived: bool = False) -> ReportRows:
-    """2013-02-01 to 2013-02-15: two failed days; before (`waived` false) or after two waivers and the publication."""
+    """Return [2013-02-01, 2013-02-15) with two failed days; `waived`: after two waivers and the publication."""
     slices = tuple(day_slice(date(2013, 2, 1) + timedelta(days=number)) for number in range(14))
     runs = {
         one.slice_id: run_of(one, counts_of(READ[n], INVALID[n], 1 + n % 2), number=n, is_published=waived or n < 3)
@@ -170,7 +169,7 @@ def blizzard(*, waived: bool = False) -> ReportRows:
 
 
 def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> ReportRows:
-    """`count` slices with everything that can happen to one."""
+    """Return `count` slices with all statuses that a slice can have."""
     rng = random.Random(seed)
     start = ms(date(1998, 1, 1))
     slices = tuple(_slice(start + number * every_ms, every_ms) for number in range(count))
@@ -201,7 +200,7 @@ def _slice(start_ms: int, every_ms: int) -> Slice:
 
 
 def hostile(values: Sequence[str]) -> ReportRows:
-    """The fortnight with one of the values wherever a person, a record or another system can put a text."""
+    """Return the two weeks with one of the values in each text that a person, a record or another system can write."""
     rows = blizzard()
     texts = [values[number % len(values)] for number in range(14)]
     runs = {

@@ -1,4 +1,4 @@
-"""The checks of a page: each with its history, and the slices that are held or were waived, with what stopped them."""
+"""The checks on the page: the history of each check, and the slices that failed, with the checks that failed."""
 
 import json
 from collections import Counter
@@ -8,19 +8,17 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from expectations import wording
+from expectations.suites import severity_rank
 from expectations.units import instant, percent, spell
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
 from jobs.review.report.rows import ReportRows, RunRow, WaiverRow
-from jobs.runs import CheckResult, Verdict
+from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
 
-LAWS = "laws"
 SHARE_OF_ROWS = "share of unexpected rows"
-_RANK = {"info": 0, "warning": 1, "critical": 2}
-_WORST = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 
 
 class Point(NamedTuple):
-    """One check of one slice: the number that is drawn, None where there is none, and the verdict."""
+    """One check of one slice: the number for the chart (None without one), and the verdict."""
 
     slice_id: str
     value: float | None
@@ -29,7 +27,11 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckTrend:
-    """One check over all slices. `low` and `high` are limits in the unit of the points; `unit` says what is drawn."""
+    """The history of one check over all slices.
+
+    `low` and `high` are the limits of the newest suite, in the unit of the points. `unit` names the quantity of the
+    points: a column, or the share of unexpected rows. `newest` and `newest_found` are of the newest slice.
+    """
 
     table: str
     demand: str
@@ -46,23 +48,23 @@ class CheckTrend:
 
     @cached_property
     def has_curve(self) -> bool:
-        """Whether the history is worth a curve: its numbers differ, and there is a limit to see them against."""
+        """Whether the page draws a curve: the numbers differ, and there is a limit to compare them with."""
         has_limit = self.low is not None or self.high is not None
         return has_limit and len({point.value for point in self.points if point.value is not None}) > 1
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there is nothing to say: it passed everywhere and has no curve."""
+        """Whether the page shows the check in one short row: it passed everywhere and has no curve."""
         return not self.has_curve and self.counts.get(Verdict.PASS, 0) == len(self.points)
 
     def spelled(self, value: float) -> str:
-        """A value of the curve, for its labels."""
+        """Return a value of the curve as text."""
         return percent(value) if self.unit == SHARE_OF_ROWS else spell(value, self.column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One check that did not pass, in words."""
+    """A check that did not pass, in words."""
 
     verdict: Verdict
     severity: str
@@ -74,7 +76,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A slice that a check stopped, or that was waived after it."""
+    """A slice whose newest run failed, waived or not. `until` is its end; `waive` and `rerun` are commands."""
 
     slice_id: str
     until: str
@@ -89,13 +91,16 @@ class Held:
 
 
 def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
-    """Every check that any run on the page had: first what ever failed, then what has a curve, the laws last."""
+    """Return the history of every check of the runs on the page.
+
+    The order: by the worst verdict that the check ever had, then suites before laws, then checks with a curve first.
+    """
     found: dict[tuple[str, str, str | None, str, int], list[CheckResult]] = {}
     for one in rows.slices:
         run = rows.runs.get(one.slice_id)
         seen: Counter[tuple[str, str, str | None, str]] = Counter()
         for check in run.checks if run else ():
-            # What identifies a check over time. Not its arguments: a limit that moves is still the same check.
+            # The identity of a check over time. Arguments are not part of it: a new limit is not a new check.
             base = (check.table, check.check, check.column, check.severity)
             seen[base] += 1
             found.setdefault((*base, seen[base]), []).append(check)
@@ -104,7 +109,7 @@ def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
 
 
 def held_slices(rows: ReportRows) -> tuple[Held, ...]:
-    """Slices whose newest run failed or broke, newest first; waived or not."""
+    """Return the slices whose newest run failed or has an error, newest first, waived or not."""
     found = []
     for one in reversed(rows.slices):
         run = rows.runs.get(one.slice_id)
@@ -115,9 +120,9 @@ def held_slices(rows: ReportRows) -> tuple[Held, ...]:
 
 @lru_cache(maxsize=65_536)
 def load_json(text: str | None) -> Mapping[str, Any]:
-    """A stored JSON object; empty where it is none, for a report must not break on what some version wrote.
+    """Return a stored JSON object; empty if the text is not one, because another version may have written it.
 
-    Most observations are equal texts, so they are parsed once. Nobody may change what is returned.
+    Many observations are equal texts, so the result is cached. The caller must not change it.
     """
     try:
         value = json.loads(text) if text else {}
@@ -149,7 +154,7 @@ def _trend(history: Sequence[CheckResult]) -> CheckTrend:
 
 
 def _value(check: CheckResult) -> float | None:
-    """The value that a check judged."""
+    """Return the value that a check compared with its limits."""
     return wording.measured(load_json(check.observed))
 
 
@@ -159,20 +164,20 @@ def _share(check: CheckResult) -> float | None:
 
 
 def _allowed_share(arguments: Mapping[str, Any]) -> float:
-    """How many of the rows may be unexpected: none, unless `mostly` says otherwise."""
+    """Return the allowed share of unexpected rows: 0, or 1 - `mostly`."""
     mostly = wording.measured({"value": arguments.get("mostly")})
     return 0.0 if mostly is None else 1 - mostly
 
 
 def _trouble(trend: CheckTrend) -> int:
-    """How much attention a check deserves: the worst verdict that it ever gave."""
-    return max(map(_WORST.index, trend.counts))
+    """Return the worst verdict that a check ever had, as a number for sorting."""
+    return max(map(VERDICTS.index, trend.counts))
 
 
 def _held(run: RunRow, rows: ReportRows) -> Held:
     one = run.slice
     stopping = [check for check in run.checks if check.verdict is not Verdict.PASS]
-    stopping.sort(key=lambda check: (-_WORST.index(check.verdict), -_RANK.get(check.severity, 3)))
+    stopping.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
     return Held(
         slice_id=one.slice_id,
         until=bound_text(one.end_ms, rows),

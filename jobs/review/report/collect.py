@@ -1,4 +1,4 @@
-"""From a pipeline's ledger and its table of late records to the rows of a report. Reads, never writes; no Spark."""
+"""Reads the rows of a report from a pipeline's ledger and its late records. Writes nothing; no Spark."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 SHORT = 8
-"""Digits of a fingerprint on the page."""
+"""How many digits of a fingerprint the page shows."""
 
 
 def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
-    """What a report says about a pipeline now. A pipeline that nobody has run yet gives rows without slices.
+    """Return the rows of the report at the newest ledger version. A pipeline without runs gives rows without slices.
 
     Raises:
         LedgerError: the ledger cannot be read.
-        StoreError: the late records cannot be read, or are not those that were written.
+        StoreError: the late records cannot be read, or differ from those that were written.
     """
-    # A page is about what is written down; it never asks what time it is.
+    # The page depends only on stored data, so the clock is not used.
     view = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
     newest = _newest_runs(view)
     late = _late_rows(StoredRuns(lake, pipeline.name, view), newest.values())
@@ -62,7 +62,7 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
 
 
 def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:
-    """The run of each slice that was staged last, published or not."""
+    """Return slice -> the run that was staged last, published or not."""
     newest: dict[str, StagedRun] = {}
     for run in sorted(view.runs.values(), key=lambda run: run.seq):
         newest[run.result.slice.slice_id] = run
@@ -70,14 +70,14 @@ def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:
 
 
 def _all_slices(view: "LedgerView", pipeline: "Pipeline") -> "tuple[Slice, ...]":
-    """The slices from the first to the last that the ledger knows, with those in between that it does not know."""
+    """Return all slices from the first to the last one in the ledger, including those that the ledger does not have."""
     known = tuple(view.slices.values())
     if not known:
         return ()
     try:
         between = slices_between(pipeline, known[0].start_ms, max(one.end_ms for one in known))
     except RangeError:
-        return known  # cut by an earlier pipeline file, along other edges
+        return known  # an earlier pipeline file had slices with other bounds
     found = {one.slice_id: one for one in (*between, *known)}
     return tuple(sorted(found.values(), key=lambda one: one.start_ms))
 
@@ -107,7 +107,7 @@ def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunR
 
 
 def _origin(run: "StagedRun") -> Mapping[str, str]:
-    """What a run was made of and what it left behind, in short: texts for a person who looks for a difference."""
+    """Return the fingerprints, digests and coordinates of a run as short texts, to find differences between runs."""
     result, log = run.result, run.result.log
     commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
     return {
@@ -144,7 +144,7 @@ def _request_row(request: "Request") -> RequestRow:
 
 
 def _as_of_ms(view: "LedgerView") -> int | None:
-    """When the ledger last said something that the page shows."""
+    """Return the time of the newest ledger event that the page shows; None without one."""
     moments = [run.at_ms for run in view.runs.values()]
     moments += [run.waiver.at_ms for run in view.runs.values() if run.waiver]
     moments += [one.at_ms for one in view.publications]
@@ -153,7 +153,7 @@ def _as_of_ms(view: "LedgerView") -> int | None:
 
 
 def _late_rows(stored: StoredRuns, runs: "Iterable[StagedRun]") -> Mapping[str, LateRow]:
-    """How late the late records of each run were, by slice; only records that missed all their windows are late."""
+    """Return slice -> lateness of the run's late records. Only records that missed all their windows count."""
     rows = stored.read(
         tables.LATE_RECORDS, [run for run in runs if run.result.counts.late], ("slice_id", "late_by_ms", "missed_all")
     )

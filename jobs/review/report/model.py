@@ -1,4 +1,4 @@
-"""The report as a value: all texts and numbers of the page, computed from plain rows. No HTML, no clock, no lake."""
+"""Computes all texts and numbers of the page from plain rows. No HTML, no clock, no lake."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ MAX_STRETCHES = 3
 
 
 class Status(Enum):
-    """How a slice stands; the value names it in style sheets. Each has a symbol: colour alone says nothing."""
+    """The status of a slice; its value is part of CSS class names. Each has a symbol, so that colour is not needed."""
 
-    PASS = "pass"  # noqa: S105 -- no password
+    PASS = "pass"  # noqa: S105 -- not a password
     WARN = "warn"
     WAIVED = "waived"
     FAIL = "fail"
@@ -33,17 +33,17 @@ class Status(Enum):
 
     @property
     def symbol(self) -> str:
-        """One sign, different in shape from all others."""
+        """One character, different for each status."""
         return _SYMBOLS[self]
 
     @property
     def label(self) -> str:
-        """The status in a word or two."""
+        """The status in one or two words."""
         return _LABELS[self]
 
     @property
     def meaning(self) -> str:
-        """The status in a sentence, for the legend."""
+        """The explanation of the status in the legend."""
         return _MEANINGS[self]
 
 
@@ -56,18 +56,18 @@ _LABELS = {
     Status.ERROR: "error", Status.STAGED: "not published", Status.MISSING: "missing",
 }  # fmt: skip
 _MEANINGS = {
-    Status.PASS: "every check passed; readers see it",
-    Status.WARN: "a check below the severity that stops publication failed; readers see it",
-    Status.WAIVED: "a check failed, and a person let it pass and said why",
-    Status.FAIL: "a check failed; held back until it is waived or rerun",
-    Status.ERROR: "a check broke, or two attempts differ: nobody knows whether it is good; held back",
-    Status.STAGED: "replayed and judged good, but its request is not published yet",
+    Status.PASS: "every check passed; readers see the run",
+    Status.WARN: "a check failed whose severity does not stop publication; readers see the run",
+    Status.WAIVED: "a check failed, and a person let the run pass with a reason",
+    Status.FAIL: "a check failed; the run is held until it is waived or a rerun passes",
+    Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown, and the run is held",
+    Status.STAGED: "replayed, and no check stops its publication; its request is not published yet",
     Status.MISSING: "never replayed",
 }
 
 
 def status_of(run: RunRow | None) -> Status:
-    """How a slice stands by its newest run."""
+    """Return the status of a slice from its newest run."""
     if run is None:
         return Status.MISSING
     if run.verdict is Verdict.ERROR or run.is_contradicted:
@@ -81,7 +81,7 @@ def status_of(run: RunRow | None) -> Status:
 
 @dataclass(frozen=True)
 class SliceLine:
-    """One slice as the calendar, the bars and the table show it."""
+    """One slice in the calendar, the bars and the table. `is_replaced`: readers see an older run of it."""
 
     slice: Slice
     status: Status
@@ -91,12 +91,12 @@ class SliceLine:
 
     @property
     def slice_id(self) -> str:
-        """The slice's name."""
+        """The slice's id."""
         return self.slice.slice_id
 
     @cached_property
     def tip(self) -> str:
-        """What a pointer or a screen reader learns of the slice."""
+        """The text for the pointer and for screen readers."""
         if self.run is None:
             return f"{self.slice_id}: {self.status.label}"
         counts = self.run.counts
@@ -107,7 +107,7 @@ class SliceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """The slices of one month (or one year) that are not listed one by one."""
+    """The sum of the slices of one month or year that are not listed one by one."""
 
     label: str
     slices: int
@@ -117,7 +117,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateSummary:
-    """Late records of all runs on the page: `classes` pairs a class of lateness with its count."""
+    """The late records of all runs on the page. `classes` are pairs of a lateness class and its count."""
 
     count: int
     read: int
@@ -129,7 +129,7 @@ class LateSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportModel:
-    """Everything on the page. `listed` are the slices shown one by one, newest first; `periods` sum up the others."""
+    """The content of the page. `listed` are the slices listed one by one, newest first; `periods` sum up the others."""
 
     rows: ReportRows
     title: str
@@ -152,12 +152,12 @@ class ReportModel:
 
     @property
     def is_daily(self) -> bool:
-        """Whether slices are days, so that a calendar of months makes sense."""
+        """Whether slices are days, so that the page can show a calendar of months."""
         return self.rows.every_ms == DAY_MS
 
 
 def build_model(rows: ReportRows) -> ReportModel:
-    """Compute the page from its rows."""
+    """Return the content of the page for these rows."""
     lines = tuple(_line(one, rows) for one in rows.slices)
     counted = Counter(line.status for line in lines)
     stopped = held_slices(rows)
@@ -200,35 +200,35 @@ def _line(one: Slice, rows: ReportRows) -> SliceLine:
 
 
 def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Status, int]) -> tuple[str, bool]:
-    """The one sentence that matters, and whether all is well."""
+    """Return the headline, and whether all slices are published and good."""
     stopped = [line for line in lines if line.status in {Status.FAIL, Status.ERROR}]
     doubtful = sum(line.is_published for line in stopped)
     broken = sum(line.status is Status.ERROR for line in stopped)
     if not rows.runs:
         return "Nothing has been replayed yet", False
     if doubtful:
-        return f"{_slices(doubtful)} in doubt, though published", False
+        return f"{_slices(doubtful)} published in spite of a failed check or an error", False
     if stopped:
-        why = "because a check broke" if broken == len(stopped) else "by a failed check"
-        errors = f", {broken:,} because a check broke" if 0 < broken < len(stopped) else ""
-        return f"{_slices(len(stopped))} held back {why}{errors}", False
+        why = "by an error" if broken == len(stopped) else "by a failed check"
+        errors = f", {broken:,} of them by an error" if 0 < broken < len(stopped) else ""
+        return f"{_slices(len(stopped))} held {why}{errors}", False
     ready = sum(not line.is_published for line in lines if line.run)
     if ready:
         return f"{_slices(ready)} ready, but not published", False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
-    waived = f", {counted[Status.WAIVED]:,} of them on a person's word" if counted[Status.WAIVED] else ""
+    waived = f", {counted[Status.WAIVED]:,} of them waived" if counted[Status.WAIVED] else ""
     return f"All {_slices(len(lines))} published{waived}" if len(lines) > 1 else "Published", True
 
 
 def _sentences(rows: ReportRows, counted: Mapping[Status, int]) -> tuple[str, ...]:
-    said = [f"Readers see {_published_range(rows)}."]
+    sentences = [f"Readers see {_published_range(rows)}."]
     if counted[Status.FAIL]:
-        said.append("A held slice is published after a waiver with a reason, or after a rerun that passes; until then "
-                    "readers see what they saw before.")  # fmt: skip
+        sentences.append("A held slice can be published after a waiver with a reason, or after a rerun that passes. "
+                         "Until then, readers see what they saw before.")  # fmt: skip
     if counted[Status.ERROR]:
-        said.append("Where a check broke there is nothing to waive: mend the check or the run, and replay the slice.")
-    return tuple(said)
+        sentences.append("An error cannot be waived. Correct its cause, and replay the slice.")
+    return tuple(sentences)
 
 
 def _slices(count: int) -> str:
@@ -236,7 +236,7 @@ def _slices(count: int) -> str:
 
 
 def _published_range(rows: ReportRows) -> str:
-    """The half-open stretches that readers see, such as `[2013-02-01, 2013-02-08)`; long lists are cut."""
+    """Return the half-open ranges that readers see, such as `[2013-02-01, 2013-02-08)`; at most three."""
     stretches: list[tuple[str, str]] = []
     last_end_ms: int | None = None
     for index, one in enumerate(rows.slices):
@@ -251,17 +251,17 @@ def _published_range(rows: ReportRows) -> str:
         return "nothing yet"
     shown = ", ".join(f"[{start}, {end})" for start, end in stretches[:MAX_STRETCHES])
     left_out = len(stretches) - MAX_STRETCHES
-    return f"{shown} and {left_out:,} more {'stretch' if left_out == 1 else 'stretches'}" if left_out > 0 else shown
+    return f"{shown} and {left_out:,} more {'range' if left_out == 1 else 'ranges'}" if left_out > 0 else shown
 
 
 def _choose_listed(lines: Sequence[SliceLine]) -> tuple[tuple[SliceLine, ...], tuple[SliceLine, ...]]:
-    """The newest slices, newest first; and the older ones, in order."""
+    """Return the newest slices, newest first, and the older ones, oldest first."""
     cut = max(0, len(lines) - MAX_LISTED_SLICES)
     return tuple(reversed(lines[cut:])), tuple(lines[:cut])
 
 
 def _periods(lines: Sequence[SliceLine]) -> tuple[Period, ...]:
-    """Sums by month, newest first; by year where there would be more than 120 months."""
+    """Return sums by month, newest first; by year if there are more than 120 months."""
     months = {line.slice_id[:7] for line in lines}
     width = 7 if len(months) <= 120 else 4  # noqa: PLR2004 -- of an ISO date: YYYY-MM, YYYY
     grouped: dict[str, list[SliceLine]] = {}
@@ -281,7 +281,7 @@ def _period(label: str, lines: Sequence[SliceLine]) -> Period:
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """The sum of counts, fate by fate."""
+    """Return the sum of counts, fate by fate."""
     read = assigned = late = unassigned = invalid = panes = 0
     for one in counts:
         read, assigned, late = read + one.read, assigned + one.assigned, late + one.late
@@ -290,7 +290,7 @@ def total(counts: Iterable[Counts]) -> Counts:
 
 
 def _late(rows: ReportRows) -> LateSummary | None:
-    """How late late records are; None where nobody looked or none is late."""
+    """Return the summary of late records; None without any."""
     found = [(run, run.late) for run in rows.runs.values() if run.late is not None and run.late.count]
     if not found:
         return None
@@ -314,10 +314,10 @@ def _late(rows: ReportRows) -> LateSummary | None:
 
 
 def at_a_glance(counts: Counts) -> str:
-    """The counts that matter at a glance."""
+    """Return the most important counts in a few words."""
     return f"{counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid"
 
 
 def share_text(part: int, whole: int) -> str:
-    """A count as a share of another, a dash of nothing."""
+    """Return a count as a percentage of another; a dash if the other is 0."""
     return percent(part / whole) if whole else DASH

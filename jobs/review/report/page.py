@@ -1,4 +1,4 @@
-"""`write_report`: one self-contained page about a pipeline. No script, no request to anywhere, every value escaped."""
+"""Renders and writes the report: one self-contained page without scripts and requests, every value escaped."""
 
 import base64
 import hashlib
@@ -31,25 +31,29 @@ _SYMBOLS = {Verdict.PASS: "✓", Verdict.WARN: "!", Verdict.FAIL: "✕", Verdict
 
 
 def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -> Path:
-    """Write the page about a pipeline from what its ledger and tables say now.
+    """Write the page about a pipeline from its ledger and tables.
+
+    An existing page is replaced in one step, so nobody reads a half-written page.
 
     Args:
-        lake: where the pipeline's tables are.
-        pipeline: its file, for slices and wording.
-        path: where to write; by default `<lake>/reports/<pipeline>.html`.
+        lake: the lake with the pipeline's tables.
+        pipeline: the spec, for slices and names.
+        path: the file to write; `<lake>/reports/<pipeline>.html` when None.
 
     Returns:
-        The path that was written. An existing page is replaced in one step, so a reader never sees half of it.
+        The path of the written file.
 
     Raises:
-        SpecError: the lake is not a directory of this machine, and no path is given.
+        SpecError: the lake is not a directory on this machine, and no path is given.
         RequestError: the page cannot be written there.
+        LedgerError: the ledger cannot be read.
+        StoreError: the late records cannot be read, or differ from those that were written.
     """
     from jobs.review.report.collect import collect
 
     if path is None and not lake.is_local:
         raise SpecError(
-            f"the lake {lake.root} is no directory of this machine; say with --output where the report shall go"
+            f"the lake {lake.root} is not a directory on this machine; name the file for the report with --output"
         )
     target = path or Path(lake.root) / "reports" / f"{pipeline.name}.html"
     page = render(build_model(collect(lake, pipeline)))
@@ -59,13 +63,13 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise RequestError(
             f"the report cannot be written to {target.parent}: {getattr(error, 'strerror', None) or error}; "
-            "name a file elsewhere with --output"
+            "name another file with --output"
         ) from error
     return target
 
 
 def _replace(target: Path, content: bytes) -> None:
-    """Write the file in one step. The half is a new file of a random name: nobody can have put a link there before."""
+    """Replace the file in one step. The temporary file has a random name, so no link can exist there already."""
     half = target.with_name(f".hindcast-{secrets.token_hex(8)}.half")
     descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -78,7 +82,7 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def render(model: ReportModel) -> str:
-    """The page as HTML text; the same model gives the same text."""
+    """Return the page as HTML; equal models give equal texts."""
     style, calendar = _style(), months(model)
     return (
         _environment()
@@ -102,7 +106,7 @@ def render(model: ReportModel) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Autoescape for every template, whatever its name ends in: the usual choice by suffix misses `.j2`."""
+    """Return the template environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
     environment = Environment(loader=PackageLoader("jobs.review.report"), autoescape=True, undefined=StrictUndefined)
     environment.globals.update(_helpers())
     return environment
@@ -132,12 +136,12 @@ def _style() -> str:
 
 
 def _hash(style: str) -> str:
-    """What the Content-Security-Policy knows our style sheet by, so that no other style is let in."""
+    """Return the hash of the style sheet; the Content-Security-Policy allows only the style with this hash."""
     return "sha256-" + base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
 
 
 def _hero(model: ReportModel) -> Status:
-    """The status whose symbol stands beside the headline: the one that the headline is about."""
+    """Return the status whose symbol is beside the headline: the status that the headline is about."""
     counted = dict(model.statuses)
     order = (Status.ERROR, Status.FAIL, Status.STAGED, Status.MISSING, Status.WAIVED, Status.WARN)
     return next((status for status in order if counted[status]), Status.PASS if model.rows.runs else Status.MISSING)

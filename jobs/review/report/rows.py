@@ -1,4 +1,4 @@
-"""What a report is made of, as plain rows, so that the page can be built and tested without Spark, ledger or lake."""
+"""The input of a report as plain rows, so that the page can be built and tested without Spark, ledger or lake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from jobs.runs import CheckResult, Counts, Slice, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiverRow:
-    """Who let a failed run pass, why, and when."""
+    """A waiver: who let a failed run pass, why, and when."""
 
     who: str
     reason: str
@@ -17,7 +17,7 @@ class WaiverRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRow:
-    """How late the late records of one run were, and how many stand in which class of `LATE_EDGES_MS`."""
+    """The lateness of the late records of one run; `classes` counts them by the classes of `LATE_EDGES_MS`."""
 
     count: int
     median_ms: int
@@ -28,12 +28,12 @@ class LateRow:
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 LATE_EDGES_MS = (HOUR_MS // 4, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 12 * HOUR_MS, 24 * HOUR_MS)
-"""Class i holds lateness in [edge i-1, edge i); one more class than edges, the last without an end."""
+"""Class i is lateness in [edge i-1, edge i). There is one more class than edges; the last one has no upper end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """The newest run of a slice, and what is known about it; `origin` are fingerprints, digests and coordinates."""
+    """The newest run of a slice. `origin` maps names to its fingerprints, digests and coordinates as short texts."""
 
     slice: Slice
     run_id: str
@@ -56,13 +56,13 @@ class RunRow:
 
     @property
     def about(self) -> str:
-        """What the page tells of a run when one points at it: what it was made of, and what it left behind."""
+        """The text that the page shows when the pointer is on the run: its id and its `origin`."""
         return "; ".join(f"{name} {value}" for name, value in {"run": self.run_id, **self.origin}.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRow:
-    """What somebody asked for: the half-open range, who, why, and how far it got."""
+    """A request: its half-open range, who asked, why, and its state."""
 
     request_id: str
     kind: str
@@ -78,7 +78,7 @@ class RequestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationRow:
-    """One flip of what readers see."""
+    """A publication or a rollback: one change of what readers see."""
 
     seq: int
     at_ms: int
@@ -89,10 +89,11 @@ class PublicationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRows:
-    """All that one page is about.
+    """The input of one page.
 
-    `slices` are all slices from the first to the last that the ledger knows, in order and without holes; `runs` maps a
-    slice to its newest run, `published` to the run that readers see. `as_of_ms` is when the ledger was last written.
+    `slices` are all slices from the first to the last one in the ledger, in order and without holes. `runs` maps a
+    slice to its newest run, `published` maps it to the id of the run that readers see. `as_of_ms` is the time of the
+    newest ledger event that the page shows.
     """
 
     pipeline: str

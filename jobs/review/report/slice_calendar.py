@@ -1,4 +1,4 @@
-"""The calendar of slices: months with week rows for days, a strip per year for many days, a grid for shorter slices."""
+"""The calendar of slices: a table per month for days, a strip per year for many days, a grid for shorter slices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _DAYS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """One cell of a month: its date, and the slice of that day, None before the first and after the last."""
+    """One cell of a month: its date and the slice of that day; None before the first and after the last slice."""
 
     day: date
     line: SliceLine | None
@@ -23,7 +23,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Month:
-    """One month: weeks from Monday to Sunday; None for days of the months beside it."""
+    """One month in weeks from Monday to Sunday; None for the days of the months before and after it."""
 
     label: str
     weeks: tuple[tuple[Day | None, ...], ...]
@@ -31,14 +31,14 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
-    """One drawn block of cells, with what its rows and columns are."""
+    """One drawing of slices as cells, with a label (a year, or empty)."""
 
     label: str
     drawing: Markup
 
 
 def months(model: ReportModel) -> tuple[Month, ...]:
-    """The months of a daily pipeline, oldest first; none where slices are not days, or too many."""
+    """Return the months of a daily pipeline, oldest first; empty if slices are not days, or there are too many."""
     if not model.is_daily or not 0 < len(model.lines) <= MAX_LISTED_SLICES:
         return ()
     by_day = _by_day(model.lines)
@@ -51,7 +51,10 @@ def months(model: ReportModel) -> tuple[Month, ...]:
 
 
 def strips(model: ReportModel) -> tuple[Strip, ...]:
-    """Everything that `months` does not show: a strip per year for days, else one row per day or per 96 slices."""
+    """Return the drawings for slices that `months` does not show.
+
+    A daily pipeline has a strip per year. Other pipelines have one drawing with a row per date, or per 96 slices.
+    """
     if not model.lines or months(model):
         return ()
     if model.is_daily:
@@ -59,7 +62,7 @@ def strips(model: ReportModel) -> tuple[Strip, ...]:
     rows = _rows(model)
     grid = Grid(
         cells=[(column, row, line) for row, lines in enumerate(rows) for column, line in enumerate(lines)],
-        label=f"{len(model.lines):,} slices in {len(rows):,} rows, each from the time beside it",
+        label=f"{len(model.lines):,} slices in {len(rows):,} rows; the label of a row is its first slice",
         rows={row: lines[0].slice_id for row, lines in enumerate(rows)},
         columns={},
         left=128,
@@ -82,7 +85,7 @@ def _month(start: date, by_day: dict[date, SliceLine]) -> Month:
 
 
 def _years(lines: Sequence[SliceLine]) -> tuple[Strip, ...]:
-    """One strip per year, newest first: a column per week, a row per weekday."""
+    """Return one strip per year, newest first, with a column per week and a row per weekday."""
     by_year: dict[int, list[tuple[int, int, SliceLine]]] = {}
     for day, line in _by_day(lines).items():
         by_year.setdefault(day.year, []).append((_week(day), day.weekday(), line))
@@ -104,12 +107,12 @@ def _year(year: int, cells: Sequence[tuple[int, int, SliceLine]]) -> Strip:
 
 
 def _week(day: date) -> int:
-    """The column of a day in its year; weeks begin on Monday."""
+    """Return the column of a day in its year; weeks begin on Monday."""
     return (day.timetuple().tm_yday - 1 + date(day.year, 1, 1).weekday()) // _DAYS
 
 
 def _rows(model: ReportModel) -> list[list[SliceLine]]:
-    """A row per date where a day has at most 96 slices, else rows of 96."""
+    """Return a row per date if no date has more than 96 slices, otherwise rows of 96 slices."""
     by_date: dict[str, list[SliceLine]] = {}
     for line in model.lines:
         by_date.setdefault(line.slice_id[:10], []).append(line)

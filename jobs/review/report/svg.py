@@ -1,4 +1,4 @@
-"""The drawings of the report: plain SVG made of numbers. Every text goes through `escape`; colours are classes."""
+"""The drawings of the report as SVG. `escape` is applied to every text; colours are CSS classes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from jobs.review.report.checks import CheckTrend, Point
 from jobs.review.report.model import SliceLine, Status, at_a_glance, total
-from jobs.runs import Counts, Verdict
+from jobs.runs import VERDICTS, Counts, Verdict
 
 FATES = ("assigned", "late", "unassigned", "invalid")
 MAX_BARS = 240
@@ -19,7 +19,7 @@ _WORST = (Status.MISSING, Status.PASS, Status.STAGED, Status.WARN, Status.WAIVED
 
 
 def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup:
-    """The four fates of one slice as a bar of full width; a fate that has any record is at least one pixel wide."""
+    """Return a bar with the four fates of one slice; a fate with at least one record is at least one pixel wide."""
     parts, x = [], 0.0
     for fate, share in _shares(counts):
         shown = max(share * width, 1.0) if share else 0.0
@@ -28,13 +28,16 @@ def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup
                 f'<rect class="f-{fate}" x="{_n(min(x, width - shown))}" width="{_n(shown)}" height="{height}"/>'
             )
         x += share * width
-    label = ", ".join(f"{fate} {share * 100:.3g} %" for fate, share in _shares(counts) if share) or "nothing was read"
+    label = ", ".join(f"{fate} {share * 100:.3g} %" for fate, share in _shares(counts) if share) or "no record was read"
     body = "".join(parts) or f'<rect class="f-none" width="{width}" height="{height}"/>'
     return _svg(body, size=(width, height), label=label, kind="bar")
 
 
 def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170) -> Markup:
-    """Records of every slice, stacked by fate, over a strip of how slices stand; summed up beyond 240 bars."""
+    """Return a bar chart: the records of every slice by fate, and below each bar the slice's status.
+
+    For more than 240 slices, each bar is the sum of several consecutive slices.
+    """
     groups = _grouped(lines, MAX_BARS)
     totals = [total(line.run.counts for line in group if line.run) for group in groups]
     top = max((counts.read for counts in totals), default=0) or 1
@@ -52,12 +55,12 @@ def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170
         )
         if _is_labelled(index, groups):
             body.append(f'<text class="tick" x="{_n(x)}" y="{height - 12}">{escape(group[0].slice_id)}</text>')
-    many = f", {len(lines) // len(groups)} or more slices a bar" if len(groups) < len(lines) else ""
+    many = f", {len(lines) // len(groups)} or more slices per bar" if len(groups) < len(lines) else ""
     return _svg("".join(body), size=(width, height), label=f"records read per slice by fate{many}", kind="overview")
 
 
 def sparkline(trend: CheckTrend, *, width: int = 300, height: int = 54) -> Markup:
-    """The history of one check: its numbers as a line, its limits dashed, what did not pass marked with a sign."""
+    """Return the curve of one check: its numbers as a line, its limits dashed, and a mark where it did not pass."""
     points = _sampled(trend.points)
     values = [point.value for point in points if point.value is not None]
     bounds = [*values, *(limit for limit in (trend.low, trend.high) if limit is not None)]
@@ -80,13 +83,15 @@ def sparkline(trend: CheckTrend, *, width: int = 300, height: int = 54) -> Marku
 
 
 def verdict_strip(trend: CheckTrend, *, width: int = 300, height: int = 12) -> Markup:
-    """The history of a check without a curve: one cell per slice, filled by verdict; summed by the worst beyond 100."""
+    """Return a strip for a check without a curve: one cell per slice, filled by its verdict.
+
+    For more than 100 slices, each cell has the worst verdict of several consecutive slices.
+    """
     groups = _grouped(trend.points, 100)
     step = width / max(len(groups), 1)
-    order = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
     cells = []
     for index, group in enumerate(groups):
-        verdict = max((point.verdict for point in group), key=order.index)
+        verdict = max((point.verdict for point in group), key=VERDICTS.index)
         size = max(step - 1, 0.6)
         cells.append(
             f'<rect class="s-{verdict.value}" x="{_n(index * step)}" width="{_n(min(size, 16))}" height="{height}"/>'
@@ -96,7 +101,7 @@ def verdict_strip(trend: CheckTrend, *, width: int = 300, height: int = 12) -> M
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Where cells stand: (column, row, slice) each; `rows` and `columns` label some of the lines by their number."""
+    """The cells as (column, row, slice). `rows` and `columns` map the number of a row or column to its label."""
 
     cells: Sequence[tuple[int, int, SliceLine]]
     label: str
@@ -107,9 +112,9 @@ class Grid:
 
 
 def cell_grid(grid: Grid) -> Markup:
-    """Slices as cells: one path per status, and a title with a sign where a slice needs attention.
+    """Return slices as cells: one path per status, and a sign with a title on slices that need attention.
 
-    About 15 bytes per slice, so that ten thousand fit on a page.
+    A slice takes about 15 bytes, so a page can have ten thousand.
     """
     paths: dict[Status, list[str]] = {}
     marks: list[str] = []
@@ -155,7 +160,7 @@ def _grid(top: int, *, left: int, width: int, plot: int) -> str:
 
 
 def _ticks(top: int) -> list[int]:
-    """Zero and at most four round numbers up to `top`."""
+    """Return zero and at most four round numbers up to `top`."""
     step = 1
     while top / step > 4:  # noqa: PLR2004 -- lines
         step = step * 5 // 2 if str(step).startswith("2") else step * 2
@@ -163,7 +168,7 @@ def _ticks(top: int) -> list[int]:
 
 
 def _is_labelled(index: int, groups: Sequence[Sequence[SliceLine]]) -> bool:
-    """Label the first bar, then about every tenth of the width: a slice's id needs 80 pixels."""
+    """Return whether a bar has a label: the first one, then one per tenth of the width (a label needs 80 pixels)."""
     every = max(1, -(-len(groups) // 10))
     return index % every == 0 and (index + every / 2 < len(groups) or index == 0)
 
@@ -175,14 +180,13 @@ def _group_tip(group: Sequence[SliceLine], counts: Counts) -> str:
 
 
 def _sampled(points: Sequence[Point]) -> list[Point]:
-    """At most 160 points: of each group the one that stands out, by its verdict, then by its value."""
-    order = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
+    """Return at most 160 points: of each group, the one with the worst verdict, then with the greatest value."""
     groups = _grouped(points, MAX_POINTS)
-    return [max(group, key=lambda point: (order.index(point.verdict), abs(point.value or 0.0))) for group in groups]
+    return [max(group, key=lambda point: (VERDICTS.index(point.verdict), abs(point.value or 0.0))) for group in groups]
 
 
 def _paths(points: Sequence[Point], xs: Sequence[float], y_of: Callable[[float], float]) -> list[str]:
-    """Polylines, interrupted where a slice has no number; a lone number is a short dash."""
+    """Return polylines, interrupted at slices without a number; a single number is a short dash."""
     paths: list[str] = []
     pen = ""
     for point, x in zip(points, xs, strict=True):
@@ -196,7 +200,7 @@ def _paths(points: Sequence[Point], xs: Sequence[float], y_of: Callable[[float],
 
 
 def _mark(point: Point, x: float, y: float) -> str:
-    """A cross for fail, a triangle for warn, a square for error: shapes first, colours second."""
+    """Return a cross for fail, a triangle for warn, a square for error, so that colour is not needed."""
     shapes = {
         Verdict.FAIL: f"M{_n(x - 4)} {_n(y - 4)}l8 8m0 -8l-8 8",
         Verdict.WARN: f"M{_n(x)} {_n(y - 4.5)}l4.5 8h-9z",
@@ -207,14 +211,14 @@ def _mark(point: Point, x: float, y: float) -> str:
 
 
 def _spark_label(trend: CheckTrend, values: Sequence[float]) -> str:
-    told = ", ".join(f"{count} {verdict.value}" for verdict, count in trend.counts.items() if count)
+    counted = ", ".join(f"{count} {verdict.value}" for verdict, count in trend.counts.items() if count)
     if not values:
-        return f"{len(trend.points)} slices: {told}"
-    return f"{len(trend.points)} slices: {told}; from {trend.spelled(min(values))} to {trend.spelled(max(values))}"
+        return f"{len(trend.points)} slices: {counted}"
+    return f"{len(trend.points)} slices: {counted}; from {trend.spelled(min(values))} to {trend.spelled(max(values))}"
 
 
 def _grouped(items: Sequence[_T], most: int) -> list[Sequence[_T]]:
-    """Consecutive groups of equal length, at most `most` of them."""
+    """Return at most `most` consecutive groups of equal length (the last one may be shorter)."""
     length = max(1, -(-len(items) // most))
     return [items[start : start + length] for start in range(0, len(items), length)]
 
@@ -222,17 +226,17 @@ def _grouped(items: Sequence[_T], most: int) -> list[Sequence[_T]]:
 def _svg(body: str, *, size: tuple[float, float], label: str, kind: str) -> Markup:
     width, height = (_n(length) for length in size)
     head = f'<svg class="{kind}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
-    # Every text in `body` was escaped where it was put in; the rest is numbers and our own class names.
+    # The callers have escaped every text in `body`; the rest is numbers and fixed class names.
     return Markup(f'{head} aria-label="{escape(label)}">{body}</svg>')  # noqa: S704
 
 
 def _n(value: float) -> str:
-    """A coordinate in as few digits as a screen can show."""
+    """Return a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def share_bar(part: int, whole: int, *, width: int = 320, height: int = 10) -> Markup:
-    """A count as a part of a whole, as one bar."""
+    """Return a bar that shows a count as a part of a whole."""
     shown = max(part / whole * width, 1.0) if part and whole else 0.0
     parts = (("f-none", width), ("f-late", shown))
     body = "".join(f'<rect class="{kind}" width="{_n(length)}" height="{height}"/>' for kind, length in parts)

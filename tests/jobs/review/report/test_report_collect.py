@@ -1,4 +1,4 @@
-"""From a real ledger, made by a replayer without Spark, to the page."""
+"""The page of a real ledger, which a replayer without Spark has written."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def statuses(work: Workspace) -> list[Status]:
     return [line.status for line in build_model(collected(work)).lines]
 
 
-def test_a_pipeline_that_nobody_ran_has_an_empty_page(work: Workspace) -> None:
+def test_a_pipeline_without_runs_has_an_empty_page(work: Workspace) -> None:
     rows = collected(work)
     assert (rows.slices, rows.runs, rows.as_of_ms, rows.ledger_version) == ((), {}, None, 0)
     assert "Nothing has been replayed yet" in write_report(work.lake, work.pipeline).read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Worksp
     assert [one.slice_ids for one in rows.publications] == [("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")]
 
 
-def test_slices_between_two_stretches_are_missing(work: Workspace) -> None:
+def test_slices_between_two_replayed_ranges_are_missing(work: Workspace) -> None:
     run(work, "2024-01-01", "2024-01-02")
     asked = Asked(from_ms=day_ms("2024-01-04"), to_ms=day_ms("2024-01-05"), who="x", reason="y", is_fresh=True)
     run_request(work, asked, FakeReplayer())
@@ -70,7 +70,7 @@ def test_slices_between_two_stretches_are_missing(work: Workspace) -> None:
     assert (len(found), found[1:3]) == (4, [Status.MISSING, Status.MISSING])
 
 
-def test_the_counts_and_ids_are_those_of_the_ledger(work: Workspace) -> None:
+def test_the_page_has_the_counts_and_ids_of_the_ledger(work: Workspace) -> None:
     run(work, "2024-01-01", "2024-01-03")
     view, rows = work.ledger.view(), collected(work)
     assert rows.ledger_version == view.version
@@ -82,7 +82,7 @@ def test_the_counts_and_ids_are_those_of_the_ledger(work: Workspace) -> None:
     assert (request.who, request.reason, request.state, request.slice_count) == ("ines", "because <b>", "published", 2)
 
 
-def test_lateness_is_read_from_the_late_records_of_the_newest_attempt_alone(work: Workspace) -> None:
+def test_lateness_comes_only_from_the_late_records_of_the_newest_attempt(work: Workspace) -> None:
     def two_late(result: RunResult) -> RunResult:
         return replace(result, counts=replace(result.counts, read=5, assigned=3, late=2))
 
@@ -100,7 +100,7 @@ def test_lateness_is_read_from_the_late_records_of_the_newest_attempt_alone(work
     assert (late.count, late.max_ms, late.classes) == (2, 5 * HOUR_MS, (1, 0, 0, 1, 0, 0, 0))
 
 
-def test_the_page_is_replaced_in_one_step_and_says_the_same_again(work: Workspace, tmp_path: Path) -> None:
+def test_the_page_is_replaced_in_one_step_and_is_reproducible(work: Workspace, tmp_path: Path) -> None:
     run(work, "2024-01-01", "2024-01-03")
     path = write_report(work.lake, work.pipeline)
     first = path.read_text(encoding="utf-8")

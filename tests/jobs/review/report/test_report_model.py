@@ -1,4 +1,4 @@
-"""What the page says, without HTML: statuses, headline, ranges, held slices, trends, commands."""
+"""The content of the page without HTML: statuses, headline, ranges, held slices, trends, commands."""
 
 import json
 import shlex
@@ -34,7 +34,7 @@ WAIVER = WaiverRow(who="ines", reason="known", at_ms=0)
         (Verdict.PASS, True, None, True, Status.ERROR),
     ],
 )
-def test_a_slice_stands_where_its_newest_run_stands(
+def test_the_status_of_a_slice_is_that_of_its_newest_run(
     *, verdict: Verdict, is_published: bool, waiver: WaiverRow | None, is_contradicted: bool, expected: Status
 ) -> None:
     run = next(iter(blizzard().runs.values()))
@@ -46,7 +46,7 @@ def test_a_slice_without_a_run_is_missing() -> None:
     assert status_of(None) is Status.MISSING
 
 
-def test_every_status_has_its_own_symbol_and_words() -> None:
+def test_every_status_has_its_own_symbol_and_label() -> None:
     assert len({status.symbol for status in Status}) == len(Status)
     assert len({status.label for status in Status}) == len(Status)
     assert all(status.meaning for status in Status)
@@ -57,33 +57,31 @@ def without(rows: ReportRows, *slice_ids: str) -> ReportRows:
     return replace(rows, runs=runs, published={one: run_id for one, run_id in rows.published.items() if one in runs})
 
 
-def test_the_blizzard_is_told_before_and_after_the_waiver() -> None:
+def test_the_headline_of_the_blizzard_before_and_after_the_waiver() -> None:
     before, after = build_model(blizzard()), build_model(blizzard(waived=True))
-    assert (before.headline, before.is_healthy) == ("2 slices held back by a failed check", False)
+    assert (before.headline, before.is_healthy) == ("2 slices held by a failed check", False)
     assert before.published_range == "[2013-02-01, 2013-02-04)"
     assert dict(before.statuses)[Status.FAIL] == 2
     assert dict(before.statuses)[Status.STAGED] == 9
-    assert (after.headline, after.is_healthy) == ("All 14 slices published, 2 of them on a person's word", True)
+    assert (after.headline, after.is_healthy) == ("All 14 slices published, 2 of them waived", True)
     assert after.published_range == "[2013-02-01, 2013-02-15)"
     assert (before.totals.read, before.totals.invalid) == (12_393, 1_067)
 
 
-def test_holes_are_no_part_of_what_readers_see() -> None:
+def test_missing_slices_are_not_in_the_published_range() -> None:
     model = build_model(without(blizzard(waived=True), "2013-02-05"))
     assert model.published_range == "[2013-02-01, 2013-02-05), [2013-02-06, 2013-02-15)"
     assert model.headline == "Published, with 1 slice missing in between"
 
 
-def test_a_broken_check_is_not_called_a_failed_one() -> None:
+def test_an_error_is_not_called_a_failed_check() -> None:
     rows = blizzard()
     runs = {
         name: replace(run, verdict=Verdict.ERROR) if name == "2013-02-10" else run for name, run in rows.runs.items()
     }
-    assert build_model(replace(rows, runs=runs)).headline == (
-        "3 slices held back by a failed check, 1 because a check broke"
-    )
+    assert build_model(replace(rows, runs=runs)).headline == ("3 slices held by a failed check, 1 of them by an error")
     only = {"2013-02-10": runs["2013-02-10"]}
-    assert build_model(replace(rows, runs=only)).headline == "1 slice held back because a check broke"
+    assert build_model(replace(rows, runs=only)).headline == "1 slice held by an error"
 
 
 def test_a_waived_slice_that_is_not_published_is_not_called_published() -> None:
@@ -92,7 +90,7 @@ def test_a_waived_slice_that_is_not_published_is_not_called_published() -> None:
     assert build_model(replace(rows, runs=runs)).headline == "7 slices ready, but not published"
 
 
-def test_nothing_yet_is_said_so() -> None:
+def test_the_content_without_any_run() -> None:
     rows = replace(blizzard(), slices=(), runs={}, published={}, requests=(), publications=(), as_of_ms=None)
     model = build_model(rows)
     assert (model.headline, model.published_range) == ("Nothing has been replayed yet", "nothing yet")
@@ -100,7 +98,7 @@ def test_nothing_yet_is_said_so() -> None:
     assert not strips(model)
 
 
-def test_a_held_slice_says_what_was_found_what_is_allowed_and_what_to_do() -> None:
+def test_a_held_slice_shows_the_finding_the_demand_and_the_command() -> None:
     newest = held_slices(blizzard())[0]
     (failure,) = newest.failures
     assert (newest.slice_id, newest.until) == ("2013-02-09", "2013-02-10")
@@ -163,7 +161,7 @@ def test_a_check_of_an_older_ledger_is_shown_by_its_whole_message() -> None:
     assert failure.description == ""
 
 
-def test_what_ever_failed_comes_first_and_has_its_limit() -> None:
+def test_a_check_that_ever_failed_is_first_and_has_its_limit() -> None:
     first = trends(blizzard())[0]
     assert (first.demand, first.low, first.high) == ("invalid_share at most 25 %", None, 0.25)
     assert [point.verdict for point in first.points].count(Verdict.FAIL) == 2
@@ -171,7 +169,7 @@ def test_what_ever_failed_comes_first_and_has_its_limit() -> None:
     assert first.points[8].value == pytest.approx(520 / 665)
 
 
-def test_a_check_whose_limit_moved_is_still_the_same_check() -> None:
+def test_a_check_with_a_new_limit_is_the_same_check() -> None:
     rows = blizzard()
     run = rows.runs["2013-02-14"]
     moved = tuple(
@@ -183,7 +181,7 @@ def test_a_check_whose_limit_moved_is_still_the_same_check() -> None:
     assert (len(trend.points), trend.high) == (14, 0.5)
 
 
-def test_a_check_of_rows_is_drawn_by_their_share_even_where_a_value_slipped_in() -> None:
+def test_a_check_of_rows_is_drawn_by_their_share_even_if_one_slice_has_a_value() -> None:
     rows = blizzard()
     run = rows.runs["2013-02-05"]
     odd = '{"missing":0,"rows":1,"share":0.5,"unexpected":1,"value":86400000}'
@@ -201,7 +199,7 @@ def test_two_checks_of_one_column_are_two_histories() -> None:
 @pytest.mark.parametrize(
     "observed", [None, "", "no json", "[]", '{"value":NaN}', '{"value":"x","share":{}}', '{"rows":[1]}']
 )
-def test_observations_of_another_version_break_nothing(observed: str | None) -> None:
+def test_observations_of_another_version_are_accepted(observed: str | None) -> None:
     odd = CheckResult(
         slice_id="2013-02-09",
         table="t",
@@ -218,7 +216,7 @@ def test_observations_of_another_version_break_nothing(observed: str | None) -> 
     assert len(model.held) == 14
 
 
-def test_many_slices_are_summed_up_and_nothing_is_lost() -> None:
+def test_the_sums_of_many_slices_include_every_record() -> None:
     model = build_model(many_days(1_000))
     assert len(model.listed) == MAX_LISTED_SLICES
     assert sum(period.slices for period in model.periods) == 1_000 - MAX_LISTED_SLICES
@@ -227,7 +225,7 @@ def test_many_slices_are_summed_up_and_nothing_is_lost() -> None:
     assert model.listed[0].slice_id > model.listed[-1].slice_id
 
 
-def test_the_calendar_of_days_has_every_day_once_at_its_weekday() -> None:
+def test_the_calendar_has_every_day_once_at_its_weekday() -> None:
     model = build_model(blizzard())
     (february,) = months(model)
     placed = [
@@ -244,7 +242,7 @@ def test_the_calendar_of_days_has_every_day_once_at_its_weekday() -> None:
 @pytest.mark.parametrize(
     ("count", "every_ms", "blocks"), [(1_000, DAY_MS, 3), (30, HOUR_MS, 1), (300, HOUR_MS // 4, 1)]
 )
-def test_other_calendars_are_drawn(count: int, every_ms: int, blocks: int) -> None:
+def test_strips_draw_every_slice_once(count: int, every_ms: int, blocks: int) -> None:
     model = build_model(many_days(count, every_ms=every_ms))
     assert months(model) == ()
     drawn = strips(model)
@@ -252,7 +250,7 @@ def test_other_calendars_are_drawn(count: int, every_ms: int, blocks: int) -> No
     assert sum(strip.drawing.count("h7v7") + strip.drawing.count("h11v11") for strip in drawn) == count
 
 
-def test_bounds_are_written_as_people_type_them() -> None:
+def test_bounds_are_as_short_as_the_slices_allow() -> None:
     rows = blizzard()
     assert bound_text(rows.slices[0].start_ms, rows) == "2013-02-01"
     assert bound_text(rows.slices[0].start_ms + HOUR_MS, replace(rows, every_ms=HOUR_MS)) == "2013-02-01T01"
@@ -262,7 +260,7 @@ def test_bounds_are_written_as_people_type_them() -> None:
     assert bound_text(10**18, rows).endswith(" ms")
 
 
-def test_commands_are_one_line_of_words_whatever_the_lake_is_called() -> None:
+def test_commands_are_quoted_for_any_name_of_a_lake() -> None:
     rows = replace(blizzard(), lake="/my lake; rm -rf $(HOME)/`x`'\"")
     for command in commands(rows, [one.slice_id for one in held_slices(rows) if one.verdict is Verdict.FAIL]):
         words = shlex.split(command.line)
@@ -270,7 +268,7 @@ def test_commands_are_one_line_of_words_whatever_the_lake_is_called() -> None:
         assert words[words.index("--lake") + 1] == rows.lake
 
 
-def test_late_records_are_classed() -> None:
+def test_late_records_are_counted_by_class() -> None:
     late = build_model(blizzard()).late
     assert late is not None
     assert (late.count, late.worst_slice) == (21, "2013-02-14")
