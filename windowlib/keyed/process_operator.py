@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW
-from windowlib.errors import InvariantBroken
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState, StateSpec, StateView
 from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService
+from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, SideOutput, Tally, Value
 from windowlib.records.tallies import NEW, Tallies
 
@@ -115,10 +115,7 @@ class KeyedProcessOperator:
         Raises:
             InvariantBroken: the watermark goes back.
         """
-        if watermark_ms < self._timers.watermark_ms:
-            raise InvariantBroken(
-                f"the driver let the watermark go back from {self._timers.watermark_ms} to {watermark_ms} at {position}"
-            )
+        check_watermark(self._timers.watermark_ms, watermark_ms, position)
         for at_ms, timer in self._timers.advance_watermark(watermark_ms):
             ctx = self._context(timer.key, timestamp_ms=at_ms, domain=EVENT, position=position)
             self._emit(self._function.on_timer(at_ms, ctx), ctx)
