@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW
-from windowlib.errors import InvariantBroken
 from windowlib.keyed.call_context import CallContext
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState, StateSpec
 from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService
+from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, Tally
 from windowlib.records.tallies import NEW, Tallies
 
@@ -91,10 +91,7 @@ class KeyedProcessOperator:
         return ASSIGNED
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        if watermark_ms < self._timers.watermark_ms:
-            raise InvariantBroken(
-                f"the driver let the watermark go back from {self._timers.watermark_ms} to {watermark_ms} at {position}"
-            )
+        check_watermark(self._timers.watermark_ms, watermark_ms, position)
         for at_ms, timer in self._timers.advance_watermark(watermark_ms):
             ctx = self._context(timer.key, timestamp_ms=at_ms, domain=EVENT, position=position)
             self._emit(self._function.on_timer(at_ms, ctx), ctx)

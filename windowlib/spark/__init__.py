@@ -1,1 +1,4 @@
-"""windowlib on Spark: a log in order, its windows by bucket, and what comes back. The only part that knows Spark."""
+"""windowlib on Spark: reading a log in order, replaying its keys by bucket, and the rows of the result.
+
+This is the only package of windowlib that imports Spark.
+"""

@@ -1,7 +1,7 @@
-"""Between column types and Arrow: schemas, and columns built from rows of plain Python values.
+"""Conversion of column types to Arrow types, and of Arrow columns to plain Python values.
 
-Inside windowlib a TIMESTAMP is an int of epoch microseconds and a DATE an int of epoch days, so years 1 to 9999 pass
-through Python without datetime (whose range and zones are traps).
+In windowlib a TIMESTAMP is an int of epoch microseconds and a DATE an int of epoch days. The years 1 to 9999 thus need
+no datetime, whose range and time zones cause errors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ def arrow_type(node: Node) -> pa.DataType:
     """Return the Arrow type of a column type.
 
     Raises:
-        SpecError: the type cannot travel through Arrow (intervals, VARIANT).
+        SpecError: no Arrow type is supported for it (intervals, VARIANT).
     """
     if isinstance(node, str):
         if (decimal := decimal_of(node)) is not None:
@@ -53,19 +53,19 @@ def arrow_type(node: Node) -> pa.DataType:
 
 
 def arrow_struct(columns: Mapping[str, Node]) -> pa.StructType:
-    """Return the Arrow struct of named columns."""
+    """Return the Arrow struct type with these columns as fields."""
     return pa.struct([pa.field(name, arrow_type(node)) for name, node in columns.items()])
 
 
 def struct_rows(array: pa.Array) -> list[tuple[Any, ...]]:
-    """Return the rows of a struct column as tuples in the order of its fields, instants and dates as integers."""
+    """Return the rows of a struct column as tuples of `plain_values` in the order of its fields."""
     if not array.type.num_fields:
         return [()] * len(array)
     return list(zip(*(plain_values(field) for field in array.flatten()), strict=True))
 
 
 def plain_values(array: pa.Array) -> list[Any]:
-    """Return a column as plain Python values: times as integers, structs as tuples, maps as lists of pairs."""
+    """Return a column as plain Python values: times as ints, structs as tuples, maps as lists of pairs."""
     kind = array.type
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
         return list(array.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist())
@@ -83,7 +83,7 @@ def plain_values(array: pa.Array) -> list[Any]:
 
 
 def column_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return a column as a user's function sees it: as `plain_values`, but structs and maps are dicts, at any depth."""
+    """Return a column as users' functions get it: as `plain_values`, but structs and maps at any depth are dicts."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     kind = array.type

@@ -1,8 +1,8 @@
-"""What one Spark task does: restore a bucket's part of the checkpoint, run its records, and emit tagged rows.
+"""The work of one Spark task: it restores a bucket's part of the checkpoint, runs its records, and emits tagged rows.
 
-Runs inside Spark's Python workers and, in tests, without Spark. Clock and watermark come from the whole log (steps that
-every task gets); a timer fires at the first step that reaches it, at the position of the record that caused the step,
-wherever that record's key lives. So neither buckets nor cuts can be seen in the result.
+The code runs in Spark's Python workers and, in tests, without Spark. Every task gets the steps of clock and watermark,
+which are computed from the whole log. A timer fires at the first step that reaches it, at the position of the record
+that caused the step, even if that record is in another bucket. The result therefore does not depend on buckets or cuts.
 """
 
 import gc
@@ -27,11 +27,12 @@ from windowlib.spark.steps import Beginning, Steps, Walk
 from windowlib.spark.tagged_rows import ROWS_PER_BATCH, TaggedRows
 
 FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
+"""Kinds of rows in the feed, in their sort order: rows of the three checkpoint tables, then records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRange:
-    """One slice of the chunk: its records have sequence numbers from the `end_sequence` before up to its own."""
+    """One slice of the chunk. Its records have sequence numbers from the previous `end_sequence` up to its own."""
 
     slice_no: int
     start_ms: int
@@ -41,11 +42,12 @@ class SliceRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPlan:
-    """What every task of a chunk needs to know; travels to the workers once per task.
+    """The input of every task of a chunk besides rows. Spark sends it to the workers once per task.
 
     `keys` and `inputs` map a column to its Spark type; `inputs` are the columns that `layout` reads. `outputs` are the
-    columns of a pane's values, `side_outputs` those of each tag, `last` those of a pane that may be retracted.
-    `max_parallelism` is the number of key groups, which is stored with the state of every key.
+    columns of a pane's values, and `side_outputs` those of each tag. `last` has the columns of a pane's values if panes
+    may be retracted, else it is empty. `accumulators` maps an aggregate to the columns of its state.
+    `max_parallelism` is the number of key groups; each key's group is stored with its state.
     """
 
     spec: OperatorSpec
@@ -66,7 +68,7 @@ class BucketPlan:
     rows_per_batch: int = ROWS_PER_BATCH
 
     def table(self, name: str) -> Table:
-        """Return the table of this name."""
+        """Return the table with this name."""
         return next(table for table in self.tables if table.name == name)
 
 
@@ -76,12 +78,12 @@ def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterat
     Args:
         batches: rows of the feed, sorted by (kind, sequence): windows, timers and user state of the checkpoint, then
             records.
-        plan: of the chunk.
+        plan: the chunk's plan.
 
     Returns:
         Batches of the tagged result.
     """
-    # Millions of small objects live until their windows end, and next to none of them in cycles.
+    # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
     run = _BucketRun(plan)
     for batch in batches:
@@ -92,7 +94,7 @@ def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterat
 
 
 class _BucketRun:
-    """The state of one task: an operator, how far it has come along the steps, the slice that is being replayed."""
+    """The state of one task: its operator, its walk along the steps, and the current slice."""
 
     def __init__(self, plan: BucketPlan) -> None:
         self._plan = plan
@@ -128,7 +130,7 @@ class _BucketRun:
             pass
 
     def _restore(self) -> None:
-        """Restore the operator, once; a damaged checkpoint is reported, and then this task does nothing more."""
+        """Restore the operator at the first call. If the checkpoint is damaged, report that; process nothing."""
         restored, self._restored = self._restored, None
         if restored is None:
             return
@@ -146,7 +148,7 @@ class _BucketRun:
         return batch_keys(batch, len(self._plan.keys))
 
     def _records(self, batch: pa.RecordBatch) -> None:
-        """Run the records of one batch: first what happened before each of them, then the record."""
+        """Process the records of one batch; before each record, take the steps up to it."""
         sequences = batch.column("sequence").to_numpy()
         steps_before = np.searchsorted(self._plan.steps.sequence, sequences, side="left").tolist()
         plain = (batch.column(name).to_pylist() for name in ("slice_no", "rank", "event_time_ms", "record_hash"))
@@ -163,16 +165,16 @@ class _BucketRun:
         self._drain()
 
     def _end_slice(self) -> bool:
-        """Let what is left of the slice's steps happen, emit its checkpoint and tallies; False when it was the last."""
-        one = self._slice
-        self._walk.until(self._plan.steps.slice_ends[one.slice_no])
+        """Take the slice's remaining steps and emit its checkpoint and tallies. Return False after the last slice."""
+        ended = self._slice
+        self._walk.until(self._plan.steps.slice_ends[ended.slice_no])
         self._drain()
         for row in self._state.rows(self._operator.snapshot()):
-            self.rows.add(one.slice_no, row)
+            self.rows.add(ended.slice_no, row)
         for term, (count, xor, total) in self._operator.take_tallies().items():
-            self.rows.add_tally(one.slice_no, "edges", term, ids=IdSum(count, xor, total))
+            self.rows.add_tally(ended.slice_no, "edges", term, ids=IdSum(count, xor, total))
         for fate, ids in self._fates.items():
-            self.rows.add_tally(one.slice_no, "fates", fate.value, ids=ids)
+            self.rows.add_tally(ended.slice_no, "fates", fate.value, ids=ids)
             self._fates[fate] = IdSum()
         following = next(self._slices, None)
         if following is None:

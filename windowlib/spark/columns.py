@@ -1,6 +1,6 @@
-"""What a record is in Spark's own expressions: its id, its event time in ms, and why it may be invalid.
+"""Spark expressions for a record's id, its event time in ms, and the reason why it is invalid.
 
-Nothing here runs Python per record. Every expression is total: a hostile value gives a reason, never a failed job.
+No expression runs Python per record. No value in a log fails the job: a value that cannot be read gives a reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ ALLOWED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeColumn:
-    """A column that holds an instant; `unit` is None where the type says it (TIMESTAMP, DATE, ISO text)."""
+    """A column of instants. `unit` is None for types that need no unit (TIMESTAMP, DATE, ISO text)."""
 
     name: str
     unit: str | None = None
@@ -46,10 +46,10 @@ class TimeColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:
-    """An instant read from a column: floored epoch `ms`, and `problem`, the reason why it cannot be used, or null.
+    """Expressions for an instant: floored epoch `ms`, and `problem`, the reason why it cannot be used, or null.
 
-    `ms` may be null or outside the years 1 to 9999 without a `problem` yet: `range_problem` says so, over the finished
-    column. (Both in one expression would repeat the reading so often that Spark's optimizer drowns in it.)
+    If `ms` is null or outside the years 1 to 9999, `problem` may still be null. `range_problem` finds these values in
+    the computed column. One expression for both would repeat the reading so often that Spark's optimizer is too slow.
     """
 
     ms: Column
@@ -57,26 +57,26 @@ class Instant:
 
 
 def range_problem(ms: Column) -> Column:
-    """Return `time_out_of_range` where an instant left 64 bits or the years 1 to 9999, else null."""
+    """Return `time_out_of_range` if an instant is outside 64 bits or the years 1 to 9999, else null."""
     inside = ms.between(F.lit(MIN_TIMESTAMP_MS), F.lit(MAX_TIMESTAMP_MS))
     return F.when(F.coalesce(inside, F.lit(False)), None).otherwise(F.lit(OUT_OF_RANGE))  # noqa: FBT003
 
 
 def column(name: str) -> Column:
-    """Return the column of exactly this name; dots and backticks in it are part of the name."""
+    """Return the column with exactly this name. Dots and backticks are part of the name."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 
 def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = MappingProxyType({})) -> Column:
     """Return the 64-bit id of a record's content: Spark's xxhash64 over its non-null (name, value) pairs, by name.
 
-    A null leaves the hash as it is, and so does its name, so a new nullable column changes no id. What Spark does not
-    hash alike everywhere (maps, anything nested) goes in as JSON, maps as sorted entries at any depth.
+    A null value and its name do not change the hash, so a new nullable column changes no id. Nested values, which Spark
+    does not hash alike everywhere, are hashed as JSON, with maps as sorted entries at any depth.
 
     Args:
-        fields: of the log.
-        widened: column -> the type that it began with. A value that fits that type is hashed as it, so that a column
-            that was INT and is BIGINT now gives the records of before the ids of before.
+        fields: the log's fields.
+        widened: column -> its first type. A value that fits that type is hashed as that type, so that the ids of old
+            records stay the same after a column was widened, for example from INT to BIGINT.
     """
     parts: list[Column] = []
     for field in sorted(fields, key=lambda one: one.name):
@@ -87,9 +87,9 @@ def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = Ma
 
 
 def record_check(record: T.StructType) -> Column:
-    """Return the check of a row that holds a record: over its id and rank, and over the record and its id.
+    """Return the `row_check` of a row that holds a record: a hash of `row_id`, `rank`, `record_id` and `record`.
 
-    Reads the columns `row_id`, `rank`, `record_id` and `record`. As in `record_hash`, a null leaves the hash as it is.
+    As in `record_hash`, a null does not change the hash.
     """
     pairs: list[Column] = []
     for field in sorted(record.fields, key=lambda one: one.name):
@@ -99,7 +99,7 @@ def record_check(record: T.StructType) -> Column:
 
 
 def _without_maps(value: Column, kind: T.DataType) -> Column:
-    """Return a value with every map as the array of its entries, because Spark hashes no maps."""
+    """Return a value with every map as the array of its entries, because Spark cannot hash maps."""
     if not _has(kind, T.MapType):
         return value
     match kind:
@@ -129,7 +129,7 @@ def _hashable(value: Column, kind: T.DataType, began_as: str | None) -> list[Col
 
 
 def _canonical(value: Column, kind: T.DataType) -> Column:
-    """Return a nested value without maps: their entries, sorted. A VARIANT is its JSON, whose keys are sorted."""
+    """Return a nested value with maps as sorted entries. A VARIANT becomes its JSON, whose keys are sorted."""
     match kind:
         case T.MapType() if _has_maps(kind.keyType) or _has_maps(kind.valueType):
             entries = F.transform(
@@ -154,7 +154,7 @@ def _canonical(value: Column, kind: T.DataType) -> Column:
 
 
 def storable(value: Column, kind: T.DataType) -> Column:
-    """Return a value as our tables can hold it: VARIANTs, at any depth, as their JSON."""
+    """Return a value as our tables can store it: with VARIANTs at any depth as JSON."""
     if not _has(kind, T.VariantType):
         return value
     match kind:
@@ -186,10 +186,10 @@ def _has(kind: T.DataType, wanted: type[T.DataType]) -> bool:
 
 
 def instant(time_column: TimeColumn, field: T.StructField) -> Instant:  # noqa: PLR0911 - one return per type
-    """Read an instant from a column.
+    """Return the expressions that read an instant from a column.
 
-    `windowlib.records.instants` is the definition. Reasons: `null_time`, `nan_time`, `infinite_time`, `wrong_type` (a
-    text that is no instant).
+    `windowlib.records.instants` defines the results. Problems: `null_time`, `nan_time`, `infinite_time`, `wrong_type`
+    (a text that is not an instant).
 
     Raises:
         SpecError: the column's type holds no time, or needs a unit, or must not have one.
@@ -234,7 +234,7 @@ def _check(time_column: TimeColumn, kind: T.DataType) -> None:
 
 
 def _integer_ms(value: Column, unit: str) -> Column:
-    """Floor to ms in whole numbers; null where the multiplication would leave 64 bits (so it is out of range)."""
+    """Floor to ms in integer arithmetic. If the product exceeds 64 bits, the result is null, so it is out of range."""
     per_ms = UNITS_PER_MS[unit]
     if per_ms < 1:
         return F.try_multiply(value, F.lit(int(1 / per_ms)))
@@ -245,7 +245,7 @@ def _integer_ms(value: Column, unit: str) -> Column:
 
 
 def _text_ms(text: Column) -> Column:
-    """Read an ISO instant by the places of its parts, without the session's zone or clock; null for any other text."""
+    """Read an ISO instant by the positions of its parts, without the session's time zone or clock; else null."""
     is_instant = _is_like(text, INSTANT_PATTERN)
     rest = F.substring(text, 17, 1_000)
     seconds = F.when(F.substring(text, 17, 1) == ":", F.substring(text, 17, 3)).otherwise(F.lit(":00"))
@@ -265,7 +265,7 @@ def _is_like(text: Column, pattern: str) -> Column:
 
 
 def _decimal_ms(value: Column, unit: str) -> Column:
-    """Floor to ms. A decimal product would round tiny negatives to 0, so whole units are floored first."""
+    """Floor to ms. Whole units are floored first, because a decimal product would round small negatives to 0."""
     per_ms = UNITS_PER_MS[unit]
     low, high = (F.lit(_decimal(bound)) for bound in (MIN_TIMESTAMP_MS * per_ms, (MAX_TIMESTAMP_MS + 1) * per_ms))
     if per_ms < 1:
@@ -281,7 +281,7 @@ def _decimal(number: Fraction) -> Decimal:
 
 
 def _floating(value: Column, unit: str) -> Instant:
-    """A double is read as its shortest decimal text, so 1.001 s is 1001 ms although the double lies below it."""
+    """A double is read as its shortest decimal text. So 1.001 s is 1001 ms, although the double is smaller."""
     limit = F.lit(float((MAX_TIMESTAMP_MS + 1) * UNITS_PER_MS[unit]))
     ms = _decimal_ms(F.when(F.abs(value) <= limit, value).try_cast("decimal(38,9)"), unit)
     special = F.when(F.isnan(value), F.lit(NAN_TIME)).when(F.abs(value) == F.lit(float("inf")), F.lit(INFINITE_TIME))

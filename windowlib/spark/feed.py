@@ -1,8 +1,9 @@
-"""How a chunk's records and its checkpoint reach the window operator: by bucket, in log order, in one Spark job.
+"""The Spark job that feeds a chunk's records and its checkpoint to operators, bucket by bucket in log order.
 
-A bucket is a set of keys, chosen by a hash of the key. Keys do not interact, so buckets run in parallel and their
-number changes nothing. Each bucket gets its part of the checkpoint first, then its records in log order; what its
-task emits (panes, late records, the checkpoint after each slice, tallies) comes back as one tagged result.
+A bucket is a set of keys, chosen by a hash of the key. Keys do not interact, so buckets run in parallel, and their
+number does not change the result. The task of a bucket gets the bucket's part of the checkpoint first, then its records
+in log order. Everything that tasks emit (panes, late records, the checkpoint after each slice, tallies) is returned as
+one tagged result.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from windowlib.spark.columns import column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRows:
-    """The rows of the state before, of one attempt; `user_state` is None where the pipeline has none."""
+    """The checkpoint before a chunk: rows of one attempt. `user_state` is None if the pipeline has no user state."""
 
     window_state: DataFrame
     timers: DataFrame
@@ -29,7 +30,10 @@ class CheckpointRows:
 
 
 def feed_value(value: Column, kind: str) -> Column:
-    """Return a value of type `kind` as it travels; -0.0 becomes 0.0, so that it is one key with it."""
+    """Return a value of Spark type `kind` in the form that tasks read: times as integers, and -0.0 as 0.0.
+
+    -0.0 and 0.0 are one key.
+    """
     match kind:
         case "timestamp":
             return F.unix_micros(value)
@@ -44,7 +48,7 @@ def feed_value(value: Column, kind: str) -> Column:
 
 
 def spark_struct(columns: Mapping[str, Node]) -> T.StructType:
-    """Return Spark's struct of named columns."""
+    """Return the Spark struct type with these columns as fields."""
     fields = [{"name": name, "type": node, "nullable": True, "metadata": {}} for name, node in columns.items()]
     return T.StructType.fromJson({"type": "struct", "fields": fields})
 
@@ -55,10 +59,11 @@ def replay_windows(records: DataFrame, before: CheckpointRows | None, plan: Buck
     Args:
         records: the valid records: `sequence, slice_no, rank, event_time_ms, record_hash`, and the struct `record`.
         before: the checkpoint that the chunk starts from; None at the beginning of a chain.
-        plan: what every task needs to know.
+        plan: the input of every task.
 
     Returns:
-        `tag string, slice_no int`, and one struct column per table of `plan.tables`, null but in the rows with its tag.
+        `tag string, slice_no int`, and one struct column per table of `plan.tables`. Only the struct column that `tag`
+        names is not null.
     """
     parts = [_record_rows(records, plan)]
     if before is not None:
@@ -105,8 +110,8 @@ def _state_rows(rows: DataFrame, plan: BucketPlan, *, kind: str, table: Table) -
 
 
 def _stored(rows: DataFrame, name: str, node: Node) -> Column:
-    """Return a column of a checkpoint table as this spec has it; another spec may have widened its struct since."""
-    if name not in rows.columns:  # `row_check` is younger than the table
+    """Return a column of a checkpoint table with the fields of this spec. Another spec may have added struct fields."""
+    if name not in rows.columns:  # the table was created before there was a `row_check`
         return F.lit(None).cast(spell_type(node)).alias(name)
     if isinstance(node, str) or node["type"] != "struct":
         return column(name)

@@ -1,8 +1,8 @@
-"""Log order and the watermark in it: which record comes before which, and how far event time had come by then.
+"""Log order: numbering the records of a chunk, and the running maximum of event time along the order.
 
-The order is a sort by (slice, order inside the slice). Its blocks are numbered without a second pass over the records,
-and the running maximum of event time is found block by block, then across blocks: a prefix scan. What comes back is a
-step function from position to watermark, the same for any partitioning (law L1).
+The order is a sort by (slice, order columns). Spark's row numbers number the sorted blocks without a second pass over
+the records. The running maximum is a prefix scan: first inside each block, then across blocks. The result is a step
+function from position to event time, and it is the same for any partitioning (law L1).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from windowlib.errors import LogError
 from windowlib.spark.steps import Int64s
 
-BLOCK_BITS = 33  # monotonically_increasing_id: the partition's number above, the row's number in it below
+BLOCK_BITS = 33  # monotonically_increasing_id has the partition in the bits above and the row in the bits below
 RECORDS_PER_BLOCK = 500_000
 
 
 class BlockSlice(NamedTuple):
-    """The part of one slice that lies in one block: `first` is its lowest sequence number."""
+    """The part of one slice in one block. `first` is its lowest sequence number."""
 
     block: int
     slice_no: int
@@ -32,9 +32,9 @@ class BlockSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rises:
-    """Where the greatest event time rose: after the record at `sequence[i]` it was `max_event_time_ms[i]`.
+    """The rises of the greatest event time: after the record at `sequence[i]` it is `max_event_time_ms[i]`.
 
-    Both ascend strictly.
+    Both arrays are strictly ascending.
     """
 
     sequence: Int64s
@@ -44,16 +44,16 @@ class Rises:
 def number_records(
     records: DataFrame, order: Sequence[str], *, count: int, records_per_block: int = RECORDS_PER_BLOCK
 ) -> DataFrame:
-    """Bring records into log order and add `sequence bigint`, which ascends along it.
+    """Return the records in log order with a column `sequence bigint`, which ascends in this order.
 
     Args:
         records: with `slice_no int` and the columns of `order`.
         order: the columns that order the records of one slice.
-        count: about how many records there are; decides how many blocks the sort has.
-        records_per_block: changes nothing but the speed.
+        count: the approximate number of records; it determines the number of blocks.
+        records_per_block: the size of a block. It affects only the speed.
 
     Returns:
-        `records` plus `sequence`, to be persisted by the caller before it is read twice.
+        `records` plus `sequence`. The caller must persist the frame before it reads the frame twice.
     """
     keys = ["slice_no", *order]
     blocks = max(1, -(-count // records_per_block))
@@ -62,29 +62,29 @@ def number_records(
 
 
 def refuse_ties(ordered: DataFrame, order: Mapping[str, str], log: str) -> None:
-    """Refuse a log whose order columns do not tell every two records of a slice apart.
+    """Check that no two records of a slice have equal order columns.
 
     Args:
         ordered: with `slice_no` and the columns of `order`.
-        order: the order columns here -> their names in the log.
-        log: named in the error.
+        order: column of `ordered` -> its name in the log.
+        log: the log's name in the error.
 
     Raises:
-        LogError: naming the columns, how many positions are shared, and one of them.
+        LogError: records share positions. The message has the columns, the number of such positions and an example.
     """
     shared = ordered.groupBy("slice_no", *order).count().where("count > 1")
     named = F.struct(*(F.col(place).alias(name) for place, name in order.items()))
     row = shared.agg(F.count(F.lit(1)).alias("ties"), F.first(F.to_json(named)).alias("example")).first()
     if row is not None and row["ties"]:
         raise LogError(
-            f"log.order {list(order.values())} is no total order of event log {log}: {row['ties']} positions are "
-            f"shared by several records, for example {row['example']}; add a column that tells them apart, or use "
+            f"log.order {list(order.values())} is not a total order of event log {log}: {row['ties']} positions are "
+            f"shared by several records, for example {row['example']}; add a column that differs between them, or use "
             "`order: commits` on a log with row tracking"
         )
 
 
 def block_slices(ordered: DataFrame) -> list[BlockSlice]:
-    """Count the records of each slice in each block, in log order."""
+    """Return the number of records of each slice in each block, in log order. Runs a Spark job."""
     block = F.shiftright("sequence", BLOCK_BITS).cast("int")
     rows = ordered.groupBy(block.alias("block"), "slice_no").agg(
         F.min("sequence").alias("first"), F.count(F.lit(1)).alias("records")
@@ -95,12 +95,12 @@ def block_slices(ordered: DataFrame) -> list[BlockSlice]:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Turns a sequence number into (slice_no, rank), rank counting 0, 1, 2 .. inside the slice."""
+    """Maps a sequence number to (slice_no, rank). Ranks count 0, 1, 2 .. inside a slice."""
 
     parts: tuple[BlockSlice, ...]
 
     def starts(self) -> list[int]:
-        """Return, per part, the rank of its first record."""
+        """Return the rank of the first record of each part."""
         seen: dict[int, int] = {}
         starts = []
         for part in self.parts:
@@ -109,7 +109,7 @@ class Ranks:
         return starts
 
     def column(self) -> Column:
-        """Return the rank as an expression over `sequence` and `slice_no`: a handful of constants, no join."""
+        """Return the rank as an expression over `sequence` and `slice_no`. It has a few constants and no join."""
         rank: Column = F.lit(None).cast("bigint")
         offsets = {
             (part.block, part.slice_no): part.first - start
@@ -126,7 +126,7 @@ class Ranks:
         return F.col("sequence") - F.element_at(F.create_map(*entries), key)
 
     def locate(self, sequence: Int64s) -> tuple[Int64s, Int64s]:
-        """Return (slice_no, rank) of sequence numbers, as arrays; of one before all records, those of the first."""
+        """Return the arrays (slice_no, rank) of sequence numbers. A number before all records gives the first."""
         if not self.parts:
             return np.zeros_like(sequence), np.zeros_like(sequence)
         firsts = np.array([part.first for part in self.parts], dtype=np.int64)
@@ -137,10 +137,10 @@ class Ranks:
 
 
 def find_rises(ordered: DataFrame, *, max_before_ms: int | None) -> Rises:
-    """Find where the greatest valid event time rises, in two passes: inside each block, then across them.
+    """Return the rises of the greatest valid event time, computed inside each block and then across blocks.
 
     Args:
-        ordered: with `sequence` and `event_time_ms` (null where the record is invalid), partitions in log order.
+        ordered: with `sequence` and `event_time_ms` (null for invalid records), its partitions in log order.
         max_before_ms: the greatest event time before the first record; None at the beginning of a chain.
     """
     rises = (
@@ -165,7 +165,7 @@ def _rises_in_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def _strict_rises(times: Int64s, before: int | None) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
-    """Return the indexes at which `times` exceeds everything before it, and `before`."""
+    """Return the indexes at which `times` exceeds `before` and all earlier elements."""
     if not len(times):
         return np.empty(0, dtype=np.int64)
     floor = np.iinfo(np.int64).min if before is None else before

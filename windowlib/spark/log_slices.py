@@ -1,4 +1,4 @@
-"""Reading the slices of a pinned log: each record with its slice, id and event time, and why it may be invalid."""
+"""Reading the slices of a pinned log: each record with its slice, id, event time, and the reason if it is invalid."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ FLOATS = (T.DoubleType, T.FloatType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """How the records of a log are read: which columns say what.
+    """How to read the records of a log: its version, its slices and the roles of its columns.
 
-    `order` is None for the order of commits, `gap` the column of a session's gap where each record brings its own.
-    `widened` maps a column whose type was widened in place to the Spark type that it began with.
+    If `order` is None, records are in the order of commits. `gap` is the column of each record's own session gap, if
+    the pipeline has such sessions. `widened` maps a column whose type was widened in place to its first Spark type.
     """
 
     uri: str
@@ -35,7 +35,7 @@ class LogReading:
 
 
 def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
-    """Read the records of a chunk.
+    """Return the records of a chunk.
 
     Args:
         spark: the session.
@@ -43,8 +43,8 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
 
     Returns:
         `slice_no int, record struct, record_id string, record_hash bigint, event_time_ms bigint, arrival_ms bigint,
-        problem string`, and the order columns `o0, o1 ..`; in no order. `problem` is null for valid records, and
-        `arrival_ms` where no arrival time is read.
+        problem string`, and the order columns `o0, o1 ..`, in no fixed order. `problem` is null for valid records.
+        `arrival_ms` is null if no arrival time is read.
     """
     log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
     fields = {one.name: one for one in log.schema.fields}
@@ -73,7 +73,7 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
 
 
 def _arrival(time: TimeColumn | None, fields: Mapping[str, T.StructField]) -> Instant:
-    """Read the arrival time; its problems are named like those of the event time, with `arrival_` before them."""
+    """Return the arrival time. Its problems have the names of the event time's problems with the prefix `arrival_`."""
     if time is None:
         nothing = F.lit(None)
         return Instant(ms=nothing.cast("bigint"), problem=nothing.cast("string"))
@@ -83,7 +83,7 @@ def _arrival(time: TimeColumn | None, fields: Mapping[str, T.StructField]) -> In
 
 
 def _gap_problem(gap: TimeColumn | None, fields: Mapping[str, T.StructField]) -> Column:
-    """A session needs a gap of at least 1 ms; a record that brings none is invalid, and the job goes on."""
+    """Return the problem of a record whose gap is null or less than 1 ms, else null."""
     if gap is None:
         return F.lit(None).cast("string")
     read = instant(gap, fields[gap.name])
@@ -92,12 +92,12 @@ def _gap_problem(gap: TimeColumn | None, fields: Mapping[str, T.StructField]) ->
 
 
 def order_columns(reading: LogReading) -> list[str]:
-    """Return the names under which the order columns come out of `read_slices`."""
+    """Return the names of the order columns in the result of `read_slices`."""
     return [f"o{i}" for i in range(len(reading.order or COMMIT_ORDER))]
 
 
 def scan_ids(spark: SparkSession, reading: LogReading) -> DataFrame:
-    """Count the log's records by themselves, for the audit: `slice_value, records, id_xor, id_sum` (decimal)."""
+    """Return the audit's own scan of the log: `slice_value, records, id_xor, id_sum` (decimal), a row per slice."""
     log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
     ids = _only(log, reading).select(
         column(reading.slice_column).cast("string").alias("slice_value"),
@@ -107,13 +107,13 @@ def scan_ids(spark: SparkSession, reading: LogReading) -> DataFrame:
 
 
 def sum_ids(groups: GroupedData, identity: Column) -> DataFrame:
-    """Return count, XOR and unwrapped sum of ids for each group."""
+    """Return count, XOR and sum of ids for each group. The sum is a decimal that does not wrap at 64 bits."""
     total = F.sum(identity.cast("decimal(38,0)"))
     return groups.agg(F.count(F.lit(1)).alias("records"), F.bit_xor(identity).alias("id_xor"), total.alias("id_sum"))
 
 
 def _only(log: DataFrame, reading: LogReading) -> DataFrame:
-    """Keep the partitions of the chunk; an empty chunk reads nothing."""
+    """Return the log's rows in the chunk's partitions, and no rows for an empty chunk."""
     values: Sequence[str] = sorted(reading.slices)
     if not values:
         return log.where(F.lit(False))  # noqa: FBT003 - a literal is what Spark calls it
@@ -124,7 +124,7 @@ def _only(log: DataFrame, reading: LogReading) -> DataFrame:
 
 def _places(log: DataFrame, reading: LogReading) -> list[Column]:
     if reading.order is None:
-        hidden = log.metadataColumn("_metadata")  # by name it would be a column of the log, if it has one named so
+        hidden = log.metadataColumn("_metadata")  # F.col would find a column of the log with this name
         return [hidden.getField(name) for name in COMMIT_ORDER]
     return [column(name) for name in reading.order]
 

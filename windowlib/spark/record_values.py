@@ -1,4 +1,4 @@
-"""From the columns of a batch to what an operator sees of each record: its key, its value, its gap."""
+"""Conversion of a batch's columns to the key, value and gap of each record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,16 @@ from windowlib.spark.arrow import column_values, plain_values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueLayout:
-    """How a record's columns become `Record.value`, and its `gap_ms`.
+    """How a record's columns become `Record.value` and `Record.gap_ms`.
 
-    `kind` 'tuple': one element per entry of `columns` (None: nothing to read, as for a count); aggregates read theirs
-    by place, and what triggers or evictors read comes after them. 'single': the one column itself. 'mapping': a dict
-    of `columns`, for user functions and documents; instants in it are epoch microseconds, dates epoch days. `gap` is
-    the column of a dynamic session's gap in ms, or a function of the mapping (then `kind` is 'mapping').
+    `kind`:
+    - 'tuple': one element per entry of `columns`. An entry None, as for a count, gives None. The inputs of aggregates
+      come first, in the order of the aggregates, then the columns that triggers and evictors read.
+    - 'single': the value of the only column.
+    - 'mapping': a dict of `columns`, for user functions and documents. Its instants are epoch microseconds, its dates
+      epoch days.
+
+    `gap` is the column of a dynamic session's gap in ms, or a function of the mapping (only for the kind 'mapping').
     """
 
     kind: Literal["tuple", "single", "mapping"]
@@ -24,19 +28,19 @@ class ValueLayout:
     gap: str | Callable[[Mapping[str, Any]], int] | None = None
 
     def read(self) -> tuple[str, ...]:
-        """Return the columns that must travel, each once, in a fixed order."""
+        """Return the columns that tasks read, each once, in a fixed order."""
         gap = (self.gap,) if isinstance(self.gap, str) else ()
         return tuple(dict.fromkeys(name for name in (*self.columns, *gap) if name is not None))
 
 
 def batch_keys(batch: pa.RecordBatch, count: int) -> list[tuple[Any, ...]]:
-    """Return the key of each row: its `count` key columns, k0, k1 .."""
+    """Return the key of each row, a tuple of its `count` key columns k0, k1 .."""
     columns = [plain_values(batch.column(f"k{i}")) for i in range(count)]
     return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
 
 
 def batch_values(batch: pa.RecordBatch, layout: ValueLayout) -> tuple[Sequence[Any], Sequence[int | None]]:
-    """Return the value and the gap of each row; the columns of `layout.read()` are v0, v1 .."""
+    """Return the values and the gaps of the rows. The columns of `layout.read()` are v0, v1 .. in the batch."""
     read = layout.read()
     convert = column_values if layout.kind == "mapping" else plain_values
     columns = {name: convert(batch.column(f"v{i}")) for i, name in enumerate(read)}

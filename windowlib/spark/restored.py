@@ -1,7 +1,7 @@
-"""A bucket's part of the checkpoint as a task reads it: checked row by row, then handed to the operator.
+"""Checking and restoring a bucket's part of the checkpoint in a task.
 
-A task never fails on a damaged row: it reports what it found as a tally of the slice BEFORE and emits nothing else. The
-driver raises the error before anything is written.
+A task never fails on a damaged row. It reports the damage as a tally of the slice BEFORE and emits nothing else. The
+driver reads the tally and raises the error before anything is written.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from windowlib.keyed.operator_protocol import Operator
 
 BEFORE: Final = -1
-"""The slice number of what a task reports about the checkpoint that it read."""
+"""The slice number of tallies about the checkpoint that a task read."""
 RESTORED, DAMAGED = "restored", "damaged"
-"""Equations of such tallies: the ids of the rows restored, by table; and a text that says what is wrong."""
+"""Equations of these tallies. RESTORED: the ids of the restored rows, by table. DAMAGED: the term is the error text."""
 StateKind = Literal["window", "timer", "user"]
 STATE_KINDS: Final[Mapping[StateKind, str]] = {
     "window": tables.WINDOW_STATE,
     "timer": tables.TIMERS,
     "user": tables.USER_STATE,
 }
-"""Kind in the feed -> the table whose rows they are."""
+"""Kind in the feed -> the table of its rows."""
 
 
 class RestoredState:
@@ -46,19 +46,16 @@ class RestoredState:
         self._sums: dict[str, IdSum] = {}
 
     def add(self, kind: StateKind, batch: pa.RecordBatch) -> None:
-        """Take in rows of one kind."""
+        """Add rows of one kind."""
         if batch.num_rows:
             self._parts.setdefault(kind, []).append(batch)
 
     def sums(self) -> Iterator[tuple[str, IdSum]]:
-        """Yield each table with the ids of its rows that were restored."""
+        """Yield each table's name and the ids of its restored rows."""
         yield from self._sums.items()
 
     def restore(self, operator: "Operator", beginning: Beginning) -> str | None:
-        """Restore the operator; return what is wrong with the checkpoint, or None where every row is what was written.
-
-        A checkpoint that the operator refuses is wrong, too.
-        """
+        """Restore the operator. Return None, or a text about the first damaged row or the operator's own error."""
         try:
             for kind, parts in self._parts.items():
                 damage = self._check(kind, pa.Table.from_batches(parts))

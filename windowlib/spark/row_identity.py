@@ -1,8 +1,8 @@
-"""The ids and checks of the rows of a table: computed by whoever emits rows, and again by whoever reads them.
+"""The ids and checks of the rows of a table. Writers compute them, and readers compute them again to find damage.
 
-A row's id (`row_id`) covers the content of the row. A row's check (`row_check`) covers the id and everything that the
-id does not see: coordinates, positions inside a state, and the record that a row holds. Both are made of the values as
-Arrow stores them, not as Python happened to spell them before, so a reader gets the same numbers from the stored row.
+A row's id (`row_id`) covers the content of the row. A row's check (`row_check`) covers the id and the values that the
+id leaves out: coordinates, positions inside a state, and the record that a row holds. Both hash the values as Arrow
+stores them, not as Python had them before, so a reader computes the same numbers from the stored row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,19 +27,19 @@ _EXACT: Final[Mapping[str, type]] = {
     **dict.fromkeys(("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz"), int),
     "boolean": bool, "double": float, "string": str, "binary": bytes,
 }  # fmt: skip
-"""Types whose values Arrow stores as they are; every other value is read back from Arrow before it is hashed."""
+"""Types whose Python values Arrow stores unchanged. All other values are read back from Arrow before hashing."""
 _NONE: Final = type(None)
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
-"""What Python or Arrow may raise over the bytes of a damaged row."""
+"""Errors that Python or Arrow may raise for the bytes of a damaged row."""
 _OURS: Final = ("acc_", "contents", "last_emitted", "missed_windows")
-"""Beginnings of columns whose structs are ours: their fields are those that the spec gives them, null ones too."""
+"""Prefixes of columns whose structs Hindcast defines. Null fields of these structs are hashed, too."""
 _PLACED: Final = ("slice_start_ms", "rank")
 _PLACED_LISTS: Final = ("slice_starts_ms", "ranks")
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A row that is not what was written: its number (None: one of all that were read), and what is wrong with it."""
+    """A damaged row: its number, or None if it is not known which row is damaged, and a text about the damage."""
 
     row: int | None
     what: str
@@ -49,18 +49,18 @@ class RowIdentity:
     """Computes the ids and checks of the rows of one table."""
 
     def __init__(self, table: Table) -> None:
-        """Remember the table; `table` may lack columns that are null in all rows."""
+        """Prepare for the rows of a table. `table` may lack columns that are null in all rows."""
         self.table = table
         self._kinds = {name: arrow_type(node) for name, node in table.columns().items() if name != "record"}
         self._plain_coordinates = tuple(name for name in table.coordinates if name not in ("record", "record_id"))
 
     def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """Return rows as Arrow columns; each row holds its values in the order of the table's columns."""
+        """Return rows as Arrow columns. A row has its values in the order of `Table.columns()`, as of RowBuilder."""
         values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]
         return [pa.array(list(one), type=kind) for one, kind in zip(values, self._kinds.values(), strict=True)]
 
     def emitted(self, rows: Sequence[Sequence[Any]], arrays: Sequence[pa.Array]) -> Columns:
-        """Return the canonical columns of rows that are emitted; `arrays` are these rows in Arrow."""
+        """Return the canonical columns of emitted rows. `arrays` are the same rows in Arrow."""
         columns = list(zip(*rows, strict=True)) if rows else [() for _ in self._kinds]
         nodes = self.table.columns()
         return {
@@ -69,7 +69,7 @@ class RowIdentity:
         }
 
     def stored(self, columns: Mapping[str, pa.Array]) -> Columns:
-        """Return the canonical columns of rows that were read; what the table has not been given is null."""
+        """Return the canonical columns of stored rows. A column that `columns` does not have is null in all rows."""
         nodes = self.table.columns()
         count = len(columns[tables.ROW_ID])
         found = {
@@ -83,21 +83,20 @@ class RowIdentity:
     def ids(self, columns: Columns) -> list[int]:
         """Return the id of each row."""
         name, names = self.table.name, tuple(self.table.content)
-        content = [columns[one] for one in names]
+        content = [columns[column] for column in names]
         if name == tables.INVALID_RECORDS:
             return [_invalid_id(*row) for row in zip(*content, strict=True)]
         if name == tables.WINDOW_STATE:
-            apart = [columns[one] for one in tables.PARTITION_COLUMNS if one in columns]
-            content = self._without_positions(content, apart)
+            content = self._without_positions(columns)
         return [row_id(name, names, row) for row in zip(*content, strict=True)]
 
     def checks(self, ids: Sequence[int], columns: Columns, records: Mapping[str, pa.Array] | None = None) -> list[int]:
         """Return the check of each row.
 
         Args:
-            ids: of the rows.
-            columns: canonical.
-            records: the columns `record_id` and `record`, in tables that have them.
+            ids: the ids of the rows.
+            columns: the canonical columns of the rows.
+            records: the columns `record_id` and `record`, for tables that have them.
         """
         if self.table.name in tables.RECORD_TABLES:
             assert records is not None, "a row that holds a record is checked with it"
@@ -108,9 +107,10 @@ class RowIdentity:
         return [row_check(row) for row in zip(ids, *coordinates, strict=True)]
 
     def damage(self, columns: Mapping[str, pa.Array]) -> Iterator[Damage]:
-        """Compare stored rows with their ids and checks; yields nothing where every row is what was written.
+        """Compare stored rows with their ids and checks, and yield each difference.
 
-        Rows of `window_state` must be all rows of their keys. Rows without a check were written before checks were.
+        For `window_state`, `columns` must have all rows of each key. If a row's check is null, only its id is compared,
+        because the row was written before rows had checks.
         """
         try:
             canonical = self.stored(columns)
@@ -119,56 +119,53 @@ class RowIdentity:
         except UNREADABLE as error:
             yield Damage(None, f"a value cannot be read: {type(error).__name__}: {error}")
             return
-        for row, (one, other) in enumerate(zip(ids, columns[tables.ROW_ID].to_pylist(), strict=True)):
-            if one != other:
-                yield Damage(row, f"its content gives the id {one}, and its {tables.ROW_ID} is {other}")
-        for row, one, other in checks:
-            if other is not None and one != other:
-                yield Damage(row, f"its coordinates give the check {one}, and its {tables.ROW_CHECK} is {other}")
+        for row, (computed, stored) in enumerate(zip(ids, columns[tables.ROW_ID].to_pylist(), strict=True)):
+            if computed != stored:
+                yield Damage(row, f"its content gives the id {computed}, and its {tables.ROW_ID} is {stored}")
+        for row, computed, check in checks:
+            if check is not None and computed != check:
+                yield Damage(row, f"its coordinates give the check {computed}, and its {tables.ROW_CHECK} is {check}")
 
     def _stored_checks(
         self, ids: Sequence[int], canonical: Columns, columns: Mapping[str, pa.Array]
     ) -> list[tuple[int, int, int | None]]:
-        """Return (row, computed, stored) where the table has checks."""
+        """Return (row, computed check, stored check) for each row; empty if the table has no checks."""
         if tables.ROW_CHECK not in columns or tables.ROW_CHECK not in self.table.stored_columns():
             return []
         records = {name: _one_chunk(columns[name]) for name in ("record_id", "record") if name in columns}
         computed = self.checks(ids, canonical, records)
         return list(zip(range(len(ids)), computed, columns[tables.ROW_CHECK].to_pylist(), strict=True))
 
-    def _without_positions(
-        self, content: Sequence[Sequence[Any]], apart: Sequence[Sequence[Any]]
-    ) -> list[Sequence[Any]]:
-        """Replace each position in the log by its place among all positions in the state of the same key.
-
-        `apart` are columns that tell checkpoints apart.
-        """
-        names = tuple(self.table.content)
-        placed = [i for i, name in enumerate(names) if _holds_positions(self.table.content[name])]
-        if not placed:
-            return list(content)
-        found: list[list[Any]] = [list(column) for column in content]
-        for numbers in _by_key([*apart, *(content[names.index(key)] for key in self.table.keys)], len(content[0])):
-            of_key = {position for i in placed for n in numbers for position in _positions(content[i][n])}
-            order = {position: place for place, position in enumerate(sorted(of_key))}
-            if order:
-                for i in placed:
-                    for n in numbers:
-                        found[i][n] = _replaced(content[i][n], order)
-        return list(found)
+    def _without_positions(self, columns: Columns) -> list[Sequence[Any]]:
+        """Return the content columns with each position replaced by its place among all positions of the same key."""
+        content = {name: columns[name] for name in self.table.content}
+        placed = {name: list(content[name]) for name in self._placed_columns()}
+        if placed:
+            # Rows of different checkpoints have different partition columns, and their positions are separate.
+            names = [*(name for name in tables.PARTITION_COLUMNS if name in columns), *self.table.keys]
+            for rows in _by_key([columns[name] for name in names], len(next(iter(content.values())))):
+                of_key = {position for name in placed for row in rows for position in _positions(content[name][row])}
+                order = {position: place for place, position in enumerate(sorted(of_key))}
+                for name, values in placed.items():
+                    for row in rows if order else ():
+                        values[row] = _replaced(content[name][row], order)
+        return list({**content, **placed}.values())
 
     def _positions(self, columns: Columns) -> Iterator[list[Position]]:
-        placed = [columns[name] for name, node in self.table.content.items() if _holds_positions(node)]
+        placed = [columns[name] for name in self._placed_columns()]
         count = len(columns[self._plain_coordinates[0]])
-        for n in range(count):
-            yield [position for column in placed for position in _positions(column[n])]
+        for row in range(count):
+            yield [position for column in placed for position in _positions(column[row])]
+
+    def _placed_columns(self) -> list[str]:
+        return [name for name, node in self.table.content.items() if _holds_positions(node)]
 
 
 def spelled(array: pa.Array, node: Node, *, whole: bool = False) -> list[Any]:
     """Return a column as canonical values: as `plain_values`, but structs are dicts.
 
-    A struct of ours (`whole`) has all the fields that `node` names. A struct inside a user's value has those that are
-    not null, because the log may get further fields.
+    A struct that Hindcast defines (`whole`) keeps all fields of `node`. A struct inside a user's value keeps the fields
+    that are not null, because the log's struct may get more fields later.
     """
     if isinstance(node, str):
         return plain_values(array)
@@ -227,7 +224,7 @@ def _invalid_id(record_hash: int | None, reason: str | None) -> int:
 
 
 def _record_checks(ids: Sequence[int], ranks: Sequence[Any], records: Mapping[str, pa.Array]) -> list[int]:
-    """Return the checks that `windowlib.spark.columns.record_check` computes."""
+    """Return the same checks as the Spark expression `windowlib.spark.columns.record_check`."""
     record = records["record"]
     fields = sorted(record.type, key=lambda field: field.name)
     values = dict(zip((field.name for field in record.type), record.flatten(), strict=True))
@@ -246,7 +243,7 @@ def _record_checks(ids: Sequence[int], ranks: Sequence[Any], records: Mapping[st
 
 
 def _by_key(keys: Sequence[Sequence[Any]], count: int) -> list[list[int]]:
-    """Return the numbers of the rows of each key."""
+    """Return the row numbers of each key."""
     rows = zip(*keys, strict=True) if keys else [()] * count
     found: dict[str, list[int]] = {}
     for number, key in enumerate(rows):
@@ -255,7 +252,7 @@ def _by_key(keys: Sequence[Sequence[Any]], count: int) -> list[list[int]]:
 
 
 def _holds_positions(node: Node) -> bool:
-    """Tell whether a column of `window_state` holds positions: first, last and collect_list, or whole records."""
+    """Return whether a column of `window_state` has positions: states of first, last and collect_list, and contents."""
     if isinstance(node, str):
         return False
     struct = node["elementType"] if node["type"] == "array" else node

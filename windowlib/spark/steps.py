@@ -1,7 +1,7 @@
-"""The steps of a chunk as arrays, and an operator's walk along them.
+"""The steps of clock and watermark of a chunk as arrays, and an operator's walk along them.
 
-A chunk's clock and watermark move at certain places of the log, the same for every key (`timeline`). An
-operator visits only the steps that reach one of its timers, and is told of the others as one.
+A chunk's clock and watermark advance at certain positions of the log, which are the same for every key (`timeline`). An
+operator visits only the steps that reach one of its timers. The steps between two visits are applied as one.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ Int64s: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """After the record at `sequence[i]`, and before the next: clock and watermark (see `timeline.Step`).
+    """Clock and watermark after the record at `sequence[i]` and before the next record (see `timeline.Step`).
 
-    `due_ms`, `clock_ms` and `watermark_ms` never fall. `slice_start_ms` and `rank` say where the record stands that
-    led to the step. `slice_ends[n]` is the number of steps up to the end of slice n of the chunk.
+    `due_ms`, `clock_ms` and `watermark_ms` never decrease. (`slice_start_ms`, `rank`) is the position of the record
+    that caused the step. `slice_ends[n]` is the number of steps up to the end of slice n of the chunk.
     """
 
     sequence: Int64s
@@ -35,7 +35,7 @@ class Steps:
     slice_ends: tuple[int, ...]
 
     def position(self, step: int) -> Position:
-        """Return the place in the log of a step; before the chunk's first record, rank -1."""
+        """Return the position of the record that caused a step; before the chunk's first record the rank is -1."""
         if self.sequence[step] < 0:
             return int(self.slice_start_ms[step]), -1
         return int(self.slice_start_ms[step]), int(self.rank[step])
@@ -43,7 +43,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where clock and watermark stand before a chunk's first record, and when the log's first record came."""
+    """Clock and watermark before a chunk's first record, and the arrival time of the log's first record."""
 
     watermark_ms: int = MIN_TIME_MS
     clock_ms: int = MIN_TIME_MS
@@ -51,37 +51,39 @@ class Beginning:
 
 
 def columns_of(steps: Sequence[Step]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Return the four columns of steps, each as an array."""
+    """Return the columns of steps as arrays: sequence, due_ms, clock_ms, watermark_ms."""
     table = np.array(steps, dtype=np.int64).reshape(-1, len(Step._fields))
     sequence, due_ms, clock_ms, watermark_ms = (np.ascontiguousarray(table[:, i]) for i in range(table.shape[1]))
     return sequence, due_ms, clock_ms, watermark_ms
 
 
 class Walk:
-    """One operator's way along the steps of a chunk."""
+    """Applies the steps of a chunk to one operator."""
 
     def __init__(self, operator: Operator, steps: Steps, beginning: Beginning) -> None:
-        """Stand before the first step."""
+        """Start before the first step."""
         self._operator = operator
         self._steps = steps
         self.taken = 0
-        """How many steps have happened."""
+        """The number of steps applied so far."""
         self._due_ms = self._clock_ms = beginning.clock_ms
         self._watermark_ms = beginning.watermark_ms
 
     def until(self, end: int) -> None:
-        """Let the steps before `end` happen."""
+        """Apply the steps before step `end`."""
         while self.taken < end:
             step = self._first_of_interest()
             if step >= end:
                 self._happen(end - 1)
             else:
                 if step > self.taken:
-                    self._happen(step - 1)  # nothing is due there, but the timer's callback sees clock and watermark
+                    self._happen(
+                        step - 1
+                    )  # no timer is due there, but a timer's callback at `step` reads clock and watermark
                 self._happen(step)
 
     def _first_of_interest(self) -> int:
-        """Return the first step that reaches a timer; one that is overdue waits for the next rise of its clock."""
+        """Return the first step that reaches a timer. An overdue timer waits for the next advance of its time."""
         steps, first = self._steps, len(self._steps.sequence)
         if (timer_ms := self._operator.next_event_timer_ms()) is not None:
             reached_ms = max(timer_ms, self._watermark_ms + 1)
@@ -95,7 +97,7 @@ class Walk:
         steps, operator = self._steps, self._operator
         due_ms, clock_ms = int(steps.due_ms[step]), int(steps.clock_ms[step])
         watermark_ms, position = int(steps.watermark_ms[step]), steps.position(step)
-        # Behind a deadline at t, due is t + 1 and the clock t: a record at t + 1 moves the clock alone.
+        # After a deadline at t, due_ms is t + 1 and clock_ms is t. A record at t + 1 then advances only clock_ms.
         if due_ms > self._due_ms or clock_ms > self._clock_ms:
             operator.advance_processing_time(clock_ms, position, inclusive=due_ms > clock_ms)
             self._due_ms, self._clock_ms = due_ms, clock_ms

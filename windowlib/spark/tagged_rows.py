@@ -1,4 +1,4 @@
-"""The rows that a task emits, by slice and table: ids, tallies, and Arrow batches of the tagged result."""
+"""The rows that a task emits: their ids and checks, their tallies, and the Arrow batches of the tagged result."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -19,10 +19,10 @@ _Waiting = tuple[int, Sequence[Any]]
 
 
 class TaggedRows:
-    """Takes rows in, gives batches out; every row gets its id, and every (slice, table) its tally."""
+    """Collects rows and yields them as batches. It computes the ids of rows, and a tally for each (slice, table)."""
 
     def __init__(self, emitted: Sequence[Table], *, rows_per_batch: int = ROWS_PER_BATCH) -> None:
-        """Start empty; `emitted` are the tables of the tagged result, in order."""
+        """Prepare for one task; `emitted` are the tables of the tagged result in order."""
         self._rows_per_batch = rows_per_batch
         self._identities = {table.name: RowIdentity(table) for table in emitted}
         self._structs = {table.name: arrow_struct(table.emitted_columns()) for table in emitted}
@@ -37,13 +37,13 @@ class TaggedRows:
         self._waiting[table].append((slice_no, values))
 
     def add_tally(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
-        """Add to a term of an equation."""
+        """Add ids to a term of an equation of the audit."""
         self._tallies.setdefault((slice_no, equation, term), IdSum()).merge(ids)
 
     def batches(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that are full, or `everything` with the tallies last.
+        """Yield the full batches; if `everything`, yield all rows and then the tallies.
 
-        The ids of a checkpoint's rows are made of all rows of a key, so a slice's rows of a table leave together.
+        The id of a checkpoint's row depends on all rows of its key, so a table's rows of one slice are yielded at once.
         """
         for table, waiting in self._waiting.items():
             if len(waiting) >= self._rows_per_batch or (everything and waiting):
@@ -59,13 +59,14 @@ class TaggedRows:
         columns = identity.emitted(rows, arrays)
         ids = identity.ids(columns)
         self.add_tally(slice_no, "rows", table, ids=IdSum.of(ids))
-        words = [ids]
+        named = dict(zip(identity.table.columns(), arrays, strict=True))
+        named[tables.ROW_ID] = pa.array(ids, pa.int64())
         if tables.ROW_CHECK in identity.table.emitted_columns():
-            words.append(identity.checks(ids, columns))
+            named[tables.ROW_CHECK] = pa.array(identity.checks(ids, columns), pa.int64())
         fields = list(self._structs[table])
-        whole = pa.StructArray.from_arrays([*arrays, *(pa.array(word, pa.int64()) for word in words)], fields=fields)
-        for start in range(0, len(whole), self._rows_per_batch):
-            yield self._batch(slice_no, table, whole.slice(start, self._rows_per_batch))
+        structs = pa.StructArray.from_arrays([named[field.name] for field in fields], fields=fields)
+        for start in range(0, len(structs), self._rows_per_batch):
+            yield self._batch(slice_no, table, structs.slice(start, self._rows_per_batch))
 
     def _tally_batch(self) -> pa.RecordBatch:
         rows = [

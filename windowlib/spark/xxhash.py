@@ -1,8 +1,8 @@
-"""Spark's `xxhash64` without Spark: the hash of values in order, as Spark's expression computes it.
+"""Spark's `xxhash64` without Spark: the same hash of a sequence of values as Spark's expression.
 
-Each value is hashed with the hash of the values before it as its seed; the first seed is 42. A null leaves the hash as
-it is. Structs are hashed field by field and arrays item by item. Spark refuses maps; they are hashed as the array of
-their entries (`windowlib.spark.columns.hashable`).
+The seed of each value is the hash of the values before it; the first seed is 42. A null does not change the hash.
+Structs are hashed field by field and arrays item by item. Spark cannot hash maps. They are hashed as the array of their
+entries, as in `windowlib.spark.columns.record_check`.
 
 Source: Spark, sql/catalyst, XXH64.java and hash.scala (HashExpression, XxHash64Function).
 """
@@ -21,14 +21,14 @@ _P3: Final = 0x165667B19E3779F9
 _P4: Final = 0x85EBCA77C2B2AE63
 _P5: Final = 0x27D4EB2F165667C5
 _LONG_DECIMAL_DIGITS: Final = 18
-"""Spark keeps decimals of at most this many digits in 64 bits, and hashes them as such."""
+"""Spark stores decimals of at most this many digits in 64 bits, and hashes them as longs."""
 
 Hash = Callable[[Any, int], int]
-"""(value, seed) -> unsigned 64-bit hash; the value is as `windowlib.spark.arrow.plain_values` gives it."""
+"""(value, seed) -> unsigned 64-bit hash. The value has the form of `windowlib.spark.arrow.plain_values`."""
 
 
 def xxhash64(values: Iterable[tuple[Any, pa.DataType]]) -> int:
-    """Return the signed 64-bit hash of values with their types."""
+    """Return the signed 64-bit hash of (value, type) pairs in order."""
     found = SEED
     for value, kind in values:
         if value is not None:
@@ -37,12 +37,12 @@ def xxhash64(values: Iterable[tuple[Any, pa.DataType]]) -> int:
 
 
 def signed(word: int) -> int:
-    """Return an unsigned 64-bit word as a signed one."""
+    """Return an unsigned 64-bit word as a signed integer."""
     return word - (1 << 64) if word >> 63 else word
 
 
 def hash_of(kind: pa.DataType) -> Hash:
-    """Return how values of a type are hashed."""
+    """Return the hash function for values of a type."""
     if pa.types.is_decimal(kind):
         return _decimal_hash(kind)
     return _nested_hash(kind) if kind.num_fields else _FLAT[kind]
@@ -92,27 +92,27 @@ def _decimal_hash(kind: pa.DataType) -> Hash:
 
 
 def _word(float_format: str, int_format: str, value: float) -> int:
-    # As Java's doubleToLongBits has it: one NaN; and Spark hashes -0.0 as 0.0.
+    # All NaNs have the same bits, as in Java's doubleToLongBits, and Spark hashes -0.0 as 0.0.
     plain = 0.0 if value == 0 else float("nan") if value != value else value  # noqa: PLR0124 - NaN alone differs
     return int(struct.unpack(int_format, struct.pack(float_format, plain))[0])
 
 
 def hash_int(value: int, seed: int) -> int:
-    """Hash 32 bits."""
+    """Return the hash of a 32-bit integer."""
     found = (seed + _P5 + 4) & _MASK
     found ^= ((value & 0xFFFFFFFF) * _P1) & _MASK
     return _avalanche((_rotated(found, 23) * _P2 + _P3) & _MASK)
 
 
 def hash_long(value: int, seed: int) -> int:
-    """Hash 64 bits."""
+    """Return the hash of a 64-bit integer."""
     found = (seed + _P5 + 8) & _MASK
     found ^= (_rotated(((value & _MASK) * _P2) & _MASK, 31) * _P1) & _MASK
     return _avalanche((_rotated(found, 27) * _P1 + _P4) & _MASK)
 
 
 def hash_bytes(data: bytes, seed: int) -> int:
-    """Hash bytes: the XXH64 of its specification."""
+    """Return the hash of bytes by the specification of XXH64."""
     length, at = len(data), 0
     if length >= 32:  # noqa: PLR2004 - a stripe of XXH64
         found, at = _stripes(data, seed)
@@ -135,7 +135,7 @@ def hash_bytes(data: bytes, seed: int) -> int:
 
 
 def _stripes(data: bytes, seed: int) -> tuple[int, int]:
-    """Take in the whole stripes of 32 bytes; return the hash so far and where the rest begins."""
+    """Hash the complete stripes of 32 bytes. Return the hash so far and the offset of the rest."""
     lanes = [(seed + _P1 + _P2) & _MASK, (seed + _P2) & _MASK, seed, (seed - _P1) & _MASK]
     end = len(data) // 32 * 32
     for number, word in enumerate(struct.unpack(f"<{end // 8}Q", data[:end])):
@@ -167,7 +167,7 @@ _FLAT: Final[Mapping[pa.DataType, Hash]] = {
     **dict.fromkeys((pa.string(), pa.large_string()), lambda value, seed: hash_bytes(_utf8(value), seed)),
     **dict.fromkeys((pa.binary(), pa.large_binary()), hash_bytes),
 }
-"""How values of a type without parts are hashed."""
+"""Type without parts -> the hash function of its values."""
 
 
 def _utf8(text: str) -> bytes:

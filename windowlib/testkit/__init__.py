@@ -1,1 +1,1 @@
-"""Tools to test your own triggers, assigners and functions: a harness, contracts, and the conformance player."""
+"""Tools to test users' triggers, assigners, evictors and functions: a harness, contracts, the conformance player."""

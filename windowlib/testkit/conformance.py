@@ -1,7 +1,8 @@
-"""`python -m windowlib.testkit.conformance`: play recorded scripts of the real engines, one JSON script per line.
+"""`python -m windowlib.testkit.conformance`: plays recorded scripts of the real engines.
 
-Reads scripts from standard input, writes one JSON answer per line to standard output, in the same order, through the
-public pieces of windowlib in the profile of the engine that the script comes from. There is no second implementation.
+It reads one JSON script per line from standard input and writes one JSON answer per line to standard output, in the
+same order. It runs windowlib's public classes in the profile of the script's engine, so that the recorded answers check
+the code that replays run.
 """
 
 import json
@@ -15,10 +16,10 @@ from windowlib.testkit import flink_conformance
 
 
 def play(script: Mapping[str, Any]) -> dict[str, Any]:
-    """Play one script and return the answer: `window` and `acker` are Storm's, all others Flink's.
+    """Play one script and return its answer. Scripts with `window` or `acker` are Storm's, all others Flink's.
 
     Raises:
-        SpecError: a mode or event that does not exist.
+        SpecError: the script has an unknown mode or event.
     """
     if "window" in script:
         return storm_conformance.play(script)
@@ -28,7 +29,7 @@ def play(script: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer every line of standard input."""
+    """Write one answer for each line of standard input."""
     for line in sys.stdin:
         if line.strip():
             sys.stdout.write(json.dumps(play(json.loads(line))) + "\n")

@@ -1,9 +1,9 @@
-"""What every trigger, assigner, evictor, function and operator has to keep, as checks that you can run over your own.
+"""Checks of the laws that every trigger, assigner, evictor, function and operator must keep, including users' own.
 
     check_trigger(MyTrigger())
 
-Each plays typical histories through operators and raises InvariantBroken, with the law and both sides, for the first
-law that does not hold. `values` are the values that your part is made for; any few will do.
+Each check plays typical histories through operators. At the first broken law it raises InvariantBroken with the law and
+both values. `values` are record values that the checked part accepts; a few are enough.
 """
 
 # mypy: disable-error-code="explicit-override"
@@ -36,16 +36,16 @@ from windowlib.windows.evictors import Evictor, EvictorContext
 from windowlib.windows.spec import WindowSpec, default_trigger
 
 LIST: Final = Apply(lambda _key, _window, values: [list(values)])
-"""The function of the checks that are about something else: a pane has the values of its records."""
+"""The function of checks of other parts: a pane has the values of its records."""
 KEYS: Final = ("a", "b", "c")
 _FAR_MS: Final = 400
 _NONE: Final = Tally(0, 0, 0)
 
 
 def typical_steps(values: Sequence[Value] = (1, 1, 2, 5, 3)) -> list[Step]:
-    """Return a history of three keys: in and out of order, in time and late, clocks in small steps and in leaps.
+    """Return a history of three keys with records in and out of order, in time and late.
 
-    Windows of up to 100 ms come to their end in it.
+    The clocks advance in small and in large steps, far enough to complete windows of up to 100 ms.
     """
     steps: list[Step] = []
     value = itertools.cycle(values)
@@ -66,7 +66,7 @@ def typical_steps(values: Sequence[Value] = (1, 1, 2, 5, 3)) -> list[Step]:
 
 
 def _rising(steps: list[Step]) -> list[Step]:
-    """Leave out what would let the clock go back."""
+    """Leave out the steps that would set the clock back."""
     clock_ms, kept = 0, list[Step]()
     for step in steps:
         if isinstance(step, ClockStep):
@@ -81,14 +81,17 @@ def _rising(steps: list[Step]) -> list[Step]:
 
 
 def check_operator(spec: OperatorSpec, steps: Sequence[Step] | None = None) -> list[Output]:
-    """Check what the replay relies on, of any operator; return what the steps make it emit.
+    """Check the laws of operators that a replay relies on, and return the outputs of the steps.
 
-    The laws: going on from a snapshot is going on, at every cut; looking changes nothing; each edge is open or closed
-    once; keys do not interact, so key groups can be computed apart and their states joined; steps that the operator
-    does not wait for can be left out; a snapshot is one of the spec's own.
+    The laws:
+    - A snapshot and a restore at any step do not change the results.
+    - Taking a snapshot and asking for the next timers change nothing.
+    - Each edge is either open, or closed once.
+    - Keys do not interact: key groups can be computed separately and their states joined.
+    - Steps that the operator does not wait for can be left out.
 
     Raises:
-        InvariantBroken: a law does not hold; the message says which.
+        InvariantBroken: a law does not hold; the message names the law.
     """
     steps = typical_steps() if steps is None else steps
     outputs, state = _run(spec, steps)
@@ -123,7 +126,7 @@ def _expect(law: str, found: object, wanted: object) -> None:
     if isinstance(found, list) and isinstance(wanted, list):
         pairs = itertools.zip_longest(found, wanted)
         _expect(law, *next((one, other) for one, other in pairs if one != other))
-    raise InvariantBroken(f"broken: {law}. Found {found}, wanted {wanted}")
+    raise InvariantBroken(f"broken law: {law}. Found {found}, expected {wanted}")
 
 
 def _check_looking(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Output]) -> None:
@@ -135,7 +138,7 @@ def _check_looking(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Outp
         operator.next_processing_timer_ms()
         _expect("two snapshots of one moment are equal", operator.snapshot(), first)
         seen += operator.drain()
-    _expect("a snapshot does not disturb", seen, outputs)
+    _expect("taking snapshots does not change the outputs", seen, outputs)
 
 
 def _check_edges(spec: OperatorSpec, steps: Sequence[Step]) -> None:
@@ -164,7 +167,7 @@ def _total(tallies: Iterable[Tally]) -> Tally:
 
 
 def _check_groups(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Output], *, state: Snapshot) -> None:
-    """Compute two halves of the key groups apart, and join their states."""
+    """Compute two halves of the key groups separately, join their states, and compare with the whole operator."""
     owned = sorted({key_group(step.record.key) for step in steps if isinstance(step, RecordStep)})
     if len(owned) < 2:  # noqa: PLR2004
         return
@@ -183,11 +186,11 @@ def _check_groups(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Outpu
     _expect("keys do not interact", found, _by_key(outputs))
     whole = spec.build()
     whole.restore(joined)
-    _expect("the states of key groups, joined, are the state of all", whole.snapshot(), state)
+    _expect("the joined states of the key groups equal the state of all", whole.snapshot(), state)
 
 
 def _by_key(outputs: Sequence[Output]) -> dict[Hashable, list[Output]]:
-    """Sort outputs by key, without their place in the log, which other keys' records move."""
+    """Group outputs by key, without their positions in the log, because other keys' records change those."""
     found: dict[Hashable, list[Output]] = defaultdict(list)
     for output in outputs:
         match output:
@@ -199,7 +202,7 @@ def _by_key(outputs: Sequence[Output]) -> dict[Hashable, list[Output]]:
 
 
 def _check_leaving_out(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Output]) -> None:
-    """Leave out each step of a clock that the operator does not wait for, but for the last before another thing."""
+    """Leave out each clock step that the operator does not wait for, except the last before another kind of step."""
     operator, seen = started(spec, steps), list[Output]()
     for rank, (step, after) in enumerate(itertools.zip_longest(steps, steps[1:])):
         if type(step) is not type(after) or _is_awaited(operator, step):
@@ -237,14 +240,15 @@ _ASSIGNERS: Final = (
 def check_trigger(
     trigger: Trigger, values: Sequence[Value] = (1, 1, 2, 5, 3), *, profiles: Sequence[Profile] = (STRICT, FLINK)
 ) -> None:
-    """Check a trigger on all kinds of windows that it can have.
+    """Check a trigger on all kinds of windows that it supports; on sessions only if `can_merge`.
 
-    Besides the laws of `check_operator`: it remembers nothing outside `ctx.state`; its promises hold
-    (`waits_for_end`, `fires_after_end`, `may_leave_records`); when a window is gone, so are its timers, at the latest
-    when both clocks have passed them; if `can_merge`, sessions keep all of this.
+    Besides the laws of `check_operator`:
+    - The trigger keeps memory in `ctx.state` only.
+    - Its promises hold: `waits_for_end`, `fires_after_end`, `may_leave_records`.
+    - No timer of a deleted window is left once both clocks have passed it.
 
     Raises:
-        InvariantBroken: a law does not hold; the message says which.
+        InvariantBroken: a law does not hold; the message names the law.
     """
     for assigner, profile in itertools.product(_ASSIGNERS, profiles):
         if trigger.can_merge or not assigner.is_merging:
@@ -254,13 +258,13 @@ def check_trigger(
 
 
 def check_assigner(assigner: Assigner, values: Sequence[Value] = (1, 1, 2, 5, 3)) -> None:
-    """Check an assigner with triggers that keep and that purge.
+    """Check an assigner with triggers that purge and triggers that do not.
 
-    Besides the laws of `check_operator`: windows do not depend on the key, are not named twice for one record, and
-    hold an instant (`start_ms < end_ms`); a merging assigner returns one window.
+    Besides the laws of `check_operator`: windows do not depend on the key, the windows of one record are distinct and
+    not empty (`start_ms < end_ms`), and a merging assigner returns one window.
 
     Raises:
-        InvariantBroken: a law does not hold; the message says which.
+        InvariantBroken: a law does not hold; the message names the law.
     """
     steps = typical_steps(values)
     for trigger in (default_trigger(assigner), CountReached(2), Purging(CountReached(2))):
@@ -270,20 +274,21 @@ def check_assigner(assigner: Assigner, values: Sequence[Value] = (1, 1, 2, 5, 3)
             windows = assigner.assign(step.record, _AssignerContext())
             others = assigner.assign(step.record._replace(key="another"), _AssignerContext())
             _expect("windows do not depend on the key", list(others), list(windows))
-            _expect("a record's windows differ", len(set(windows)), len(windows))
+            _expect("a record's windows are distinct", len(set(windows)), len(windows))
             if assigner.is_merging:
                 _expect("a merging assigner returns one window", len(windows), 1)
             empty = [one for one in windows if isinstance(one, TimeWindow) and one.start_ms >= one.end_ms]
-            _expect("a window has an instant", empty, [])
+            _expect("a window contains an instant", empty, [])
 
 
 def check_evictor(evictor: Evictor, values: Sequence[Value] = (1, 1, 2, 5, 3)) -> None:
     """Check an evictor on all kinds of windows, with a trigger that fires early.
 
-    Besides the laws of `check_operator`: it has no memory, and what it keeps is some of what it was given, in order.
+    Besides the laws of `check_operator`: the evictor has no memory, and it returns some of the given records in their
+    order.
 
     Raises:
-        InvariantBroken: a law does not hold; the message says which.
+        InvariantBroken: a law does not hold; the message names the law.
     """
     for assigner in _ASSIGNERS:
         spec = _spec(assigner, STRICT, trigger=CountReached(2), evictor=_WatchedEvictor(evictor))
@@ -291,10 +296,10 @@ def check_evictor(evictor: Evictor, values: Sequence[Value] = (1, 1, 2, 5, 3)) -
 
 
 def check_function(function: WindowFunction, values: Sequence[Value] = (1, 1, 2, 5, 3)) -> None:
-    """Check a window function on all kinds of windows that it can have: the laws of `check_operator`.
+    """Check the laws of `check_operator` for a window function on all kinds of windows that it supports.
 
     Raises:
-        InvariantBroken: a law does not hold; the message says which.
+        InvariantBroken: a law does not hold; the message names the law.
     """
     then = process_function(function)
     merges = not (isinstance(function, Whole) and not can_merge(function.aggregate)) and not (
@@ -317,8 +322,8 @@ def _check_window_spec(spec: WindowSpec, steps: Sequence[Step], *, part: object)
             first, state = _run(spec, steps)
         outputs = check_operator(spec, steps)
     except EngineFault:
-        return  # the engine would die here: nothing to compare
-    _expect("the same steps give the same outputs; something is remembered outside the state", outputs, first)
+        return  # the engine itself fails here, so there is nothing to compare
+    _expect("the same steps give the same outputs; memory is kept outside the state", outputs, first)
     panes: dict[tuple[Hashable, Window], list[Pane]] = defaultdict(list)
     for output in outputs:
         if isinstance(output, Pane):
@@ -326,10 +331,10 @@ def _check_window_spec(spec: WindowSpec, steps: Sequence[Step], *, part: object)
     if spec.profile is STRICT and spec.assigner.is_event_time:
         for of_window in panes.values():
             followed = [pane for pane in of_window[:-1] if pane.is_last]
-            _expect("no pane follows the one that says is_last (fires_after_end)", followed, [])
+            _expect("no pane follows a pane that is_last (fires_after_end)", followed, [])
     if spec.profile is STRICT and spec.assigner.has_bounds:
-        _expect("no window outlives its cleanup", state.windows, [])
-        _expect("no timer outlives its window (clear)", state.timers, [])
+        _expect("no window is open after its cleanup", state.windows, [])
+        _expect("no timer is left after its window's cleanup (clear)", state.timers, [])
 
 
 def _check_promises(spec: WindowSpec, trigger: Trigger, steps: Sequence[Step]) -> None:
@@ -341,14 +346,16 @@ def _check_promises(spec: WindowSpec, trigger: Trigger, steps: Sequence[Step]) -
     _drive(operator, steps)
     left = {LEFT_OVER, NEVER_FIRED} & operator.take_tallies().keys()
     if not trigger.may_leave_records(is_event_time=spec.assigner.is_event_time) and spec.profile is STRICT:
-        _expect("may_leave_records says False, and no record is left", left, set())
+        _expect("if may_leave_records returns False, no record is left", left, set())
     if trigger.waits_for_end:
-        heard = replace(spec, trigger=_hears_all(trigger))
-        _expect("waits_for_end: hearing of every record changes nothing", _run(heard, steps), (outputs, state))
+        called = replace(spec, trigger=_without_promise(trigger))
+        _expect(
+            "waits_for_end: calling on_record for each record changes nothing", _run(called, steps), (outputs, state)
+        )
 
 
-def _hears_all(trigger: Trigger) -> Trigger:
-    """Return the same trigger without its promise to wait for the end."""
+def _without_promise(trigger: Trigger) -> Trigger:
+    """Return the same trigger with `waits_for_end` False."""
     kind = type(type(trigger).__name__, (type(trigger),), {"__slots__": (), "waits_for_end": False})
     twin = copy(trigger)
     object.__setattr__(twin, "__class__", kind)  # triggers are frozen
@@ -357,7 +364,7 @@ def _hears_all(trigger: Trigger) -> Trigger:
 
 @dataclass(frozen=True, slots=True)
 class _WatchedEvictor(Evictor):
-    """An evictor, watched: what it keeps is some of what it was given, in order."""
+    """Checks that the inner evictor returns some of the given records in their order."""
 
     inner: Evictor
 
@@ -383,10 +390,10 @@ class _AssignerContext:
 
 @contextmanager
 def _unchanged(part: object) -> Iterator[None]:
-    """Check that a part is used without being changed: all memory is state of the operator."""
+    """Check that a part's attributes do not change while it is used."""
     before = _memory(part)
     yield
-    _expect(f"{type(part).__name__} remembers nothing on itself", _memory(part), before)
+    _expect(f"{type(part).__name__} keeps no memory on itself", _memory(part), before)
 
 
 def _memory(part: object) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Recorded scripts of Apache Flink's operators, played through the public pieces of windowlib in the profile flink."""
+"""Player of recorded scripts of Apache Flink's operators: it runs windowlib's public classes in the profile flink."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -139,7 +139,7 @@ def spec_of(script: Script) -> WindowSpec:
 
 
 def _exception_at_build(script: Script) -> str:
-    """Return what Flink throws for a script that WindowSpec refuses."""
+    """Return the exception that Flink throws for a script that WindowSpec refuses."""
     try:
         assigner = assigner_of(script["assigner"])
         trigger = trigger_of(script["trigger"]) if script.get("trigger") else default_trigger(assigner)
@@ -153,7 +153,6 @@ class WindowPlayer:
     """Plays one window script."""
 
     def __init__(self, script: Script) -> None:
-        """Build the operator."""
         self._spec = spec_of(script)
         self._has_late_output = bool(script.get("late_output", False))
         self._operator = self._spec.build()
@@ -163,7 +162,7 @@ class WindowPlayer:
         self.dropped = 0
 
     def play(self, event: Sequence[Any]) -> None:
-        """Play one event and collect what comes out."""
+        """Play one event and collect the outputs."""
         match event:
             case ["e", key, value, timestamp_ms, *gap]:
                 self._rank += 1
@@ -204,10 +203,10 @@ class WindowPlayer:
                 else:
                     self.dropped += 1
             case _:
-                pass  # what Flink does not report: gaps, partly late records, superseded sessions
+                pass  # Flink does not report gaps, partly late records and superseded sessions
 
     def answer(self) -> Answer:
-        """Return the answer to the whole script."""
+        """Return the answer for the whole script."""
         event_timers, processing_timers = _split(self._operator.snapshot().timers)
         return {
             "out": self.out,
@@ -250,13 +249,12 @@ class TimerPlayer:
     """Plays one timer script."""
 
     def __init__(self, start_ms: int) -> None:
-        """Start without timers."""
         self._service = TimerService()
         self._service.processing_time_ms = start_ms
         self.out: list[list[Any]] = []
 
     def play(self, event: Sequence[Any]) -> None:
-        """Play one event and collect what fires."""
+        """Play one event and collect the timers that fire."""
         service = self._service
         match event:
             case ["reg_e" | "reg_p" as kind, key, namespace, at_ms]:
@@ -280,7 +278,7 @@ class TimerPlayer:
         self.out += [[kind, timer.key, timer.namespace, at_ms] for at_ms, timer in due]
 
     def answer(self) -> Answer:
-        """Return the answer to the whole script."""
+        """Return the answer for the whole script."""
         event_timers, processing_timers = _split(self._service.snapshot())
         return {
             "out": self.out,
@@ -371,10 +369,10 @@ PLAYERS: Final = {
 
 
 def play(script: Script) -> Answer:
-    """Play one script and return the answer.
+    """Play one script and return its answer.
 
     Raises:
-        SpecError: a mode or event that does not exist.
+        SpecError: the script has an unknown mode or event.
     """
     mode = script.get("mode", "window")
     if mode not in PLAYERS:

@@ -1,4 +1,4 @@
-"""Try your own triggers, assigners, evictors and functions without Spark. docs/TESTING.md shows how.
+"""A harness to test users' triggers, assigners, evictors and functions without Spark (docs/TESTING.md).
 
     harness = Harness(WindowSpec(assigner=Tumbling(size_ms=10), trigger=MyTrigger(), function=...))
     harness.record("a", 1, at_ms=3)
@@ -6,9 +6,9 @@
     assert harness.values() == [[1]]
     harness.check_resumable()
 
-`check_resumable` plays the same steps once for each place where a slice could end, takes the state through JSON there,
-and compares: it finds a trigger that remembers something outside its `ctx.state`. `windowlib.testkit.contracts` has
-whole suites: `check_trigger(MyTrigger())`.
+`check_resumable` plays the same steps once for each place where a slice could end. There it converts the state to JSON
+and back, restores it, and compares the results. It finds a trigger that keeps memory outside its `ctx.state`.
+`windowlib.testkit.contracts` has complete suites, for example `check_trigger(MyTrigger())`.
 """
 
 import json
@@ -34,13 +34,13 @@ class RecordStep(NamedTuple):
 
 
 class WatermarkStep(NamedTuple):
-    """The watermark rises."""
+    """The watermark advances."""
 
     watermark_ms: int
 
 
 class ClockStep(NamedTuple):
-    """The clock goes on."""
+    """The clock advances."""
 
     processing_time_ms: int
 
@@ -49,7 +49,7 @@ Step = RecordStep | WatermarkStep | ClockStep
 
 
 def play_step(operator: Operator, step: Step, rank: int) -> Fate | None:
-    """Do one step; return the fate of its record, if it is one."""
+    """Run one step on the operator. Return the record's fate for a RecordStep, else None."""
     match step:
         case RecordStep():
             return operator.process(step.record)
@@ -61,10 +61,9 @@ def play_step(operator: Operator, step: Step, rank: int) -> Fate | None:
 
 
 class Harness:
-    """One window operator, driven by hand; it remembers the steps and all that came out."""
+    """Drives one window operator by hand, and keeps the steps and all outputs."""
 
     def __init__(self, spec: WindowSpec) -> None:
-        """Build the operator."""
         self._spec = spec
         self._operator = spec.build()
         self._steps: list[Step] = []
@@ -72,11 +71,11 @@ class Harness:
 
     @property
     def operator(self) -> WindowOperator:
-        """The operator itself, for snapshots and timers."""
+        """The operator, to look at snapshots and timers."""
         return self._operator
 
     def record(self, key: Hashable, value: Value, *, at_ms: int | None, gap_ms: int | None = None) -> Fate:
-        """Let a record arrive with event time `at_ms`, and return its fate."""
+        """Process a record with event time `at_ms` and return its fate."""
         rank = len(self._steps)
         fate = self._play(RecordStep(Record(key, at_ms, value, (0, rank), rank, gap_ms)))
         if fate is None:
@@ -84,15 +83,15 @@ class Harness:
         return fate
 
     def watermark(self, watermark_ms: int) -> None:
-        """Let the watermark rise."""
+        """Advance the watermark."""
         self._play(WatermarkStep(watermark_ms))
 
     def clock(self, processing_time_ms: int) -> None:
-        """Let the clock go on."""
+        """Advance the clock."""
         self._play(ClockStep(processing_time_ms))
 
     def finish(self) -> None:
-        """Let the watermark rise to the end of time."""
+        """Advance the watermark to its maximum."""
         self.watermark(MAX_TIME_MS)
 
     def _play(self, step: Step) -> Fate | None:
@@ -102,7 +101,7 @@ class Harness:
         return fate
 
     def panes(self) -> list[Pane]:
-        """Return the panes so far, without those that withdraw others."""
+        """Return the panes so far, without retractions and superseded panes."""
         return [output for output in self.outputs if isinstance(output, Pane) and output.kind == "result"]
 
     def values(self) -> list[Any]:
@@ -118,36 +117,36 @@ class Harness:
         return [output.record for output in self.outputs if isinstance(output, Unassigned)]
 
     def side_outputs(self, tag: str) -> list[Any]:
-        """Return what was sent to a side output so far."""
+        """Return the values of a side output so far."""
         return [output.value for output in self.outputs if isinstance(output, SideOutput) and output.tag == tag]
 
     def check_resumable(self) -> None:
-        """Play the steps again, resumed from a snapshot after each of them in turn.
+        """Check that the steps give the same result with a snapshot and restore after any one of them.
 
         Raises:
-            InvariantBroken: some cut changes the outputs or the last state, or trigger state is not JSON.
+            InvariantBroken: a cut changes the outputs or the last state, or a trigger's state is not JSON.
         """
         check_resumable(self._spec, self._steps, expected=(self.outputs, self._operator.snapshot()))
 
 
 def check_resumable(spec: OperatorSpec, steps: Sequence[Step], *, expected: tuple[list[Output], Snapshot]) -> None:
-    """Play steps once for each cut; `expected` is what they give without one.
+    """Check that the steps give `expected`, their outputs and last state without a cut, with a cut at any place.
 
     Raises:
-        InvariantBroken: some cut changes the outputs or the last state.
+        InvariantBroken: a cut changes the outputs or the last state.
     """
     for cut in range(len(steps) + 1):
         outputs, state = resume_at(spec, steps, cut)
         if (outputs, state) != expected:
             raise InvariantBroken(
-                f"after {cut} of {len(steps)} steps, going on from a snapshot is not going on: "
+                f"an operator restored from a snapshot after {cut} of {len(steps)} steps gives another result: "
                 f"{_difference(outputs, expected[0]) or _difference_of_states(state, expected[1])}. "
-                "Something is remembered outside the state"
+                "Memory is kept outside the state"
             )
 
 
 def _difference(found: Sequence[object], wanted: Sequence[object], what: str = "output") -> str | None:
-    """Say where two sequences begin to differ, None if nowhere."""
+    """Return a text about the first difference of two sequences, or None if they are equal."""
     for index, (one, other) in enumerate(zip_longest(found, wanted)):
         if one != other:
             return f"{what} {index} is {one} instead of {other}"
@@ -164,14 +163,14 @@ def _difference_of_states(found: Snapshot, wanted: Snapshot) -> str:
 
 
 def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | None = None) -> Operator:
-    """Return a fresh operator that is about to play steps, or those of its key groups."""
+    """Return a fresh operator, of all key groups or of `groups`, that is ready to play the steps."""
     operator = spec.build(groups)
     _begin(operator, steps)
     return operator
 
 
 def _begin(operator: Operator, steps: Sequence[Step]) -> None:
-    """Tell the operator what the clock says when the first record comes, if one comes."""
+    """Call `begin` with the clock at the first record, if the steps have a record."""
     clock_ms = 0
     for step in steps:
         match step:
@@ -185,7 +184,7 @@ def _begin(operator: Operator, steps: Sequence[Step]) -> None:
 
 
 def resume_at(spec: OperatorSpec, steps: Sequence[Step], cut: int) -> tuple[list[Output], Snapshot]:
-    """Play steps with a snapshot and a fresh operator after `cut` of them; return all outputs and the last state."""
+    """Play the steps with a snapshot and a fresh operator after `cut` of them; return outputs and last state."""
     operator = started(spec, steps)
     outputs: list[Output] = []
     for rank, step in enumerate(steps):
@@ -200,11 +199,11 @@ def resume_at(spec: OperatorSpec, steps: Sequence[Step], cut: int) -> tuple[list
 
 
 def resumed(spec: OperatorSpec, operator: Operator) -> Operator:
-    """Return a fresh operator with the state of another; what users put into it goes through JSON on the way.
+    """Return a fresh operator with the state of another, after users' state was converted to JSON and back.
 
     Raises:
         InvariantBroken: a trigger's state is not JSON.
-        SpecError: another user's state is no plain data.
+        SpecError: other user state is not plain data.
     """
     snapshot = operator.snapshot()
     for row in snapshot.windows:

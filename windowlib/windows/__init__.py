@@ -1,1 +1,1 @@
-"""Flink's window operator: assigners, evictors, firing, merging, and the WindowSpec that builds it."""
+"""The window operator, after Flink's: assigners, evictors, firing, merging, and the WindowSpec that builds it."""

@@ -1,4 +1,4 @@
-"""Which windows a record belongs to. Assigners are frozen values; users write their own against `Assigner`."""
+"""Window assigners: they return the windows that a record belongs to. Users write their own against `Assigner`."""
 
 # mypy: disable-error-code="explicit-override"
 # The core needs the standard library only, and Python 3.11's has no typing.override.
@@ -15,55 +15,55 @@ from windowlib.profiles import EngineFault, Profile
 from windowlib.records.records import Record
 
 WINDOWS_PER_RECORD_MAX: Final = 10_000_000
-"""Flink's bound on size / slide."""
+"""The greatest allowed size / slide, as in Flink."""
 
 
 class AssignerContext(Protocol):
-    """What an assigner may ask besides the record."""
+    """What an assigner may read besides the record."""
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says."""
+        """The current processing time."""
 
     @property
     def stagger_ms(self) -> int:
-        """The offset that staggering chose at the operator's first record; 0 without staggering."""
+        """The offset that staggering chose for the operator at its first record; 0 without staggering."""
 
     @property
     def profile(self) -> Profile:
-        """Whose answers to give."""
+        """The engine profile whose semantics apply."""
 
 
 class Assigner:
-    """The protocol of assigners."""
+    """Base class of assigners. Built-in assigners are frozen values, and users' assigners should be, too."""
 
     __slots__ = ()
 
     is_event_time: bool = True
-    """Whether the watermark completes the windows; else the clock does."""
+    """Whether the watermark completes the windows. If not, the clock completes them."""
     is_merging: bool = False
-    """Whether windows that meet are merged; then `assign` returns one window, that of the record alone."""
+    """Whether overlapping windows are merged. If so, `assign` returns one window: the session of the record alone."""
     has_bounds: bool = True
-    """Whether the windows end."""
+    """Whether the windows have a start and an end."""
 
     def assign(self, record: Record, ctx: AssignerContext) -> Sequence[Window]:
-        """Return the record's windows, in the order in which it enters them; none if it falls into a gap."""
+        """Return the record's windows in the order in which the record enters them; empty for a record in a gap."""
         raise NotImplementedError
 
     def output_time_ms(self, timestamp_ms: int) -> int:
-        """Return the event time that a record lends to its panes, for the combiner `earliest_transformed`."""
+        """Return the event time that a record contributes to its panes, for the combiner `earliest_transformed`."""
         return timestamp_ms
 
 
 class Stagger(Enum):
-    """How the windows of an operator are shifted, once, at its first record."""
+    """How an operator shifts its windows. The operator chooses the shift once, at its first record."""
 
     ALIGNED = "aligned"
     RANDOM = "random"
     NATURAL = "natural"
 
     def offset(self, size_ms: int, first_ms: int, seed: int) -> int:
-        """Return the shift in [0, size): none, from the seed, or the place of the first arrival in its window."""
+        """Return the shift in [0, size): 0, a value from the seed, or the first arrival's offset in its window."""
         match self:
             case Stagger.ALIGNED:
                 return 0
@@ -73,7 +73,7 @@ class Stagger(Enum):
                 return (seed * 0x9E37_79B9_7F4A_7C15 >> 7) % size_ms
 
 
-_ALIGNED: Final = Stagger.ALIGNED  # a member of an Enum takes longer to look up than to compare, for every record
+_ALIGNED: Final = Stagger.ALIGNED  # `assign` runs per record, and the attribute lookup costs more than the comparison
 _SAFE_FROM_MS: Final = -SAFE_TIME_MS
 
 
@@ -97,7 +97,7 @@ def _event_time(record: Record, profile: Profile) -> int:
 
 
 def _wrapped_start(instant_ms: int, offset_ms: int, size_ms: int) -> int:
-    """Return the start of the window that holds an instant, computed in 64-bit words with Java's remainder (F8)."""
+    """Return the start of the window that contains an instant, computed in wrapping 64-bit arithmetic (F8)."""
     shifted = wrap_int64(instant_ms - offset_ms)
     remainder = shifted % size_ms
     return wrap_int64(instant_ms - remainder)
@@ -105,7 +105,7 @@ def _wrapped_start(instant_ms: int, offset_ms: int, size_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tumbling(Assigner):
-    """Windows of one size, end to end, aligned to 1970 plus an offset."""
+    """Windows of one size without gaps or overlap, aligned to 1970 plus an offset."""
 
     size_ms: int
     offset_ms: int = 0
@@ -114,7 +114,6 @@ class Tumbling(Assigner):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check size and offset."""
         _check_size("tumbling window", self.size_ms)
         if abs(self.offset_ms) >= self.size_ms:
             raise SpecError(
@@ -122,7 +121,6 @@ class Tumbling(Assigner):
             )
 
     def assign(self, record: Record, ctx: AssignerContext) -> Sequence[TimeWindow]:
-        """Return the one window that holds the record."""
         size_ms, offset_ms = self.size_ms, self.offset_ms
         instant_ms = record.timestamp_ms
         if not self.is_event_time:
@@ -139,7 +137,7 @@ class Tumbling(Assigner):
 
 @lru_cache(maxsize=1 << 12)
 def _shared_window(start_ms: int, size_ms: int) -> Sequence[TimeWindow]:
-    """Return a window as a tuple of one; all keys share the object, which is faster to look up than to make."""
+    """Return a window as a tuple of one. All keys share the object, because a cache lookup is faster than creation."""
     return (TimeWindow(start_ms, start_ms + size_ms),)
 
 
@@ -148,19 +146,22 @@ def _windows(starts: range, size_ms: int) -> Sequence[TimeWindow]:
 
 
 SHARED_MAX: Final = 256
-"""The default number of windows of one record that may be remembered for the next; more would take much memory."""
+"""The default of `Sliding.shared_max`: tuples of more windows are not cached, because they take too much memory."""
 _shared_windows = lru_cache(maxsize=1 << 10)(_windows)
 
 
 def _truncated(number: int, divisor: int) -> int:
-    """Return the remainder with the sign of the number, as Java has it."""
+    """Return the remainder with the sign of `number`, as Java's % operator."""
     remainder = abs(number) % divisor
     return remainder if number >= 0 else -remainder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sliding(Assigner):
-    """Windows of one size that start every `slide_ms`. A slide above the size leaves gaps, where records have none."""
+    """Windows of one size that start every `slide_ms`. If the slide exceeds the size, a record in a gap has no window.
+
+    `shared_max`: if a record has at most so many windows, they are cached for other records.
+    """
 
     size_ms: int
     slide_ms: int
@@ -169,7 +170,6 @@ class Sliding(Assigner):
     shared_max: int = SHARED_MAX
 
     def __post_init__(self) -> None:
-        """Check size, slide and offset."""
         _check_size("sliding window", self.size_ms)
         _check_size("sliding window", self.slide_ms, what="slide")
         if abs(self.offset_ms) >= self.slide_ms:
@@ -184,7 +184,7 @@ class Sliding(Assigner):
             )
 
     def assign(self, record: Record, ctx: AssignerContext) -> Sequence[TimeWindow]:
-        """Return the windows that hold the record, the newest start first."""
+        """Return the windows that contain the record, newest start first."""
         instant_ms = _event_time(record, ctx.profile) if self.is_event_time else ctx.processing_time_ms
         size_ms, slide_ms = self.size_ms, self.slide_ms
         if ctx.profile.wraps_int64:
@@ -211,7 +211,7 @@ class _SessionAssigner(Assigner):
         raise NotImplementedError
 
     def assign(self, record: Record, ctx: AssignerContext) -> Sequence[TimeWindow]:
-        """Return the session of this record alone: from its instant until the gap has passed."""
+        """Return the session of this record alone: from its instant to its instant plus the gap."""
         if not self.is_event_time:
             instant_ms = ctx.processing_time_ms
         elif ctx.profile.wraps_int64:
@@ -223,13 +223,12 @@ class _SessionAssigner(Assigner):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session(_SessionAssigner):
-    """One window per burst of activity; a silence longer than `gap_ms` ends it. Sessions that touch are one."""
+    """Windows of activity: a silence longer than `gap_ms` ends a window. Sessions that touch are merged."""
 
     gap_ms: int
     is_event_time: bool = True
 
     def __post_init__(self) -> None:
-        """Check the gap."""
         _check_size("session window", self.gap_ms, what="gap")
 
     def _gap_ms(self, record: Record) -> int:  # noqa: ARG002
@@ -237,13 +236,13 @@ class Session(_SessionAssigner):
 
 
 def gap_of_record(record: Record) -> int | None:
-    """Return the gap that came with the record."""
+    """Return the record's own gap in ms."""
     return record.gap_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicSession(_SessionAssigner):
-    """Sessions whose gap each record brings along, or a function of the record gives."""
+    """Sessions whose gap a function computes from each record; by default the record's own `gap_ms`."""
 
     gap: Callable[[Record], int | None] = gap_of_record
     is_event_time: bool = True
@@ -253,20 +252,19 @@ class DynamicSession(_SessionAssigner):
         if gap_ms is None or not 0 < gap_ms < MAX_TIME_MS:
             raise SpecError(
                 f"dynamic session: the record at {record.position} has gap {gap_ms!r}; it must be a positive number "
-                "of ms. Mend the gap's column or function"
+                "of ms. Correct the gap's column or function"
             )
         return gap_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Global(Assigner):
-    """One window for all records of a key, without end; it needs a trigger to fire at all."""
+    """One window without end for all records of a key. It fires only if the spec has a trigger."""
 
     is_event_time = False
     has_bounds = False
 
     def assign(self, record: Record, ctx: AssignerContext) -> Sequence[Window]:  # noqa: ARG002
-        """Return the global window."""
         return _GLOBAL
 
 

@@ -1,6 +1,6 @@
-"""How a window keeps what it has taken in: running accumulators, or the records themselves.
+"""The contents of open windows: running accumulators, or the records themselves.
 
-Incremental contents are a list of accumulators, one per aggregate; record contents are a list of `Stored`.
+The contents of a window are a plain list: of accumulators, one per aggregate, or of `Stored` records.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,44 +16,40 @@ from windowlib.windows.open_windows import OpenWindow
 
 
 class WindowScope:
-    """What a process function sees of its window: see functions.ProcessContext."""
+    """The context that a process function gets for one call (functions.window_functions.ProcessContext)."""
 
     __slots__ = ("_open", "_position")
 
     def __init__(self, open_window: OpenWindow, position: Position) -> None:
-        """Made for each call."""
         self._open = open_window
         self._position = position
 
     @property
     def watermark_ms(self) -> int:
-        """The current watermark."""
         return self._open.watermark_ms
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says."""
+        """The current processing time."""
         return self._open.processing_time_ms
 
     @property
     def state(self) -> StateView:
-        """The state of the key."""
         return self._open.runtime.user_state.view(self._open.key)
 
     @property
     def window_state(self) -> StateView:
-        """The state of this window."""
         return self._open.runtime.user_state.view(self._open.key, self._open.window)
 
     def output(self, tag: str, value: Value) -> None:
-        """Send a value to a side output; its time is the window's last instant, None for a window without end."""
-        one = self._open
-        at_ms = None if one.window.end_ms is None else one.window.last_ms
-        one.runtime.outputs.append(SideOutput(tag, value, one.key, at_ms, one.watermark_ms, self._position))
+        """Send a value to a side output. Its event time is the window's last instant, or None for the global window."""
+        opened = self._open
+        at_ms = None if opened.window.end_ms is None else opened.window.last_ms
+        opened.runtime.outputs.append(SideOutput(tag, value, opened.key, at_ms, opened.watermark_ms, self._position))
 
 
 class Contents(Protocol):
-    """One way to keep contents. All methods take and return the plain list that an OpenWindow holds."""
+    """Operations on the contents of a window. All methods take and return the plain list in OpenWindow.contents."""
 
     keeps_records: bool
 
@@ -61,28 +57,27 @@ class Contents(Protocol):
         """Return empty contents."""
 
     def add(self, contents: list[Any], record: Record, edge_id: int) -> None:
-        """Take in one record."""
+        """Add one record to `contents`."""
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
-        """Return the contents of all; `target` comes first where the log's order is not asked for."""
+        """Return the merged contents: in log order, or `target` first and then each of `sources`."""
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
-        """Return what a firing emits."""
+        """Return the values that a firing emits."""
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
-        """Return accumulators as plain states; nothing when records are kept."""
+        """Return the accumulators as plain states; empty if the contents are records."""
 
     def from_states(self, states: Sequence[State]) -> list[Any]:
-        """Return the contents that `to_states` described."""
+        """Return the contents from the states that `to_states` returned."""
 
 
 class AggregatedContents:
-    """Accumulators of SQL aggregates."""
+    """One accumulator per aggregate; the i-th aggregate reads the i-th element of a record's value."""
 
     keeps_records = False
 
     def __init__(self, function: Aggregates) -> None:
-        """Look the aggregates' methods up once."""
         self._aggregates = function.aggregates
         self._then = function.then
         self._creates = tuple(aggregate.create for aggregate in self._aggregates)
@@ -90,98 +85,84 @@ class AggregatedContents:
         self._results = tuple(aggregate.result for aggregate in self._aggregates)
 
     def create(self) -> list[Any]:
-        """Return an empty accumulator each."""
         return list(map(call, self._creates))
 
     def add(self, contents: list[Any], record: Record, edge_id: int) -> None:  # noqa: ARG002
-        """Add the i-th input value to the i-th accumulator."""
         value, position = record.value, record.position
         for i, add in self._adds:
             contents[i] = add(contents[i], value[i], position)
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
-        """Merge accumulator by accumulator; aggregates keep the log's order themselves."""
+        """Merge each accumulator. `in_log_order` has no effect: aggregates order values by position themselves."""
         return _merged(self._aggregates, target, sources)
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
-        """Return one tuple of results, or what the process function makes of it."""
+        """Return one tuple of results, or the values that the process function returns for it."""
         values = tuple(map(call, self._results, contents))
         if self._then is None:
             return (values,)
         return self._then.process(place_of(open_window), (values,), WindowScope(open_window, position))
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
-        """Return one state each."""
         return _states(self._aggregates, contents)
 
     def from_states(self, states: Sequence[State]) -> list[Any]:
-        """Return one accumulator each."""
         return _restored(self._aggregates, states)
 
 
 class WholeContents:
-    """The accumulator of one aggregate over whole values."""
+    """The accumulator of one aggregate that reads whole record values."""
 
     keeps_records = False
 
     def __init__(self, function: Whole) -> None:
-        """Keep the aggregate."""
         self._aggregate = function.aggregate
         self._then = function.then
 
     def create(self) -> list[Any]:
-        """Return one empty accumulator."""
         return [self._aggregate.create()]
 
     def add(self, contents: list[Any], record: Record, edge_id: int) -> None:  # noqa: ARG002
-        """Add the value."""
         contents[0] = self._aggregate.add(contents[0], record.value, record.position)
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
-        """Merge the accumulators."""
         return _merged((self._aggregate,), target, sources)
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
-        """Return the result, or what the process function makes of it."""
+        """Return the result, or the values that the process function returns for it."""
         result = self._aggregate.result(contents[0])
         if self._then is None:
             return (result,)
         return self._then.process(place_of(open_window), (result,), WindowScope(open_window, position))
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
-        """Return one state."""
         return _states((self._aggregate,), contents)
 
     def from_states(self, states: Sequence[State]) -> list[Any]:
-        """Return one accumulator."""
         return _restored((self._aggregate,), states)
 
 
 class RecordContents:
-    """The records themselves, for process functions and evictors; aggregates are computed when the window fires."""
+    """The records themselves, for process functions and evictors. Aggregates are computed at each firing."""
 
     keeps_records = True
 
     def __init__(self, function: WindowFunction) -> None:
-        """Keep the function."""
         self._function = function
 
     def create(self) -> list[Any]:
-        """Return no records."""
         return []
 
     def add(self, contents: list[Any], record: Record, edge_id: int) -> None:
-        """Append the record; records come in log order."""
+        """Append the record. The driver processes records in log order, so the list is in log order."""
         contents.append(Stored(record.position, record.timestamp_ms, record.value, edge_id))
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
-        """Bring all into log order, or append one after the other."""
         if in_log_order:
             return list(merge_sorted(target, *sources, key=itemgetter(0)))
         return [stored for contents in (target, *sources) for stored in contents]
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
-        """Feed the records to the function."""
         match self._function:
             case Aggregates():
                 inner: AggregatedContents | WholeContents = AggregatedContents(self._function)
@@ -199,21 +180,19 @@ class RecordContents:
         return inner.results(open_window, accumulators, position)
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:  # noqa: ARG002
-        """Return nothing: the records are a column of their own."""
         return ()
 
     def from_states(self, states: Sequence[State]) -> list[Any]:  # noqa: ARG002
-        """Return no records."""
         return []
 
 
 def place_of(open_window: OpenWindow) -> Place:
-    """Return which window of which key it is."""
+    """Return the key and bounds of an open window, as process functions see them."""
     return Place(open_window.key, open_window.window)
 
 
 def contents_of(function: WindowFunction, *, keeps_records: bool) -> Contents:
-    """Return the way to keep contents for `function`; `keeps_records` is for evictors."""
+    """Return the contents operations for `function`. Set `keeps_records` if the window has an evictor."""
     match function:
         case Aggregates() if not keeps_records:
             return AggregatedContents(function)

@@ -1,6 +1,7 @@
-"""Users' functions as a pipeline file declares them: which state they keep, and what they are shown.
+"""Wrappers around users' functions: they apply the state and the columns that a pipeline file declares.
 
-A user's reduce, fold or aggregate keeps its running value as JSON: whatever plain data it is, it has one column.
+A user's reduce, fold or aggregate stores its running value as JSON in one column, because the value may be any plain
+data.
 """
 
 # mypy: disable-error-code="explicit-override"
@@ -22,7 +23,7 @@ from windowlib.windows.record_readers import ColumnsOf
 
 
 def _check_declared(function: object, kept: Iterable[StateSpec], declared: Iterable[StateSpec]) -> None:
-    """Refuse a function that says itself it keeps state of which the pipeline file knows nothing."""
+    """Raise a SpecError if the function's own `state` lists state that the pipeline file does not declare."""
     known = {(spec.name, spec.kind) for spec in declared}
     missing = [f"{spec.name} ({spec.kind})" for spec in kept if (spec.name, spec.kind) not in known]
     if missing:
@@ -34,60 +35,52 @@ def _check_declared(function: object, kept: Iterable[StateSpec], declared: Itera
 
 
 WHOLE = ColumnsOf()
-"""Shows the whole value of a record."""
+"""Passes a record's whole value to the function."""
 JSON_STATE: Columns = (("state", "string"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredReduce(Reduce):
-    """A user's reduce of records, of which it is shown the columns that the file names."""
+    """A user's reduce that gets the columns of each record that the file names."""
 
     shown: ColumnsOf = WHOLE
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
-        """Join the record with the running value."""
         return Reduce.add(self, accumulator, self.shown(value), position)
 
     @property
     def state_columns(self) -> Columns:
-        """The running value as JSON."""
         return JSON_STATE
 
     def to_state(self, accumulator: Accumulator) -> State:
-        """Return the running value as JSON."""
         return (to_json(Reduce.to_state(self, accumulator)),)
 
     def from_state(self, state: State) -> Accumulator:
-        """Return the running value."""
         return Reduce.from_state(self, from_json(state[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredAggregate(UserAggregate):
-    """A user's aggregate, or fold, of records, of which it is shown the columns that the file names."""
+    """A user's aggregate or fold that gets the columns of each record that the file names."""
 
     shown: ColumnsOf = WHOLE
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:
-        """Add the record to the running value."""
         return UserAggregate.add(self, accumulator, self.shown(value), position)
 
     @property
     def state_columns(self) -> Columns:
-        """The accumulator as JSON."""
         return JSON_STATE
 
     def to_state(self, accumulator: Accumulator) -> State:
-        """Return the accumulator as JSON."""
         return (to_json(UserAggregate.to_state(self, accumulator)),)
 
     def from_state(self, state: State) -> Accumulator:
-        """Return the accumulator."""
         return UserAggregate.from_state(self, from_json(state[0]))
 
 
 def declared_aggregate(found: Reduce | UserAggregate, shown: ColumnsOf) -> DeclaredReduce | DeclaredAggregate:
-    """Return a user's aggregate as pipelines run it; `shown` reads what it may see of a record."""
+    """Return a user's aggregate with JSON state; `shown` reads the columns of a record that it gets."""
     if isinstance(found, Reduce):
         return DeclaredReduce(function=found.function, shown=shown)
     return DeclaredAggregate(
@@ -103,8 +96,8 @@ def declared_aggregate(found: Reduce | UserAggregate, shown: ColumnsOf) -> Decla
 class DeclaredProcess(ProcessFunction):
     """A user's function over whole windows, with the state that the pipeline declares.
 
-    `names`: of the aggregates before it, if any; then it is shown one dict with their results. Otherwise `shown` reads
-    what it may see of a record.
+    If aggregates run before the function, `names` are their names, and the function gets one dict with their results.
+    Otherwise it gets the columns of each record that `shown` reads.
     """
 
     inner: ProcessFunction
@@ -114,12 +107,10 @@ class DeclaredProcess(ProcessFunction):
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that all state is declared."""
         _check_declared(self.inner, self.inner.state, self.state)
         _check_declared(self.inner, self.inner.window_state, self.window_state)
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
-        """Call the user's function."""
         if self.names:
             contents = [dict(zip(self.names, results, strict=True)) for results in contents]
         else:
@@ -127,7 +118,6 @@ class DeclaredProcess(ProcessFunction):
         return self.inner.process(place, contents, ctx)
 
     def clear(self, place: Place, ctx: ProcessContext) -> None:
-        """Call the user's function."""
         self.inner.clear(place, ctx)
 
 
@@ -139,25 +129,22 @@ class DeclaredKeyedProcess(KeyedProcessFunction):
     state: tuple[StateSpec, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that all state is declared."""
         _check_declared(self.inner, self.inner.state, self.state)
 
     def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
-        """Call the user's function."""
         return self.inner.process_record(record, ctx)
 
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:
-        """Call the user's function."""
         return self.inner.on_timer(at_ms, ctx)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedProcessSpec:
-    """Builds the operator of a keyed process function: a windowlib.keyed.operator_protocol.OperatorSpec."""
+    """The OperatorSpec of a keyed process function (windowlib.keyed.operator_protocol)."""
 
     function: KeyedProcessFunction
     stale_max: int = STALE_MAX
 
     def build(self, groups: KeyGroupRange | None = None) -> KeyedProcessOperator:
-        """Return a fresh operator that owns `groups`, by default all of them."""
+        """Return a fresh operator that owns `groups`; by default it owns all key groups."""
         return KeyedProcessOperator(self.function, groups, stale_max=self.stale_max)

@@ -1,4 +1,4 @@
-"""Which records a window drops before or after its function sees them. Frozen values; users write their own."""
+"""Evictors: they drop records from a window before or after its function runs. Users subclass `Evictor`."""
 
 # mypy: disable-error-code="explicit-override"
 # The core needs the standard library only, and Python 3.11's has no typing.override.
@@ -14,7 +14,7 @@ from windowlib.records.records import Stored, Value
 
 
 class EvictorContext(Protocol):
-    """What an evictor may ask besides the records."""
+    """What an evictor may read besides the records."""
 
     @property
     def watermark_ms(self) -> int:
@@ -22,24 +22,24 @@ class EvictorContext(Protocol):
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says."""
+        """The current processing time."""
 
     @property
     def profile(self) -> Profile:
-        """Whose answers to give."""
+        """The engine profile whose semantics apply."""
 
 
 class Evictor:
-    """The protocol of evictors: both methods return the records to keep, in their order. By default all stay."""
+    """Base class of evictors. Both methods return the records to keep, in the given order. By default they keep all."""
 
     __slots__ = ()
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
-        """Return the records that the function shall see."""
+        """Return the records that the function gets."""
         return records
 
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
-        """Return the records that stay for the next firing."""
+        """Return the records that stay in the window after the firing."""
         return records
 
 
@@ -51,11 +51,9 @@ class _BuiltIn(Evictor):
         raise NotImplementedError
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
-        """Evict, unless it is to be done after."""
         return records if self.evicts_after else self._keep(records, ctx)
 
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
-        """Evict, if it is to be done after."""
         return self._keep(records, ctx) if self.evicts_after else records
 
 
@@ -67,7 +65,6 @@ class KeepCount(_BuiltIn):
     evicts_after: bool = False
 
     def __post_init__(self) -> None:
-        """Check the count."""
         if self.count < 0:
             raise SpecError(f"count evictor: the count must not be negative, got {self.count}")
 
@@ -79,7 +76,7 @@ class KeepCount(_BuiltIn):
 class KeepRecent(_BuiltIn):
     """Keep the records whose timestamp is less than `size_ms` older than the latest (Flink's TimeEvictor).
 
-    Does nothing when the first record has no timestamp; otherwise all must have one.
+    If the first record has no timestamp, the evictor keeps all records. Otherwise all records must have a timestamp.
     """
 
     size_ms: int
@@ -103,10 +100,10 @@ def _whole(value: Value) -> Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepClose(_BuiltIn):
-    """Keep the records whose measure is less than `threshold` below that of the last one (Flink's DeltaEvictor).
+    """Keep the records whose measure is less than `threshold` below that of the last record (Flink's DeltaEvictor).
 
-    The difference is signed, last minus record, unless `is_absolute`. `measure` takes a record's value to a number;
-    a record for which it is None stays, and if it is the last one, all do.
+    `measure` returns a number for a record's value. The difference is last minus record, or its absolute value if
+    `is_absolute`. A record whose measure is None stays. If the measure of the last record is None, all records stay.
     """
 
     threshold: float

@@ -1,6 +1,6 @@
-"""What happens to one open window: it fires, is purged, is superseded, is cleaned up. And what the audit counts then.
+"""Firing, purging, superseding and cleanup of one open window, with the edge counts that the audit reads.
 
-`Firing.apply` is the only place that acts on what a trigger says.
+`Firing.apply` is the only place that acts on a trigger's result.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,26 +31,25 @@ from windowlib.windows.windowing import Windowing
 
 
 class Moment(NamedTuple):
-    """When a window is asked to fire: the instant of the timer, and the place in the log that brought us there."""
+    """When a window fires: the instant of its timer, and the position of the record that advanced the time."""
 
     at_ms: int
     position: Position
 
 
 def on_record(position: Position) -> Moment:
-    """Return the moment of a record: no timer, so no firing of it is known to be a window's last."""
+    """Return the moment of a firing that a record causes. It has no timer, so its pane is never marked as the last."""
     return _new_moment(Moment, (MIN_TIME_MS, position))
 
 
-_new_moment = tuple.__new__  # half the cost of Moment(...)
-_new_pane = tuple.__new__  # a third of the cost of Pane(...), for every pane
+_new_moment = tuple.__new__  # takes half the time of Moment(...)
+_new_pane = tuple.__new__  # takes a third of the time of Pane(...), and runs for every pane
 
 
 class Firing:
-    """Acts on open windows of one operator."""
+    """Fires, purges, supersedes and cleans up the open windows of one operator."""
 
     def __init__(self, windowing: Windowing, runtime: Runtime, contents: Contents, store: WindowStore) -> None:  # noqa: PLR0917
-        """Share the operator's parts."""
         self._trigger = windowing.trigger
         self._evictor = windowing.evictor
         self._profile = windowing.profile
@@ -78,12 +77,12 @@ class Firing:
         )
 
     def finish(self, windows: Iterable[OpenWindow], moment: Moment) -> list[OpenWindow]:
-        """Fire windows that end together for their only time; return those with more to it than that.
+        """Fire the windows of one shared end timer that can fire only once, and return the other windows.
 
-        The caller drops all others. This is in one step what the trigger, `apply` and `clean_up` come to for most
-        windows of most pipelines. Where
-        windows hold few records a replay spends its time here, and step by step it takes twice as long.
-        tests/windowlib/windows/test_plain_windows.py plays both ways and compares.
+        The caller deletes the windows that fired and handles the others. Fast path: equivalent to the trigger, `apply`
+        and `clean_up` for windows that can fire only once. If windows hold few records, a replay spends most of its
+        time here, and the general path takes twice as long. tests/windowlib/windows/test_plain_windows.py compares the
+        two paths.
         """
         at_ms, position = moment
         if not self.is_plain:
@@ -121,14 +120,14 @@ class Firing:
         return others
 
     def apply(self, result: TriggerResult, open_window: OpenWindow, moment: Moment) -> None:
-        """Do what the trigger said. A window without contents does not fire, but for Beam's empty ON_TIME pane."""
+        """Apply a trigger's result. An empty window fires only if the profile asks for an empty ON_TIME pane."""
         if result.is_fire and (open_window.edge_count or self._is_empty_pane_due(open_window, moment)):
             self._fire(open_window, moment, is_finish=result.is_finish)
         if result.is_purge:
             self._purge(open_window)
 
     def _is_empty_pane_due(self, open_window: OpenWindow, moment: Moment) -> bool:
-        """Tell whether this is the firing at the window's end, and the profile wants a pane for it in any case."""
+        """Return whether this firing is at the window's end and the profile emits an ON_TIME pane without contents."""
         return (
             self._profile.fires_empty_on_time
             and moment.at_ms == open_window.complete_ms
@@ -198,7 +197,7 @@ class Firing:
                 open_window.last_count = open_window.edge_count
 
     def take_back(self, open_window: OpenWindow, position: Position, *, is_last: bool = False) -> None:
-        """Retract what the last pane of these bounds said, if it said anything that still stands."""
+        """Retract the values of the last pane of these bounds, if they are not retracted yet."""
         values = open_window.last_values
         if values is None:
             return
@@ -223,7 +222,7 @@ class Firing:
         )
 
     def supersede(self, open_window: OpenWindow, position: Position) -> None:
-        """Withdraw the last pane of bounds that are no more: take back what it said, or name it."""
+        """Withdraw the last pane of a window that was merged away: retract its values, or emit a superseded pane."""
         if self._retracts:
             self.take_back(open_window, position, is_last=True)
             return
@@ -247,7 +246,10 @@ class Firing:
         )
 
     def _keep(self, open_window: OpenWindow, kept: Sequence[Stored]) -> None:
-        """Replace the records of a window by those that the evictor kept; if all were shown, the others were fired."""
+        """Replace the records of a window by those that the evictor kept.
+
+        If a pane has shown all records, the evicted ones count as fired, otherwise as evicted.
+        """
         if len(kept) == len(open_window.contents):
             return
         edges = _edges_of(kept)
@@ -257,7 +259,7 @@ class Firing:
         open_window.fired = edges if is_shown else NO_EDGES
 
     def _purge(self, open_window: OpenWindow) -> None:
-        """Drop the contents; trigger state, timers and the place among sessions stay (FLINK-4994)."""
+        """Delete the contents. Trigger state, timers and the merging set stay (FLINK-4994)."""
         if open_window.edge_count:
             self.close(open_window, PURGED)
             open_window.contents = self._contents.create()
@@ -265,20 +267,20 @@ class Firing:
         self.start_anew(open_window)
 
     def start_anew(self, open_window: OpenWindow) -> None:
-        """Take note that what the last pane held is gone, so that no later pane replaces it or takes it back."""
+        """Mark the last pane's contents as deleted, so that no later pane replaces or retracts that pane."""
         if self._accumulates and open_window.pane_index and FINISHED not in open_window.state:
             open_window.starts_anew = True
             open_window.last_values = None
 
     def close(self, open_window: OpenWindow, reason: str) -> None:
-        """Count the edges of a window whose contents go: as fired what a pane has shown, the rest with a reason."""
+        """Count the edges of contents that are deleted: as fired if a pane has shown them, otherwise under `reason`."""
         fired = open_window.fired
         self.tallies.add(FIRED, fired)
         if fired[0] != open_window.edge_count:
             self.tallies.add(reason, difference(open_window.edges, fired))
 
     def clean_up(self, open_window: OpenWindow, moment: Moment) -> None:
-        """Drop the window and all that belongs to it."""
+        """Delete the window and all its state, after a last pane for leftovers if the spec asks for one."""
         if self._fires_leftovers and open_window.fired[0] < open_window.edge_count:
             self._fire(open_window, moment)
         self.close(open_window, LEFT_OVER if open_window.pane_index else NEVER_FIRED)

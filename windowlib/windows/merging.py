@@ -1,6 +1,6 @@
-"""Which open sessions a new one meets, and what becomes of them.
+"""Merging of sessions: which open sessions a new session overlaps, and in which order they merge.
 
-One of the sessions that merge keeps its contents' place (the "state window"); the others' contents join it.
+The first of the merged sessions keeps its state window, and the contents of the others are merged into its contents.
 """
 
 from collections.abc import Collection
@@ -13,9 +13,10 @@ _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Meeting(NamedTuple):
-    """A new session and the open ones it meets: `cover` spans all of them, `met` are the open ones in merge order.
+    """A new session and the open sessions that it overlaps.
 
-    The first of `met` keeps its state window. `met == [cover]` says that the new one lies inside an open one.
+    `cover` spans all of them. `met` has the open sessions in merge order; the first of them keeps its state window. If
+    `met == [cover]`, the new session is inside an open session.
     """
 
     cover: TimeWindow
@@ -23,7 +24,7 @@ class Meeting(NamedTuple):
 
 
 def meet(opened: Collection[Window], new: TimeWindow, profile: Profile) -> Meeting:
-    """Find the open sessions that overlap `new`, or touch it where the profile merges those.
+    """Return the open sessions that overlap `new`, or touch it if the profile merges sessions that touch.
 
     >>> from windowlib.profiles import STRICT
     >>> meet([TimeWindow(0, 10), TimeWindow(30, 40)], TimeWindow(10, 20), STRICT)
@@ -61,7 +62,7 @@ def _mixed(number: int) -> int:
 
 
 def _hash_set_order(met: list[TimeWindow], new: TimeWindow) -> list[TimeWindow]:
-    """Return `met`, which is sorted, in the order in which a java.util.HashSet of it and `new` is walked."""
+    """Return `met`, which is sorted, in the iteration order of a java.util.HashSet that holds `met` and `new`."""
     capacity, count = 16, len(met) + (new not in met)
     while count > capacity * 3 // 4:
         capacity *= 2
@@ -70,4 +71,4 @@ def _hash_set_order(met: list[TimeWindow], new: TimeWindow) -> list[TimeWindow]:
         code = _mixed(window.start_ms + window.end_ms)
         return (code ^ (code >> 16)) & (capacity - 1)
 
-    return sorted(met, key=bucket)  # stable: within a bucket, the order of insertion, which is by start
+    return sorted(met, key=bucket)  # stable: the order within a bucket is that of insertion, by start

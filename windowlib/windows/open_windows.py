@@ -1,4 +1,4 @@
-"""What the window operator holds: one object per open window, and what all of them share."""
+"""The window operator's data: one object per open window, and the runtime that all open windows share."""
 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
     from windowlib.records.records import Output, Value
 
 Lifetime = tuple[int, int, int]
-"""(instant that completes the window, instant of its cleanup, watermark from which records are late for it)."""
+"""(instant that completes the window, instant of its cleanup, lowest watermark at which its records are late)."""
 
 
 class Runtime:
-    """What the windows of one operator share: clocks, timers, profile, outputs. It is the context of assigners too."""
+    """The clocks, timers, profile and outputs that the windows of one operator share. Also the assigners' context."""
 
     __slots__ = ("is_event_time", "outputs", "profile", "stagger_ms", "timers", "user_state")
 
     def __init__(self, profile: Profile, timers: TimerService, user_state: KeyedState, *, is_event_time: bool) -> None:
-        """Start without outputs."""
         self.profile = profile
         self.is_event_time = is_event_time
         self.timers = timers
@@ -32,22 +31,20 @@ class Runtime:
 
     @property
     def watermark_ms(self) -> int:
-        """The current watermark."""
         return self.timers.watermark_ms
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says."""
         return self.timers.processing_time_ms
 
 
 class OpenWindow:
-    """One open window of one key: its data, and the context in which its trigger works.
+    """One open window of one key: its data, and the context of its trigger (triggers.protocol.TriggerContext).
 
-    `state_window` names the contents: the window's own bounds, or for a merged session those of the session that
-    kept its place. The clock that completes the windows does so at `complete_ms`, and at `cleanup_ms` all of it goes;
-    `late_from_ms` is the watermark from which records are late. `fired` counts the edges that a pane has shown, out of
-    all the edges inside.
+    `state_window`: the window whose namespace holds the contents; the window itself or, for a merged session, the
+    first of the merged sessions. The watermark or the clock completes the window at `complete_ms`, and the operator
+    deletes its state at `cleanup_ms`. `late_from_ms` is the lowest watermark at which its records are late. `fired` is
+    the tally of the edges that a pane has shown, out of all edges in the window.
     """
 
     contents: list[Any]
@@ -77,10 +74,10 @@ class OpenWindow:
     )
 
     def __init__(self, key: Hashable, window: Window, runtime: Runtime, lifetime: Lifetime) -> None:  # noqa: PLR0917
-        """Start empty, and without contents: whoever opens the window gives it some."""
+        """Create a window without the attribute `contents`; the caller sets it."""
         self.key = key
         self.order = runtime.timers.order(key)
-        """The place of the key among all keys, looked up once: the timers at the end sort by it."""
+        """The sort key of `key` among all keys. It is stored because the firing order of shared timers needs it."""
         self.window = window
         self.runtime = runtime
         self.complete_ms, self.cleanup_ms, self.late_from_ms = lifetime
@@ -92,32 +89,32 @@ class OpenWindow:
         self.fired = NO_EDGES
         self.pane_index = 0
         self.nonspeculative_count = 0
-        """How many panes were emitted at or after the window's end."""
+        """The number of panes emitted at or after the window's end."""
         self.last_values: tuple[Value, ...] | None = None
-        """What the last pane said, from `last_count` records; only where a retraction may have to take it back."""
+        """The values of the last pane, from `last_count` records; set only if a retraction may take the pane back."""
         self.last_count = 0
         self.is_complete = False
         """Whether a pane was emitted at or after the window's end."""
         self.starts_anew = False
-        """Whether all that the last pane held has gone since, though panes accumulate: the next one repeats nothing."""
+        """Whether accumulating contents were purged since the last pane. The next pane then repeats nothing of it."""
         self.cleanup_deleted = False
-        """Whether the trigger took back a timer at the cleanup instant, and is not to be called then."""
+        """Whether the trigger deleted its timer at the cleanup instant; the operator does not call the trigger then."""
 
     @property
     def namespace(self) -> Window:
-        """What timers call the window."""
+        """The namespace of the window's timers."""
         return self.window
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the trigger remembers."""
+        """The trigger's state. The dict is created at the first access."""
         if self._state is None:
             self._state = {}
         return self._state
 
     @property
     def edges(self) -> Edges:
-        """The edges of the records inside."""
+        """The tally of the edges in the window."""
         return (self.edge_count, self.edge_xor, self.edge_sum)
 
     @edges.setter
@@ -126,21 +123,19 @@ class OpenWindow:
 
     @property
     def watermark_ms(self) -> int:
-        """The current watermark."""
         return self.runtime.timers.watermark_ms
 
     @property
     def processing_time_ms(self) -> int:
-        """What the clock says."""
         return self.runtime.timers.processing_time_ms
 
     @property
     def profile(self) -> Profile:
-        """Whose answers to give."""
+        """The engine profile whose semantics apply."""
         return self.runtime.profile
 
     def _is_cleanup(self, at_ms: int, *, is_event_time: bool) -> bool:
-        """Tell whether the operator has a timer at this instant that the trigger must not touch."""
+        """Return whether this is the operator's cleanup instant, whose timer the trigger must not delete."""
         return (
             at_ms == self.cleanup_ms < MAX_TIME_MS
             and self.runtime.is_event_time == is_event_time
@@ -148,28 +143,26 @@ class OpenWindow:
         )
 
     def register_event_timer(self, at_ms: int) -> None:
-        """Register an event timer of this window."""
         if self._is_cleanup(at_ms, is_event_time=True):
-            self.cleanup_deleted = False  # the operator's timer is there, and serves both
+            self.cleanup_deleted = False  # the operator's cleanup timer also serves the trigger
             return
         self.runtime.timers.event_timers.register(at_ms, self.key, self.window)
 
     def delete_event_timer(self, at_ms: int) -> None:
-        """Delete an event timer of this window, but not the operator's own (F11)."""
+        """Delete an event timer of this window, except the operator's cleanup timer (F11)."""
         if self._is_cleanup(at_ms, is_event_time=True):
             self.cleanup_deleted = True
         else:
             self.runtime.timers.event_timers.delete(at_ms, self.key, self.window)
 
     def register_processing_timer(self, at_ms: int) -> None:
-        """Register a processing timer of this window."""
         if self._is_cleanup(at_ms, is_event_time=False):
-            self.cleanup_deleted = False  # the operator's timer is there, and serves both
+            self.cleanup_deleted = False  # the operator's cleanup timer also serves the trigger
             return
         self.runtime.timers.processing_timers.register(at_ms, self.key, self.window)
 
     def delete_processing_timer(self, at_ms: int) -> None:
-        """Delete a processing timer of this window, but not the operator's own (F11)."""
+        """Delete a processing timer of this window, except the operator's cleanup timer (F11)."""
         if self._is_cleanup(at_ms, is_event_time=False):
             self.cleanup_deleted = True
         else:

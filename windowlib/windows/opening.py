@@ -1,4 +1,4 @@
-"""Which open window a record enters: the one with its bounds, or the session that its own session merges into."""
+"""Lookup and creation of the open window that a record enters, including the merging of sessions."""
 
 from collections.abc import Hashable
 
@@ -17,17 +17,16 @@ from windowlib.windows.windowing import Windowing
 
 
 class Opening:
-    """Windows that do not merge."""
+    """Opens windows that do not merge."""
 
     def __init__(self, runtime: Runtime, contents: Contents, store: WindowStore) -> None:
-        """Share the operator's parts."""
         self._runtime = runtime
         self._timers = runtime.timers
         self._contents = contents
         self._store = store
 
     def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:  # noqa: ARG002
-        """Return the open window with these bounds, None if a record is too late for it."""
+        """Return the open window with these bounds, created if necessary; None if the record is late for it."""
         store = self._store
         same_bounds = store.by_bounds.get(window)
         if same_bounds is None:
@@ -47,10 +46,9 @@ class Opening:
 
 
 class MergingOpening:
-    """Sessions."""
+    """Opens sessions and merges them."""
 
     def __init__(self, windowing: Windowing, contents: Contents, *, store: WindowStore, firing: Firing) -> None:
-        """Share the operator's parts."""
         self._trigger = windowing.trigger
         self._profile = windowing.profile
         self._lateness_ms = windowing.allowed_lateness_ms
@@ -62,7 +60,12 @@ class MergingOpening:
         self._timers = store.runtime.timers
 
     def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
-        """Return the session that now holds `window`, None if a record is too late for it."""
+        """Return the open session that contains `window` after merging; None if the record is late for it.
+
+        Raises:
+            InvariantBroken: the assigner returned a window without bounds.
+            EngineFault: Flink fails here (F3).
+        """
         if not isinstance(window, TimeWindow):
             raise InvariantBroken(f"a merging assigner returned {window}; only windows with bounds can merge")
         windows = self._store.by_key.get(key, {})
@@ -88,24 +91,24 @@ class MergingOpening:
         return open_window
 
     def _merge(self, key: Hashable, meeting: Meeting, *, lifetime: Lifetime, position: Position) -> OpenWindow:
-        """Replace the sessions of a meeting by the one that covers them."""
+        """Replace the sessions of a meeting by one session that covers them."""
         self._check_merge(meeting.cover)
         windows = self._store.by_key[key]
         merged = [windows[window] for window in meeting.met]
         target = OpenWindow(key, meeting.cover, self._runtime, lifetime)
         target.state_window = merged[0].state_window
-        # A user's merge is not asked about windows that were purged, as in Flink, where they have no state at all.
+        # Purged windows are left out, so that a user's merge is not called for them. In Flink they have no state.
         filled = [other.contents for other in merged if other.edge_count] or [merged[0].contents]
         target.contents = self._contents.merge(
             filled[0],
             filled[1:],
             in_log_order=self._profile.merges_in_log_order,
         )
-        # What was said for the last time stands: a merged session that is finished says nothing in its place.
+        # A finished trigger's final pane is never superseded.
         is_finished = any(FINISHED in other.state for other in merged if other.pane_index)
         for other in merged:
             target.edges = together(target.edges, other.edges)
-            # No pane has shown these bounds yet, so nothing counts as fired, whatever the merged ones have shown.
+            # `target.fired` stays empty: no pane of the new bounds has shown the edges yet.
             if other.pane_index and self._supersedes and not (is_finished or other.starts_anew):
                 self._firing.supersede(other, position)
         self._trigger.on_merge(meeting.cover, merged, target)
@@ -118,7 +121,7 @@ class MergingOpening:
         return target
 
     def _check_merge(self, cover: TimeWindow) -> None:
-        """Refuse what Flink refuses: a merged session that is over. Without its overflow (F3) this never happens."""
+        """Raise Flink's error for a merged session that is already complete. This needs Flink's overflow (F3)."""
         profile, timers = self._profile, self._timers
         if profile.guards_merge_overflow:
             return
@@ -129,14 +132,14 @@ class MergingOpening:
             raise EngineFault("UnsupportedOperationException", f"the end of merged {cover} is behind the clock")
 
     def _lose_identical(self, open_window: OpenWindow) -> None:
-        """Do what Flink does to a session when an identical one comes: give it fresh contents (F1)."""
+        """Reproduce F1: when an identical session arrives, Flink gives the open session empty contents."""
         if open_window.state_window != open_window.window:
             self._orphan(open_window, LOST_IDENTICAL)
             self._adopt(open_window)
             self._firing.start_anew(open_window)
 
     def _orphan(self, open_window: OpenWindow, reason: str) -> None:
-        """Leave the contents behind under the name of their state window."""
+        """Keep the contents as an orphan under their state window, and count their edges as closed."""
         tallies = self._firing.tallies
         tallies.add(FIRED, open_window.fired)
         tallies.add(reason, difference(open_window.edges, open_window.fired))
@@ -144,7 +147,7 @@ class MergingOpening:
         self._store.orphans[place] = Orphan(open_window.contents, open_window.edges)
 
     def _adopt(self, open_window: OpenWindow) -> None:
-        """Give a window contents under its own name: what was left there, else none."""
+        """Give a window contents under its own bounds: those of the orphan with these bounds, else empty contents."""
         orphans, window = self._store.orphans, open_window.window
         orphan = orphans.pop((open_window.key, window), None) if orphans else None
         open_window.state_window = window
@@ -154,10 +157,10 @@ class MergingOpening:
 
 
 class LoneJudgingOpening(MergingOpening):
-    """Sessions where a record is judged by its own session, before it may join one that ends later (profile beam)."""
+    """Opens sessions in the profile beam: a record is late by its own session, even if it could join a longer one."""
 
     def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
-        """As in every opening, but None if the record's own session is over."""
+        """Return the open session as MergingOpening does; None if the record's own session is complete."""
         if self._store.lifetime(window)[2] <= self._timers.watermark_ms:
             return None
         return super().open(key, window, position)

@@ -1,7 +1,8 @@
-"""Which event time a pane carries: its window's end, or the earliest or latest record that holds the watermark back.
+"""Timestamp combiners: the event time of a pane is its window's end, or that of its earliest or latest record.
 
-A record that is not behind the watermark holds it: what a downstream stage would wait for. A pane carries the hold's
-time and releases it, unless the pane at the window's end is still to come.
+Beam calls the combined time of a window's records a watermark hold: downstream stages would wait for it. Only records
+that are not behind the watermark add to the hold. A pane has the hold's time and releases the hold, unless it is an
+EARLY pane of a trigger that emits another pane at the window's end.
 """
 
 # mypy: disable-error-code="explicit-override"
@@ -25,13 +26,13 @@ _HOLD: Final = "hold_ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding(Wrapping):
-    """As the inner trigger, and keep the earliest (or latest) time of the records since the hold was released."""
+    """The inner trigger, which also keeps the earliest or latest time of the records since the last release."""
 
     combiner: TimestampCombiner
     assigner: Assigner
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Let the record hold the watermark, unless it is behind it already."""
+        """Add the record's time to the hold if it is not behind the watermark, then call the inner trigger."""
         time_ms = MIN_TIME_MS if record.timestamp_ms is None else record.timestamp_ms
         if self.combiner == "earliest_transformed":
             time_ms = self.assigner.output_time_ms(time_ms)
@@ -40,7 +41,6 @@ class Holding(Wrapping):
         return self.inner.on_record(record, window, ctx)
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        """Combine the holds."""
         self._combine([other.state.get(_HOLD) for other in merged], ctx)
         self.inner.on_merge(window, merged, ctx)
 
@@ -51,7 +51,10 @@ class Holding(Wrapping):
 
 
 def take_hold(state: dict[str, Any], end_ms: int, *, is_kept: bool) -> int:
-    """Return the time of a pane, from the hold in its window's trigger state; without one, `end_ms`."""
+    """Return the time of a pane: the hold in the window's trigger state, or `end_ms` if there is no hold.
+
+    The hold is released unless `is_kept`.
+    """
     hold_ms: int = state.get(_HOLD, end_ms)
     if not is_kept:
         state.pop(_HOLD, None)

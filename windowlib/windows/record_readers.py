@@ -1,8 +1,8 @@
-"""How triggers, evictors, gaps and watermarks of a pipeline read a record: a column as a number, or some as a dict.
+"""Readers of record values for a pipeline's triggers, evictors, gaps and watermarks.
 
-A pipeline's records carry a tuple with one value per column where aggregates read them, and a dict where only users'
-functions do (Record.value). A `Place` is an index of the one or a key of the other. All are frozen values that travel
-to workers.
+If aggregates read a pipeline's records, `Record.value` is a tuple with one value per column. If only users' functions
+read them, it is a dict. A `Place` is an index of the tuple or a key of the dict. All readers are frozen values, because
+Spark sends them to its workers.
 """
 
 # mypy: disable-error-code="explicit-override"
@@ -30,7 +30,7 @@ _MS_OF: Final[Mapping[str, Callable[[int], int]]] = {
     "ns": lambda count: count // 1_000_000,
 }
 UNITS: Final = tuple(_MS_OF)
-"""What a column of times may count."""
+"""The allowed units of a column of times."""
 
 
 def _check_unit(unit: str) -> None:
@@ -40,12 +40,11 @@ def _check_unit(unit: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Reads a column as a finite number; None where it is null, NaN or infinite."""
+    """Reads a column as a finite number, or None if it is null, NaN or infinite."""
 
     place: Place
 
     def __call__(self, value: Value) -> float | None:
-        """Return the number."""
         found = value[self.place]
         if found is None or isinstance(found, int):
             return found
@@ -55,12 +54,11 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsOf:
-    """Reads some columns as a dict; without `places` the value is the dict."""
+    """Reads some columns as a dict. If `places` is None, the record's value already is the dict."""
 
     places: tuple[tuple[str, Place], ...] | None = None
 
     def __call__(self, value: Value) -> Mapping[str, Any]:
-        """Return the dict."""
         if self.places is None:
             whole: Mapping[str, Any] = value
             return whole
@@ -69,62 +67,57 @@ class ColumnsOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapOfColumn:
-    """The gap of a dynamic session that a column holds; None where it is null."""
+    """Reads the gap of a dynamic session in ms from a column, or None if it is null."""
 
     place: Place
     unit: str = "ms"
 
     def __post_init__(self) -> None:
-        """Check the unit."""
         _check_unit(self.unit)
 
     def __call__(self, record: Record) -> int | None:
-        """Return the gap in ms."""
         found = record.value[self.place]
         return None if found is None else _MS_OF[self.unit](found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapOfFunction:
-    """The gap of a dynamic session that a user's function finds in some columns, in ms."""
+    """Computes the gap of a dynamic session in ms with a user's function of some columns."""
 
     function: Callable[[Mapping[str, Any]], int]
     columns: ColumnsOf
 
     def __call__(self, record: Record) -> int:
-        """Call the user's function."""
         return self.function(self.columns(record.value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkOfColumn:
-    """The watermark that a record carries in a column, None where it is null; for watermarks.Punctuated."""
+    """Reads a record's watermark in ms from a column, or None if it is null. For watermarks.generators.Punctuated."""
 
     column: str
     unit: str
 
     def __post_init__(self) -> None:
-        """Check the unit."""
         _check_unit(self.unit)
 
     def __call__(self, timestamp_ms: int, columns: Mapping[str, Any]) -> int | None:  # noqa: ARG002
-        """Return the watermark in ms."""
         found = columns[self.column]
         return None if found is None else _MS_OF[self.unit](found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkOfFunction:
-    """What a user's function says about the watermark, once it is an int or None."""
+    """Calls a user's watermark function and checks that it returns an int or None."""
 
     name: str
     function: Callable[..., object]
 
     def __call__(self, *arguments: object) -> int | None:
-        """Call the user's function.
+        """Return the function's watermark in ms, or None.
 
         Raises:
-            SpecError: it returned something else.
+            SpecError: the function returned something else.
         """
         found = self.function(*arguments)
         if found is None or (isinstance(found, int) and not isinstance(found, bool)):
@@ -133,17 +126,16 @@ class WatermarkOfFunction:
 
 
 def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:
-    """Say nothing: event time stands still, and only the clock and counts move windows."""
+    """Return no watermark. Event time does not advance, so only the clock and counts fire windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerOnColumns(Wrapping):
-    """A user's trigger that sees some columns of each record as a dict."""
+    """A user's trigger that gets some columns of each record as a dict."""
 
     columns: ColumnsOf
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Show the record's columns."""
         return self.inner.on_record(record._replace(value=self.columns(record.value)), window, ctx)
 
 
@@ -152,7 +144,7 @@ _Evict = Callable[[Sequence[Stored], Window, EvictorContext], Sequence[Stored]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictorOnColumns(Evictor):
-    """A user's evictor that sees some columns of each record as a dict."""
+    """A user's evictor that gets some columns of each record as a dict."""
 
     inner: Evictor
     columns: ColumnsOf

@@ -1,4 +1,4 @@
-"""What users write: a WindowSpec. It checks itself when it is made, and builds the operator that computes it."""
+"""WindowSpec, the specification of a window computation. It checks itself at creation and builds the operator."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -41,28 +41,30 @@ _CHOICES: Final = {"accumulation": MODES, "timestamp_combiner": COMBINERS, "left
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSpec:
-    """Which windows, when they fire, what they compute.
+    """The windows of a computation, when they fire, and what they compute.
 
     Args:
         assigner: which windows a record belongs to.
-        function: what a pane holds: `Aggregates`, `Whole` or a `ProcessFunction`; a tuple of aggregates for short.
-        trigger: when a window fires; by default at its end, or never for the global window.
+        function: what a pane holds: `Aggregates`, `Whole` or a `ProcessFunction`. A tuple of aggregates is short for
+            `Aggregates`.
+        trigger: when a window fires. The default is at its end, or never for the global window.
         evictor: which records to drop before or after the function.
-        allowed_lateness_ms: how long after its end an event-time window takes records.
-        accumulation: 'accumulating' panes hold all of a window, 'discarding' ones what is new since the last;
-            'retracting' is accumulating, and each pane first takes back what the last one said.
-        timestamp_combiner: the event time of a pane: the 'end_of_window', or the 'earliest' or 'latest' record that
-            was not behind the watermark (windowlib.windows.output_times); 'earliest_transformed' asks the assigner.
-        leftovers: what to do at a window's end with records that no pane has shown: 'report' counts them in the audit,
-            'fire' emits a last pane; 'refuse' (not in flink) allows no trigger that can leave any. A trigger that can
-            finish and drop what comes later is allowed by 'report' only.
-        profile: whose answers to give.
-        stands_alone: every firing is a window of its own, valid whatever fires later: count windows that slide. Its
-            panes are marked as discarding, and the trigger does not purge for it.
-        stale_max: how many instants without timers may stay in memory; no answer depends on it.
+        allowed_lateness_ms: how long after its end an event-time window accepts records.
+        accumulation: an 'accumulating' pane holds all records of a window, a 'discarding' pane those that are new since
+            the last pane. 'retracting' is accumulating, and a row before each pane retracts the last pane.
+        timestamp_combiner: the event time of a pane: the 'end_of_window', or the time of the 'earliest' or 'latest'
+            record that was not behind the watermark (windowlib.windows.output_times). 'earliest_transformed' is
+            'earliest' over times that the assigner computes.
+        leftovers: what to do at a window's end with records that no pane has shown. 'report' counts them in the audit,
+            'fire' emits a last pane, 'refuse' (not in flink) raises a SpecError if the trigger can leave any. A trigger
+            that can finish and lose later records is allowed with 'report' only.
+        profile: the engine profile whose semantics apply.
+        stands_alone: every firing is a window of its own that later firings do not replace, as for sliding count
+            windows. The panes are marked as discarding, and the trigger does not purge.
+        stale_max: how many instants without timers may stay in memory. It has no effect on results.
 
     Raises:
-        SpecError: the parts do not go together.
+        SpecError: the parts do not fit together.
     """
 
     assigner: Assigner
@@ -78,7 +80,6 @@ class WindowSpec:
     stale_max: int = STALE_MAX
 
     def __post_init__(self) -> None:
-        """Check that the parts go together."""
         if not 0 <= self.allowed_lateness_ms <= MAX_TIME_MS:
             raise SpecError(f"allowed lateness must be from 0 to {MAX_TIME_MS} ms, got {self.allowed_lateness_ms}")
         for name, allowed in _CHOICES.items():
@@ -109,7 +110,7 @@ class WindowSpec:
             )
         if isinstance(function, Whole) and self.evictor is None and not can_merge(function.aggregate):
             raise SpecError(
-                f"{_name(self.assigner)} merges windows, and the aggregate cannot be merged (a fold); give it "
+                f"{_name(self.assigner)} merges windows, and the aggregate (a fold) cannot be merged; give it "
                 "merge_accumulators, or use a reduce"
             )
 
@@ -130,7 +131,7 @@ class WindowSpec:
             )
 
     def _check_beam(self) -> None:
-        """Refuse what the Beam model has no answer for."""
+        """Raise a SpecError for what the Beam model does not define."""
         trigger, function = self.trigger, self.effective_function()
         while isinstance(trigger, (Purging, ProcessingTimeout)):
             trigger = trigger.inner
@@ -151,8 +152,8 @@ class WindowSpec:
         reason = trigger.may_lose_data(allowed_lateness_ms=self.allowed_lateness_ms)
         if reason is not None and self.leftovers != "report":
             raise SpecError(
-                f"the trigger can lose records of {_name(self.assigner)}: {reason}, and what comes later would never "
-                "be shown. Wrap it in Repeatedly, give AfterWatermark a `late` trigger, or count what is lost: "
+                f"the trigger can lose records of {_name(self.assigner)}: {reason}, and no pane would show later "
+                "records. Wrap it in Repeatedly, give AfterWatermark a `late` trigger, or count the lost records: "
                 "leftovers: report"
             )
         if self.leftovers != "refuse" or not self.assigner.has_bounds:
@@ -164,7 +165,7 @@ class WindowSpec:
             )
 
     def check_terminates(self) -> None:
-        """Refuse a spec that need not come to an end when the watermark jumps to its maximum (F4); for pipelines.
+        """Check that the spec terminates when the watermark jumps to its maximum (F4). Pipelines call this.
 
         Raises:
             SpecError: a continuous event-time trigger on windows that event time does not end, in the flink profile.
@@ -175,12 +176,12 @@ class WindowSpec:
         is_endless = isinstance(trigger, ContinuousEventTime) and not self.assigner.is_event_time
         if is_endless and not self.profile.continuous_ends:
             raise SpecError(
-                f"a continuous event-time trigger on {_name(self.assigner)} fires without end when Flink's input is "
-                f"over (F4), and the profile {self.profile.name!r} reproduces that; use semantics: strict"
+                f"a continuous event-time trigger on {_name(self.assigner)} fires without end when Flink's input "
+                f"ends (F4), and the profile {self.profile.name!r} reproduces that; use semantics: strict"
             )
 
     def effective_trigger(self) -> Trigger:
-        """Return the trigger that runs: the default filled in, purging when panes discard."""
+        """Return the trigger that runs: the default if the spec has none, made purging if panes discard."""
         trigger = self.trigger
         if trigger is None:
             trigger = default_trigger(self.assigner, self.profile)
@@ -192,7 +193,7 @@ class WindowSpec:
 
     @property
     def keeps_records(self) -> bool:
-        """Whether open windows hold their records, for an evictor or a function, and no running aggregates."""
+        """Whether open windows hold their records, for an evictor or process function, instead of accumulators."""
         return self.evictor is not None or isinstance(self.effective_function(), ProcessFunction)
 
     @property
@@ -200,11 +201,11 @@ class WindowSpec:
         return self.accumulation == "discarding" or isinstance(self.trigger, Purging)
 
     def effective_function(self) -> WindowFunction:
-        """Return the function that runs."""
+        """Return the function that runs; a tuple of aggregates becomes `Aggregates`."""
         return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
 
     def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
-        """Return a fresh operator that owns `groups`, by default all of them."""
+        """Return a fresh operator that owns `groups`; by default it owns all key groups."""
         return WindowOperator(
             Windowing(
                 assigner=self.assigner,
@@ -224,7 +225,7 @@ class WindowSpec:
 
 
 def default_trigger(assigner: Assigner, profile: Profile = STRICT) -> Trigger:
-    """Return the trigger of a spec that names none: at the window's end, on the clock that completes it."""
+    """Return the trigger of a spec without one. It fires at the window's end, in the time that completes the window."""
     if profile.has_composite_triggers and (assigner.is_event_time or not assigner.has_bounds):
         return Default()
     if not assigner.has_bounds:
@@ -235,10 +236,10 @@ def default_trigger(assigner: Assigner, profile: Profile = STRICT) -> Trigger:
 def count_windows(
     size: int, *, function: WindowFunction | tuple[Aggregate, ...], slide: int | None = None, profile: Profile = STRICT
 ) -> WindowSpec:
-    """Return the spec of windows of `size` records, every `slide` records, or end to end.
+    """Return the spec of windows of `size` records, one every `slide` records; by default they do not overlap.
 
     Raises:
-        SpecError: a size or slide that is not positive.
+        SpecError: the size or slide is not positive.
     """
     if slide is None:
         return WindowSpec(assigner=Global(), function=function, trigger=Purging(CountReached(size)), profile=profile)

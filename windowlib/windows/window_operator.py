@@ -1,19 +1,20 @@
-"""The window operator: one record, one watermark, one tick at a time. This is the specification that runs.
+"""The window operator. It processes one record, one watermark or one clock tick at a time.
 
-For each record and each of its windows: late windows are left out, the record is added, the trigger asked, and what
-it says is done. When a clock advances, due timers ask the trigger again; at the cleanup instant, the window's last
-instant plus the allowed lateness, all that is left of it goes.
+For each record, the operator adds the record to each of its windows that is not late, calls the trigger, and applies
+the trigger's result. When the watermark or the clock advances, due timers call the trigger again. At the cleanup
+instant, which is the window's last instant plus the allowed lateness, the operator deletes all state of the window.
+This module is the specification of window semantics: replays on Spark run this code.
 """
 
 from collections.abc import Sequence
 from typing import cast
 
 from windowlib.bounds import MIN_TIME_MS, Window
-from windowlib.errors import InvariantBroken
 from windowlib.functions.window_functions import process_function
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timers import EVENT, PROCESSING, Domain, DueTimer, KeyGroupRange, TimerService
+from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
     LATE,
@@ -42,15 +43,15 @@ from windowlib.windows.windowing import Windowing
 
 
 class WindowOperator:
-    """Windows of many keys, driven from outside; it reads no clock and does no I/O.
+    """Runs the windows of many keys for a driver. It reads no clock and does no I/O.
 
     The driver calls `advance_processing_time` for the clock, `process` for each record in log order, then
-    `advance_watermark` for the watermark that the record caused, and takes what came out with `drain`. `snapshot` may
-    be called at any moment between these calls.
+    `advance_watermark` for the watermark that the record caused. `drain` returns the outputs. The driver may call
+    `snapshot` between any two of these calls.
     """
 
     def __init__(self, windowing: Windowing, groups: KeyGroupRange | None = None) -> None:
-        """Start without state. `WindowSpec.build` is the way to get one that is checked."""
+        """Create an operator without state; `WindowSpec.build` does this from a spec that it has checked."""
         self.windowing = windowing
         self._assigner = windowing.assigner
         self._trigger = windowing.trigger
@@ -81,12 +82,12 @@ class WindowOperator:
         self._lacks_stagger = isinstance(self._assigner, Tumbling) and self._assigner.stagger is not Stagger.ALIGNED
 
     def begin(self, first_arrival_ms: int) -> None:
-        """Let staggered windows count from the log's first arrival; without this, from the operator's first record."""
+        """Choose the stagger from the log's first arrival. Otherwise the operator's first record determines it."""
         if self._lacks_stagger:
             self._choose_stagger(first_arrival_ms)
 
     def process(self, record: Record) -> Fate:
-        """Take in one record, judged against the watermark before it, and return its fate."""
+        """Process one record at the current watermark and return the record's fate."""
         if self._lacks_stagger:
             self._choose_stagger(self._timers.processing_time_ms)
         key, _, _, position, record_hash, _ = record
@@ -106,7 +107,7 @@ class WindowOperator:
             self._new_xor ^= edge
             self._new_sum += edge
             self._contents.add(open_window.contents, record, edge)
-            # The trigger need not hear of a record that cannot matter to it; most records are of this kind.
+            # Fast path for most records: a trigger that waits for the window's end ignores records before the end.
             if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
                 result = self._trigger.on_record(record, open_window.window, open_window)
                 if result is not CONTINUE:
@@ -118,16 +119,14 @@ class WindowOperator:
         return self._without_window(record, missed, is_assigned=is_assigned)
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
-        """Let event time reach `watermark_ms`, because of the record at `position`; fire what is due.
+        """Advance the watermark because of the record at `position`, and handle all due event timers.
 
         Raises:
-            InvariantBroken: the watermark goes back, and the profile does not allow it.
+            InvariantBroken: the new watermark is lower, and the profile does not allow that.
         """
         timers = self._timers
-        if watermark_ms < timers.watermark_ms and self._profile.refuses_regression:
-            raise InvariantBroken(
-                f"the driver let the watermark go back from {timers.watermark_ms} to {watermark_ms} at {position}"
-            )
+        if self._profile.refuses_regression:
+            check_watermark(timers.watermark_ms, watermark_ms, position)
         if self._firing.is_plain:
             self._finish_windows(watermark_ms, position)
         moment = Moment(MIN_TIME_MS, position)
@@ -139,32 +138,33 @@ class WindowOperator:
     def advance_processing_time(
         self, processing_time_ms: int, position: Position = START, *, inclusive: bool = True
     ) -> None:
-        """Let the clock reach `processing_time_ms`; each timer is due at its own instant.
+        """Advance the clock and handle all due processing timers, each at its own instant.
 
-        Without `inclusive`, timers at the instant itself wait, so that a record which arrives then goes first; with
-        it, no record of that instant may follow, for a window that ended in it would open a second time.
+        If `inclusive` is False, timers at `processing_time_ms` itself wait, so that a record that arrives at that
+        instant is processed first. If it is True, no record of that instant may follow, because the record would open
+        a window that has just ended a second time.
         """
         for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             self._on_timer(PROCESSING, timer, Moment(at_ms, position))
 
     def _finish_windows(self, watermark_ms: int, position: Position) -> None:
-        """Fire and drop all windows that the watermark completes, where that is all that can happen to them."""
+        """Fast path: fire and delete the windows that the watermark completes and that can fire only once."""
         timers = self._timers
         timers.watermark_ms = watermark_ms
         while (due := timers.event_timers.due_together(watermark_ms)) is not None:
             at_ms, bounds, owners = due
             moment = Moment(at_ms, position)
-            others = self._firing.finish(cast("list[OpenWindow]", owners), moment)  # windows alone share timers here
+            others = self._firing.finish(cast("list[OpenWindow]", owners), moment)  # only windows share timers here
             self._store.keep_only(bounds, others)
             for open_window in others:
                 self._on_timer(EVENT, open_window, moment)
 
     def _on_timer(self, domain: Domain, timer: DueTimer, moment: Moment) -> None:
-        """Ask the trigger about a timer that is due; clean the window up if it was the cleanup timer."""
-        # A shared timer is the window itself.
+        """Call the trigger for a due timer. If the timer is the cleanup timer, delete the window's state."""
+        # The owner of a shared timer is the window itself.
         open_window = timer if isinstance(timer, OpenWindow) else self._store.find(timer.key, timer.namespace)
         if open_window is None:
-            return  # a timer of a window that was merged away or cleaned up
+            return  # the window was merged into another window or cleaned up
         at_ms = moment.at_ms
         is_end = at_ms == open_window.cleanup_ms and self._is_event_time == (domain == EVENT)
         if not (is_end and open_window.cleanup_deleted):
@@ -176,28 +176,27 @@ class WindowOperator:
             self._firing.clean_up(open_window, moment)
 
     def next_event_timer_ms(self) -> int | None:
-        """Return the lowest watermark that would do anything, None if none would."""
+        """Return the lowest watermark at which a timer is due, or None if there are no event timers."""
         return self._timers.event_timers.next_ms()
 
     def next_processing_timer_ms(self) -> int | None:
-        """Return the earliest instant at which the clock would do anything, None if at none."""
+        """Return the earliest instant at which a processing timer is due, or None if there are none."""
         return self._timers.processing_timers.next_ms()
 
     @property
     def watermark_ms(self) -> int:
-        """The current watermark."""
         return self._timers.watermark_ms
 
     def drain(self) -> list[Output]:
-        """Return the outputs since the last call, in the order in which they were emitted."""
+        """Return the outputs since the last call, in emission order."""
         outputs = self._runtime.outputs
         self._runtime.outputs = []
         return outputs
 
     def take_tallies(self) -> dict[str, Tally]:
-        """Return the edges since the last call: 'new', and 'closed:<reason>' for each reason.
+        """Return the tallies of edges since the last call: 'new', and 'closed:<reason>' for each reason.
 
-        Law: edges open before + new = edges open now + closed; in counts, in XOR, and in sums modulo 2**64.
+        Law: edges open before + new = edges open now + closed, in counts, in XOR, and in sums modulo 2**64.
         """
         tallies = self._firing.tallies
         tallies.add(NEW, (self._new_count, self._new_xor, self._new_sum))
@@ -205,11 +204,11 @@ class WindowOperator:
         return tallies.take()
 
     def open_edges(self) -> Tally:
-        """Return the edges of all open windows."""
+        """Return the tally of the edges of all open windows."""
         return self._store.edges()
 
     def snapshot(self) -> Snapshot:
-        """Return all state as plain rows, in a fixed order; the operator goes on undisturbed."""
+        """Return all state as plain rows in a fixed order. The operator's own state does not change."""
         return Snapshot(
             watermark_ms=self._timers.watermark_ms,
             processing_time_ms=self._timers.processing_time_ms,
@@ -220,12 +219,13 @@ class WindowOperator:
         )
 
     def restore(self, snapshot: Snapshot, *, after_failure: bool = False) -> None:
-        """Take over the state of a snapshot; into a fresh operator only.
+        """Restore a snapshot into a fresh operator.
 
-        `after_failure` matters to the flink profile alone: Flink then forgets its watermark (F2) and its stagger.
+        `after_failure` has an effect in the flink profile only: after a failure, Flink loses its watermark (F2) and
+        its stagger.
 
         Raises:
-            CheckpointError: another version, other key groups, or a damaged row.
+            CheckpointError: the snapshot has another version or other key groups, or a row is damaged.
         """
         snapshot.check_version()
         self._timers.processing_time_ms = snapshot.processing_time_ms
@@ -233,13 +233,14 @@ class WindowOperator:
             self._timers.watermark_ms = snapshot.watermark_ms
             if snapshot.stagger_ms is not None:
                 self.set_stagger(snapshot.stagger_ms)
-        # After the watermark, which tells whether a window still waits for its end; then the timers that none shares.
+        # The order matters: the store reads the watermark to decide which windows still wait for their end, and the
+        # timer service skips the timers that the store's windows share by then.
         self._store.restore(snapshot.windows)
         self._timers.restore(snapshot.timers)
         self._user_state.restore(snapshot.user_state)
 
     def set_stagger(self, stagger_ms: int) -> None:
-        """Fix the stagger. A driver with several operators gives all of them that of the log's first record."""
+        """Set the stagger. A driver of several operators sets the same value in all, from the log's first record."""
         self._runtime.stagger_ms = stagger_ms
         self._lacks_stagger = False
 
@@ -249,7 +250,7 @@ class WindowOperator:
             self.set_stagger(assigner.stagger.offset(assigner.size_ms, now_ms, assigner.seed))
 
     def _without_window(self, record: Record, missed: Sequence[Window], *, is_assigned: bool) -> Fate:
-        """Report a record that missed windows, or has none."""
+        """Emit a record that missed windows or has none, and return its fate."""
         watermark_ms = self._timers.watermark_ms
         outputs, profile = self._runtime.outputs, self._profile
         timestamp_ms = MIN_TIME_MS if record.timestamp_ms is None else record.timestamp_ms

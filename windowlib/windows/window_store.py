@@ -13,35 +13,34 @@ from windowlib.windows.contents import Contents
 from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
 
 NEVER_LATE = MAX_TIME_MS + 1
-"""A watermark that never comes."""
+"""A watermark that is never reached; windows that the clock completes have no late records."""
 _STARTS_ANEW: Final = "$starts_anew"
-"""Where a snapshot keeps OpenWindow.starts_anew, beside what the trigger remembers; only where it is True."""
+"""The name of OpenWindow.starts_anew in a snapshot's `trigger_state`. It is stored only if it is True."""
 
 
 class Orphan(NamedTuple):
-    """Contents that no open window refers to. Only Flink's defects make one; it is found again under its name."""
+    """Contents that no open window refers to. Only Flink's defects create them. A later window may take them over."""
 
     contents: list[Any]
     edges: Edges
 
 
 class SameBounds(dict[Hashable, OpenWindow]):
-    """The open windows with the same bounds, by key. They live and end together."""
+    """The open windows with equal bounds, by key. They have the same lifetime."""
 
     __slots__ = ("late_from_ms", "lifetime")
 
     def __init__(self, lifetime: Lifetime) -> None:
-        """Start without windows."""
         self.lifetime = lifetime
         self.late_from_ms = lifetime[2]
 
 
 class WindowStore:
-    """Open windows, read and written by the operator alone.
+    """The open windows of one operator.
 
-    Sessions that may merge are one key's own, so they are kept `by_key`. Other windows are kept `by_bounds`, which
-    they share with many keys: there is then one timer for the end of all of them and one for their cleanup, and
-    opening one more sets none. Not where a profile lets triggers delete the cleanup timer of one key.
+    Sessions that may merge are stored `by_key`, because keys do not share their bounds. Other windows are stored
+    `by_bounds`: windows with equal bounds share one end timer and one cleanup timer, and opening another one registers
+    no timer. Timers are not shared if the profile lets triggers delete the cleanup timer of one key.
     """
 
     __slots__ = (
@@ -60,7 +59,7 @@ class WindowStore:
     def __init__(
         self, runtime: Runtime, contents: Contents, lateness_ms: int, *, sets_end_timers: bool, is_merging: bool
     ) -> None:
-        """Start without windows. `sets_end_timers` is for triggers that only wait for the end."""
+        """Create an empty store. Set `sets_end_timers` if the trigger only waits for the window's end."""
         self._sets_end_timers = sets_end_timers
         self._is_merging = is_merging
         self.shares_timers = runtime.profile.protects_cleanup_timer and not is_merging
@@ -74,14 +73,14 @@ class WindowStore:
         self.orphans: dict[tuple[Hashable, Window], Orphan] = {}
 
     def __iter__(self) -> Iterator[OpenWindow]:
-        """Iterate over all open windows, in no fixed order."""
+        """Iterate over all open windows in no fixed order."""
         for windows in self.by_key.values():
             yield from windows.values()
         for same_bounds in self.by_bounds.values():
             yield from same_bounds.values()
 
     def find(self, key: Hashable, window: Window) -> OpenWindow | None:
-        """Return the open window with these bounds, None if there is none."""
+        """Return the open window with these bounds, or None."""
         if self._is_merging:
             windows = self.by_key.get(key)
             return windows.get(window) if windows else None
@@ -89,7 +88,7 @@ class WindowStore:
         return same_bounds.get(key) if same_bounds else None
 
     def lifetime(self, window: Window) -> Lifetime:
-        """Return when a window is complete, is cleaned up, and turns records away."""
+        """Return when a window is complete, when it is cleaned up, and from which watermark its records are late."""
         last_ms = window.last_ms
         if not self.runtime.is_event_time:
             return (last_ms, last_ms, NEVER_LATE)
@@ -98,7 +97,7 @@ class WindowStore:
         return (last_ms, cleanup_ms, cleanup_ms)
 
     def create(self, key: Hashable, window: Window, lifetime: Lifetime) -> OpenWindow:
-        """Open a window, without contents."""
+        """Return a new open window without contents."""
         open_window = OpenWindow(key, window, self.runtime, lifetime)
         if self._is_merging:
             self.by_key.setdefault(key, {})[window] = open_window
@@ -110,7 +109,7 @@ class WindowStore:
         return open_window
 
     def begin(self, window: Window, lifetime: Lifetime) -> SameBounds:
-        """Make room for windows with these bounds, and set the timers that they share."""
+        """Return a new, empty group of windows with these bounds, and register the timers that they share."""
         same_bounds = self.by_bounds[window] = SameBounds(lifetime)
         if self.shares_timers:
             complete_ms, cleanup_ms, _ = lifetime
@@ -123,25 +122,22 @@ class WindowStore:
         return same_bounds
 
     def register_first_timers(self, open_window: OpenWindow) -> None:
-        """Set the timers of a window that was just opened: at its cleanup, and at its end if that is all there is.
-
-        For windows that do not share theirs.
-        """
+        """Register the cleanup timer and, if the store sets it, the end timer of a new window that shares no timers."""
         self.register_cleanup(open_window)
         if self._sets_end_timers and open_window.complete_ms > self.runtime.timers.watermark_ms:
             open_window.register_event_timer(open_window.complete_ms)
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
-        """Set the operator's own timer, unless the window never goes."""
+        """Register the window's cleanup timer, if the window has a cleanup instant."""
         if open_window.cleanup_ms < MAX_TIME_MS:
             self._cleanup_timers.register(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def delete_cleanup(self, open_window: OpenWindow) -> None:
-        """Take the operator's own timer back."""
+        """Delete the window's cleanup timer."""
         self._cleanup_timers.delete(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def remove(self, open_window: OpenWindow) -> None:
-        """Forget a window, and its key or its bounds with the last one."""
+        """Remove a window, and also the entry of its key or bounds if no other window is left there."""
         key, window = open_window.key, open_window.window
         if self._is_merging:
             windows = self.by_key[key]
@@ -155,7 +151,7 @@ class WindowStore:
             del self.by_bounds[window]
 
     def keep_only(self, bounds: Iterable[Window], kept: Sequence[OpenWindow]) -> None:
-        """Forget all windows with these bounds but some; for windows that do not merge."""
+        """Remove all windows with these bounds except `kept`. Only for windows that do not merge."""
         emptied = {window: self.by_bounds.pop(window) for window in bounds}
         for same_bounds in emptied.values():
             same_bounds.clear()
@@ -164,14 +160,14 @@ class WindowStore:
             same_bounds[open_window.key] = open_window
 
     def edges(self) -> Tally:
-        """Return the edges of all open windows together."""
+        """Return the tally of the edges of all open windows."""
         edges = NO_EDGES
         for open_window in self:
             edges = together(edges, open_window.edges)
         return Tally(*signed(edges))
 
     def rows(self) -> list[WindowStateRow]:
-        """Return all windows in the order (key group, key, start, end), orphans last."""
+        """Return the rows of all windows in the order (key group, key, start, end), orphans last."""
         order = self.runtime.timers.order
         opened = sorted(self, key=lambda open_window: (order(open_window.key), open_window.window))
         rows = [self._row(open_window, group_of_order(order(open_window.key))) for open_window in opened]
@@ -228,7 +224,8 @@ class WindowStore:
         """Open the windows of one or more snapshots.
 
         Raises:
-            CheckpointError: a row belongs to a key group that this operator does not own, or stands there twice.
+            CheckpointError: a row is in a wrong key group or in one that this operator does not own, or a window has
+                two rows.
         """
         for row in rows:
             group = group_of_order(self.runtime.timers.order(row.key))
@@ -247,8 +244,8 @@ class WindowStore:
                 continue
             if self.find(row.key, window) is not None:
                 raise CheckpointError(
-                    f"the checkpoint has the window {window} of key {row.key!r} twice; it is damaged: "
-                    "make the slice before again (repair-run)"
+                    f"the checkpoint has the window {window} of key {row.key!r} twice, so it is damaged; "
+                    "replay the slice before again (repair-run)"
                 )
             open_window = self.create(row.key, window, self.lifetime(window))
             open_window.state_window = _window(row.state_window_start_ms, row.state_window_end_ms)
@@ -273,12 +270,12 @@ class WindowStore:
 
 
 class EndStore(WindowStore):
-    """Event-time windows that are complete at their end, not at their last instant (profile beam)."""
+    """The store for profiles in which an event-time window is complete at its end, not at its last instant (beam)."""
 
     __slots__ = ()
 
     def lifetime(self, window: Window) -> Lifetime:
-        """As in every store; a window stays until no record can be in time for it any more."""
+        """Return the lifetime of a window, which stays until every record would be late for it."""
         lifetime = super().lifetime(window)
         if window.end_ms is None or not self.runtime.is_event_time:
             return lifetime
@@ -288,7 +285,7 @@ class EndStore(WindowStore):
 
 
 def _apart(trigger_state: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy that no later firing changes; composite triggers keep the states of their parts inside."""
+    """Return a deep copy of a trigger's state. Composite triggers nest the states of their parts in it."""
     return {name: _apart(part) if isinstance(part, dict) else part for name, part in trigger_state.items()}
 
 

@@ -1,4 +1,4 @@
-"""What a window operator computes, after a WindowSpec was checked and its defaults were filled in."""
+"""The configuration of a window operator: a WindowSpec with its defaults filled in."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,12 +13,12 @@ from windowlib.windows.evictors import Evictor
 from windowlib.windows.output_times import TimestampCombiner
 
 Leftovers = Literal["refuse", "report", "fire"]
-"""What to do at a window's end with records that no pane has shown: refuse such a spec, count them, or fire them."""
+"""What to do with records that no pane has shown at cleanup: refuse such specs, count the records, or fire them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
-    """The parts of a window operator; `spec.WindowSpec` is how users get one."""
+    """The checked parts of a window operator. `spec.WindowSpec.build` creates it."""
 
     assigner: Assigner
     trigger: Trigger

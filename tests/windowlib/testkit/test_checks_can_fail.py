@@ -1,4 +1,4 @@
-"""Each law of windowlib.testkit.contracts is broken by somebody here, and the check says so."""
+"""Parts that break one law of windowlib.testkit.contracts each; the check must name the law."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -40,9 +40,9 @@ class RemembersOnItself(Trigger):
 
 
 class FiresForTheFirstEver(Trigger):
-    """What it has seen hangs on the class, where only a changed answer gives it away."""
+    """Its memory is an attribute of the class, so a check notices it only by a changed output."""
 
-    seen: set[int] = set()  # noqa: RUF012 - that is its fault
+    seen: set[int] = set()  # noqa: RUF012 - the fault that the check must find
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         is_new = record.record_hash not in self.seen
@@ -64,7 +64,7 @@ class ForgetsItsTimer(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class DoesNotWait(EventTime):
-    """It promises to wait for the end, and fires at once."""
+    """It promises to wait for the window's end, but fires at every record."""
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         EventTime.on_record(self, record, window, ctx)
@@ -72,7 +72,7 @@ class DoesNotWait(EventTime):
 
 
 class LeavesRecords(Trigger):
-    """It promises to leave none, and never fires."""
+    """It promises to leave no records, but never fires."""
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:  # noqa: ARG002
         return False
@@ -80,7 +80,7 @@ class LeavesRecords(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class FiresTwice(EventTime):
-    """It promises to be silent after the end, and has a timer there."""
+    """It promises not to fire after the window's end, but registers a timer there."""
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if at_ms == window.last_ms:
@@ -91,16 +91,16 @@ class FiresTwice(EventTime):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (RemembersOnItself, "RemembersOnItself remembers nothing on itself"),
+        (RemembersOnItself, "RemembersOnItself keeps no memory on itself"),
         (FiresForTheFirstEver, "outside the state"),
         (KeepsASet, "is not JSON"),
-        (ForgetsItsTimer, "no timer outlives its window"),
+        (ForgetsItsTimer, "no timer is left after its window"),
         (DoesNotWait, "waits_for_end"),
-        (LeavesRecords, "may_leave_records says False"),
-        (FiresTwice, r"no pane follows the one that says is_last"),
+        (LeavesRecords, "may_leave_records returns False"),
+        (FiresTwice, "no pane follows a pane that is_last"),
     ],
 )
-def test_triggers(make: Callable[[], Trigger], message: str) -> None:
+def test_a_broken_trigger_is_found(make: Callable[[], Trigger], message: str) -> None:
     with pytest.raises(InvariantBroken, match=message):
         check_trigger(make())
 
@@ -117,7 +117,7 @@ class NamesTwice(Assigner):
         return (TimeWindow(at_ms, at_ms + 5),) * 2
 
 
-class HoldsNothing(Assigner):
+class ReturnsEmptyWindows(Assigner):
     def assign(self, record: Record, ctx: AssignerContext) -> Sequence[Window]:  # noqa: ARG002
         at_ms = record.timestamp_ms or 0
         return (TimeWindow(at_ms, at_ms),)
@@ -145,13 +145,13 @@ class Counts(Assigner):
     ("make", "message"),
     [
         (DependsOnTheKey, "do not depend on the key"),
-        (NamesTwice, "a record's windows differ"),
-        (HoldsNothing, "a window has an instant"),
+        (NamesTwice, "a record's windows are distinct"),
+        (ReturnsEmptyWindows, "a window contains an instant"),
         (MergesMany, "a merging assigner returns one window"),
-        (Counts, "Counts remembers nothing on itself"),
+        (Counts, "Counts keeps no memory on itself"),
     ],
 )
-def test_assigners(make: Callable[[], Assigner], message: str) -> None:
+def test_a_broken_assigner_is_found(make: Callable[[], Assigner], message: str) -> None:
     with pytest.raises(InvariantBroken, match=message):
         check_assigner(make())
 
@@ -180,10 +180,10 @@ class EvictsEverySecondTime(Evictor):
     [
         (Reverses, "in their order"),
         (Repeats, "once each"),
-        (EvictsEverySecondTime, "EvictsEverySecondTime remembers nothing on itself"),
+        (EvictsEverySecondTime, "EvictsEverySecondTime keeps no memory on itself"),
     ],
 )
-def test_evictors(make: Callable[[], Evictor], message: str) -> None:
+def test_a_broken_evictor_is_found(make: Callable[[], Evictor], message: str) -> None:
     with pytest.raises(InvariantBroken, match=message):
         check_evictor(make())
 
@@ -205,8 +205,8 @@ class StoresWhatIsNotPlain(ProcessFunction):
         return [1]
 
 
-def test_functions() -> None:
-    with pytest.raises(InvariantBroken, match="Totals remembers nothing on itself"):
+def test_a_broken_function_is_found() -> None:
+    with pytest.raises(InvariantBroken, match="Totals keeps no memory on itself"):
         check_function(Totals())
     with pytest.raises(SpecError, match="complex"):
         check_function(StoresWhatIsNotPlain())
@@ -216,7 +216,7 @@ def test_functions() -> None:
 
 
 class SharesBetweenKeys(KeyedProcessFunction):
-    """Each record is answered with the number of records of all keys."""
+    """It returns the number of records of all keys for each record."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -227,7 +227,7 @@ class SharesBetweenKeys(KeyedProcessFunction):
 
 
 class WakesAnotherKey(KeyedProcessFunction):
-    """A record of one key sets a timer of another: all of it is in the state, and still keys interact."""
+    """A record of one key registers a timer of another key. All memory is in the state, but the keys interact."""
 
     def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
         ctx.timers.event_timers.register((record.timestamp_ms or 0) + ord(str(record.key)), "c", GLOBAL_WINDOW)
@@ -292,13 +292,13 @@ class HasNoFate(WindowOperator):
     [
         (ProcessSpec(SharesBetweenKeys()), "outside the state"),
         (SpecOf(LosesAnEdge), r"open before \+ new = open now \+ closed"),
-        (SpecOf(IsDisturbedBySnapshots), "two snapshots of one moment|a snapshot does not disturb"),
+        (SpecOf(IsDisturbedBySnapshots), "two snapshots of one moment|taking snapshots does not change"),
         (SpecOf(HidesItsTimers), "does not wait for"),
         (SpecOf(HasNoFate), "a record has one fate"),
         (ProcessSpec(WakesAnotherKey()), "keys do not interact"),
     ],
-    ids=["sharing", "edges", "looking", "timers", "fates", "keys"],
+    ids=["sharing", "edges", "snapshots", "timers", "fates", "keys"],
 )
-def test_operators(spec: Any, message: str) -> None:  # noqa: ANN401 - one of two kinds of spec
+def test_a_broken_operator_is_found(spec: Any, message: str) -> None:  # noqa: ANN401 - one of two kinds of spec
     with pytest.raises(InvariantBroken, match=message):
         check_operator(spec)
