@@ -41,8 +41,9 @@ else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
 
-slow: $(SET_UP)  ## the tests that start whole commands or an Airflow, or replay a log many times, 8 minutes; CI runs them
+slow: $(SET_UP)  ## tests of whole commands and of Airflow, and every property on 200 cases; CI runs them
 	@$(PY) -m pytest -m "slow and not soak"
+	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "(hypothesis or fuzz) and not slow and not soak and not ($(HEAVY))"
 
 soak: $(SET_UP)  ## the tests that take minutes each
 	@$(PY) -m pytest -m soak

@@ -1,7 +1,7 @@
-"""What spark-submit starts: `jobs.orchestration.replay_job`, from a directory in which no other module lies.
+"""The script that spark-submit starts. It calls `jobs.orchestration.replay_job`, and its directory has no module.
 
-Python puts the directory of a script before everything else on its path: started from jobs/, `import requests` anywhere
-in the process would find jobs/orchestration/requests.py instead of the library of that name.
+Python puts the directory of a script first in its search path. With a script in jobs/orchestration/, `import requests`
+anywhere in the process would import jobs/orchestration/requests.py instead of the library of that name.
 """
 
 import sys

@@ -1,1 +1,1 @@
-"""The Spark session: its settings, jars, Java, private directory and environment."""
+"""The Spark session: settings, jars, Java, private directory, environment."""

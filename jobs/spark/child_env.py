@@ -1,8 +1,8 @@
-"""What a replay, Spark and users' functions find in their environment: none of Airflow's secrets.
+"""The environment of a replay, of Spark and of users' functions, without Airflow's secrets.
 
-Airflow hands its whole environment to every task. Nothing that a replay starts needs the database's password or the
-secret that signs tokens, and a user's function could print them. `bin/spark-submit-pdeathsig` does the same for the
-JVM that Airflow starts.
+Airflow passes its whole environment to every task. A replay needs neither the password of the database nor the key
+that signs tokens, and a user's function could print them. `jobs/bin/spark-submit-pdeathsig` removes the same variables
+for the JVM that Airflow starts.
 """
 
 import os
@@ -12,18 +12,18 @@ from typing import Final
 SECRET_PREFIXES: Final = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW_", "POSTGRES_", "PGPASS")
 SECRETS: Final = ("HINDCAST_SPARK_SECRET", "HINDCAST_ADMIN_PASSWORD")
 BACKTRACES: Final = ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE")
-"""With these set, the messages of the Delta library end in a native call stack."""
+"""If one of these is set, the messages of the Delta library end in a native call stack."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable belongs to Airflow, its database or the cluster, and to no replay."""
+    """Return whether a variable is for Airflow, its database or the cluster, and not for a replay."""
     return name.startswith(SECRET_PREFIXES) or name in SECRETS
 
 
 def clean_environment(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Take secrets and native backtraces out of an environment, that of this process by default.
+    """Remove secrets and the settings of native backtraces from an environment, by default from that of this process.
 
-    What this process starts inherits the rest.
+    Processes that this process starts inherit the rest.
     """
     for name in [one for one in environ if is_secret(one) or one in BACKTRACES]:
         del environ[name]

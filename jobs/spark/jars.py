@@ -1,4 +1,4 @@
-"""Where the Delta jars are: resolved once by the set-up, checked against setup/jars.sha256, used offline ever after."""
+"""The Delta jars. The set-up fetches them once and checks them against setup/jars.sha256; later use is offline."""
 
 import os
 from collections.abc import Mapping
@@ -12,20 +12,20 @@ DEFAULT_DIRECTORY = ROOT / ".cache" / "ivy" / "jars"
 
 
 class JarsMissing(HindcastError):  # noqa: N818
-    """The person at the machine has to run the set-up, or to say where the jars are."""
+    """A jar is missing. The user has to run the set-up, or to set HINDCAST_JARS."""
 
 
 def listed_jars() -> dict[str, str]:
-    """File name -> SHA-256 (hex) of every jar that Delta on Spark needs, in the order of setup/jars.sha256."""
+    """Return file name -> SHA-256 (hex) of every jar that Delta on Spark needs, in the order of setup/jars.sha256."""
     lines = SUMS_FILE.read_text(encoding="utf-8").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines if line.strip())}
 
 
 def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """The jars for `spark.jars`, absolute, from HINDCAST_JARS (a directory) or the cache that `make setup` fills.
+    """Return the absolute paths for `spark.jars`, from the directory HINDCAST_JARS or the cache of `make setup`.
 
     Raises:
-        JarsMissing: one of the listed jars is not there. Contents are checked by the set-up only.
+        JarsMissing: a listed jar is missing. Only the set-up checks the contents.
     """
     directory = Path(environ.get("HINDCAST_JARS") or DEFAULT_DIRECTORY).resolve()
     jars = [directory / name for name in listed_jars()]

@@ -1,4 +1,4 @@
-"""Finding a Java 17, which Spark 4.2 runs on. Standard library only: the set-up calls this first of all."""
+"""Search for a Java 17, which Spark 4.2 needs. Standard library only, because the set-up runs it before any install."""
 
 import os
 import re
@@ -11,12 +11,12 @@ JAVA_VERSION = 17
 _JVM_DIRECTORIES = (Path("/usr/lib/jvm"), Path("/usr/java"), Path("/opt"), Path.home() / ".sdkman/candidates/java")
 
 
-class JavaNotFound(Exception):  # noqa: N818  (says what happened; HindcastError cannot be imported this early)
-    """No Java 17 on this machine; the message says what was found and what to install."""
+class JavaNotFound(Exception):  # noqa: N818  (not a HindcastError: windowlib is not installed yet)
+    """This machine has no Java 17. The message says which Java was found and what to install."""
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """The home directory of a Java 17: JAVA_HOME, else the `java` on the PATH, else the usual places.
+    """Return the home directory of a Java 17: JAVA_HOME, else the `java` on the PATH, else the usual directories.
 
     Raises:
         JavaNotFound: none of them is a Java 17.
@@ -30,14 +30,14 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
             seen.append(f"{home} is Java {version}")
     found = f" (found: {'; '.join(seen)})" if seen else ""
     raise JavaNotFound(
-        f"Spark 4.2 needs Java {JAVA_VERSION}, and there is none on this machine{found}. Install the package "
+        f"Spark 4.2 needs Java {JAVA_VERSION}, which this machine does not have{found}. Install the package "
         f"openjdk-{JAVA_VERSION}-jre-headless (Debian and Ubuntu: apt-get install openjdk-{JAVA_VERSION}-jre-headless; "
         f"Fedora: java-{JAVA_VERSION}-openjdk-headless), or set JAVA_HOME to a Java {JAVA_VERSION}."
     )
 
 
 def export_java_home() -> Path:
-    """Set JAVA_HOME of this process to `find_java()`, so that Spark starts that one, and return it."""
+    """Set JAVA_HOME of this process to `find_java()`, which Spark then starts, and return it."""
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
     return home
@@ -54,7 +54,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _major_version(java: Path) -> int | None:
-    """17 for `openjdk version "17.0.15" …`; None if it cannot be run or says something else."""
+    """Return 17 for `openjdk version "17.0.15" …`, or None if the program fails or prints no version."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):

@@ -1,7 +1,7 @@
-"""A directory of this process alone for what Spark spills: mode 0700, removed at the end, whoever ends it.
+"""The private directory for Spark's temporary files: mode 0700, one for each process, removed when the process ends.
 
-Spark's block files hold records, and below the temporary directory every user of the machine could read them. A
-process that is killed cannot remove its directory; the next one does, which knows by a lock that its owner is gone.
+Spark's block files contain records. Directly below the temporary directory, every user of the machine could read them.
+A killed process cannot remove its directory. The next process removes it, if no process holds the lock in it.
 """
 
 import atexit
@@ -18,8 +18,8 @@ _LOCK, _LOCK_HALF = "lock", "lock.half"
 
 @cache
 def private_directory() -> Path:
-    """The directory of this process, made with the first call; below SPARK_LOCAL_DIRS or the temporary directory."""
-    # Spark prefers this variable to its setting, so it chooses where our directory is instead.
+    """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory. Made at the first call."""
+    # Spark prefers this variable to `spark.local.dir`. Here it only chooses the parent directory.
     chosen = os.environ.pop("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir()
     root = Path(chosen)
     remove_left_over(root)
@@ -32,7 +32,7 @@ def private_directory() -> Path:
 
 
 def remove_left_over(root: Path) -> None:
-    """Remove the directories of our processes that were killed. One without a lock file is being made."""
+    """Remove the directories of killed processes. A directory without a lock file is being made by its process."""
     for directory in root.glob(f"{PREFIX}*"):
         try:
             if directory.stat(follow_symlinks=False).st_uid != os.geteuid():

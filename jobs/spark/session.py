@@ -1,4 +1,4 @@
-"""The one way a Spark session is made here: Delta, loopback only, quiet, UTC, and Parquet that others can read."""
+"""The Spark session: with Delta, on the loopback interface, quiet, in UTC, with Parquet that other readers can read."""
 
 import os
 import sys
@@ -15,13 +15,13 @@ DEFAULT_MASTER = "local[*]"
 _CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # INT96, Spark's default, breaks other readers and the statistics of far years.
+    # Spark's default, INT96, fails in other readers and has wrong statistics in years far from now.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Times are integers of UTC inside; where SQL has to read a text as a time, no machine's zone may matter (law L1).
+    # Inside, times are integers of UTC. Where SQL reads a text as a time, the machine's zone must not matter (law L1).
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.files.ignoreMissingFiles": "false",
-    # A slice is small beside Spark's defaults: 200 shuffle tasks and 50 snapshot tasks would be most of the time.
+    # A slice is small. Spark's defaults, 200 shuffle tasks and 50 snapshot tasks, would take most of the time.
     "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "5",
@@ -34,13 +34,13 @@ _LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "12
 
 
 def spark_session(app_name: str, master: str | None = None) -> "SparkSession":
-    """Start, or join, this process's Spark session.
+    """Return the Spark session of this process, and start it if there is none.
 
     Args:
-        app_name: shown in Spark's own lists.
-        master: a Spark master URL. Without it spark-submit's choice, else `HINDCAST_MASTER`, else every local core.
+        app_name: the name in Spark's lists of applications.
+        master: a Spark master URL. By default that of spark-submit, else `HINDCAST_MASTER`, else all local cores.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers would start whatever python3 the PATH has
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start the python3 of the PATH
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         from pyspark import SparkConf
@@ -54,7 +54,7 @@ def spark_session(app_name: str, master: str | None = None) -> "SparkSession":
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in delta_jars()))
         private = private_directory()
         builder = builder.config("spark.local.dir", str(private))
-        # Nothing is stored there, but Spark would make the directory wherever it was started.
+        # Nothing is stored there, but Spark makes the directory, by default in the working directory.
         builder = builder.config("spark.sql.warehouse.dir", str(private / "warehouse"))
         builder = builder.config("spark.driver.memory", os.environ.get("HINDCAST_DRIVER_MEMORY", "3g"))
         return builder.getOrCreate()

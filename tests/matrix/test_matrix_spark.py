@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-FEW: Mapping[str, int] = {"windows": 1, "counted": 1, "process": 1, "storm": 1}
+FEW: Mapping[str, int] = {"windows": 1, "storm": 1}
 MANY: Mapping[str, int] = {"windows": 40, "counted": 30, "simple": 8, "process": 8, "storm": 12, "atlas": 10}
 """How many pipelines of each family."""
 SHOWN = 5

@@ -536,5 +536,5 @@ class _Reader:
 
 
 def test_random_interleavings_keep_the_laws_of_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in seeds(100):
+    for seed in seeds(50):
         play(seed, monkeypatch)

@@ -1,1 +1,1 @@
-"""An Airflow on this machine, with its own PostgreSQL: starts, supervises and stops both."""
+"""The embedded Airflow: starts, supervises and stops an Airflow and its PostgreSQL on this machine."""

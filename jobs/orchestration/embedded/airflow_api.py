@@ -1,4 +1,4 @@
-"""The few things that Hindcast asks a running Airflow for, over its REST interface."""
+"""A client for the parts of Airflow's REST interface that Hindcast uses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ import httpx
 from windowlib.errors import HindcastError
 
 FINISHED_STATES = frozenset({"success", "failed"})
-_TIMEOUT_S = 60  # two cores that start Spark answer late
+_TIMEOUT_S = 60  # on two cores, a starting Spark delays the answers
 
 
 class AirflowRefused(HindcastError):  # noqa: N818
-    """Airflow answered with an error; the message shows what was asked and the answer."""
+    """Airflow answered with an error, or did not answer. The message has the request and the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskState:
-    """One task of one DAG run: `state` is Airflow's word, None before it is scheduled."""
+    """One task of one DAG run. `state` is Airflow's name of the state; it is None before the task is scheduled."""
 
     task_id: str
     state: str | None
@@ -40,7 +40,7 @@ class DagRunState:
 
 @dataclass(slots=True)
 class AirflowApi:
-    """A session with one Airflow. Use it as a context manager.
+    """A session with one Airflow, as a context manager: entering logs in.
 
     Example:
         with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
@@ -56,9 +56,9 @@ class AirflowApi:
         """Log in.
 
         Raises:
-            AirflowRefused: nobody answers there, or the account is not known.
+            AirflowRefused: no Airflow answers at the URL, or it does not have the account.
         """
-        # No proxy and no .netrc of the machine: this talks to the loopback interface.
+        # The address is on the loopback interface: proxies and .netrc files of the machine are ignored.
         self._client = httpx.Client(base_url=self.url, timeout=_TIMEOUT_S, trust_env=False)
         answer = self._ask("POST", "/auth/token", {"username": self.user, "password": self.password})
         self._client.headers["Authorization"] = f"Bearer {answer['access_token']}"
@@ -67,30 +67,29 @@ class AirflowApi:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close the connections."""
         self._client.close()
 
     def has_dag(self, dag_id: str) -> bool:
-        """Whether the DAG processor has seen this DAG."""
+        """Return whether the DAG processor has parsed this DAG."""
         return any(dag["dag_id"] == dag_id for dag in self._ask("GET", "/api/v2/dags?limit=500")["dags"])
 
     def import_errors(self) -> Mapping[str, str]:
-        """DAG file -> traceback, for the files that could not be imported."""
+        """Return DAG file -> traceback, for the files that could not be imported."""
         errors = self._ask("GET", "/api/v2/importErrors?limit=100")["import_errors"]
         return {error["filename"]: error["stack_trace"] for error in errors}
 
     def unpause(self, dag_id: str) -> None:
-        """Let the runs of a DAG start: a paused DAG's backfill waits for ever, without a word."""
+        """Let the runs of a DAG start. Airflow starts no run of a paused DAG, and reports no error for its backfill."""
         self._ask("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
-        """Start a DAG by hand, with its params; the id of the run."""
+        """Start a DAG with these params, and return the id of the DAG run."""
         body = {"logical_date": None, "conf": dict(conf)}
         run_id: str = self._ask("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"]
         return run_id
 
     def create_backfill(self, dag_id: str, first: datetime, last: datetime) -> int:
-        """Airflow's own backfill: one DAG run for each logical date in `[first, last]`, both included."""
+        """Start a backfill of Airflow: one DAG run for each logical date in `[first, last]`. Return its id."""
         body = {
             "dag_id": dag_id,
             "from_date": first.isoformat(),
@@ -102,24 +101,24 @@ class AirflowApi:
         return backfill_id
 
     def dag_run(self, dag_id: str, run_id: str) -> DagRunState:
-        """One run of a DAG."""
+        """Return one DAG run."""
         return _dag_run(self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
 
     def dag_runs(self, dag_id: str) -> Sequence[DagRunState]:
-        """The runs of a DAG, the oldest interval first (at most 500)."""
+        """Return the runs of a DAG, at most 500. The oldest interval comes first."""
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=500&order_by=run_after")
         return [_dag_run(run) for run in answer["dag_runs"]]
 
     def tasks(self, dag_id: str, run_id: str) -> Sequence[TaskState]:
-        """The tasks of one run."""
+        """Return the tasks of one DAG run."""
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
         return [
-            TaskState(task_id=one["task_id"], state=one["state"], try_number=one["try_number"])
-            for one in answer["task_instances"]
+            TaskState(task_id=task["task_id"], state=task["state"], try_number=task["try_number"])
+            for task in answer["task_instances"]
         ]
 
-    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:  # noqa: ANN401  (whatever the task returned)
-        """What a task returned, or None."""
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:  # noqa: ANN401  (any JSON)
+        """Return the value that a task returned, or None if it returned none."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries?limit=50"
         if all(entry["key"] != "return_value" for entry in self._ask("GET", path)["xcom_entries"]):
             return None
@@ -127,7 +126,7 @@ class AirflowApi:
         return self._ask("GET", f"{path}/return_value?deserialize=false&stringify=false")["value"]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
-        quoted = path.replace("+", "%2B")  # run ids hold a time zone
+        quoted = path.replace("+", "%2B")  # a run id has a time zone, whose + means a space in a URL
         try:
             answer = self._client.request(method, quoted, json=body)
         except httpx.HTTPError as error:

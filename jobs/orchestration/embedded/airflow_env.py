@@ -1,4 +1,4 @@
-"""What the embedded Airflow is told: its directories, ports and secrets, and the environment that it starts with."""
+"""Configuration of the embedded Airflow: directories, ports, secrets, and the environment of its processes."""
 
 import json
 import os
@@ -19,14 +19,14 @@ USER = "admin"
 PREFERRED_PORT = 8080
 POOLS = {
     "hindcast_daily": "one scheduled replay at a time",
-    "hindcast_backfill": "one backfill at a time; never in the way of the day's replay",
+    "hindcast_backfill": "one backfill at a time; separate from the daily replay",
 }
 _DROPPED = ("AIRFLOW_", "PYTHONPATH", "PYTHONHOME", "SPARK_HOME", "PYSPARK_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """One embedded Airflow: where its files are, and which lake and pipelines it works on."""
+    """One embedded Airflow: the directory of its files, its lake and its directory of pipelines."""
 
     root: Path
     lake: str
@@ -34,48 +34,48 @@ class Home:
 
     @property
     def logs(self) -> Path:
-        """Everything that anything printed, one file each; the tasks' logs are below `tasks`."""
+        """Directory with one log file for each process. The logs of tasks are below `tasks`."""
         return self.root / "logs"
 
     @property
     def service_file(self) -> Path:
-        """Written by the supervisor while it lives: who it is, how far it got, and where Airflow listens."""
+        """File that the supervisor writes while it runs: its process, its phase, and the URL of Airflow."""
         return self.root / "service.json"
 
     @property
     def secrets_file(self) -> Path:
-        """Made once, mode 0600."""
+        """File with the secrets, made once, mode 0600."""
         return self.root / "secrets.json"
 
     @property
     def passwords_file(self) -> Path:
-        """Read by Airflow's simple auth manager: user -> password, mode 0600."""
+        """File that Airflow's simple auth manager reads: user -> password, mode 0600."""
         return self.root / "passwords.json"
 
     @property
     def pools_file(self) -> Path:
-        """What `airflow pools import` reads."""
+        """File that `airflow pools import` reads."""
         return self.root / "pools.json"
 
     @property
     def cluster(self) -> Cluster:
-        """The database, which may have to lie elsewhere."""
+        """The database. For root, its directory is outside `root`, see `cluster_for`."""
         return cluster_for(self.root / "postgres", self.logs / "postgres.log")
 
     def to_json(self) -> str:
-        """For the supervisor's command line."""
+        """Return this home as JSON, for the command line of the supervisor."""
         return json.dumps({"root": str(self.root), "lake": self.lake, "pipelines": str(self.pipelines)})
 
     @classmethod
     def from_json(cls, text: str) -> "Home":
-        """The inverse of `to_json`."""
+        """Return the home that `to_json` wrote."""
         fields = json.loads(text)
         return cls(root=Path(fields["root"]), lake=fields["lake"], pipelines=Path(fields["pipelines"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """What the parts of one Airflow know and nobody else: signs tokens, signs sessions, opens the web page."""
+    """Secrets of one Airflow: the key that signs tokens, the key that signs sessions, the password of the web page."""
 
     jwt: str
     session: str
@@ -84,7 +84,7 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The one port that is listened on, on the loopback interface, and the two that are named but never opened."""
+    """Ports on the loopback interface. Airflow listens on `api` only; the settings name the two others."""
 
     api: int
     worker_logs: int
@@ -92,12 +92,12 @@ class Ports:
 
     @property
     def url(self) -> str:
-        """Where the web page and the REST interface are."""
+        """URL of the web page and the REST interface."""
         return f"http://{HOST}:{self.api}"
 
 
 def prepare_home(home: Home) -> Secrets:
-    """Make the directories, the secrets (once) and the files Airflow reads before its first start."""
+    """Make the directories and the files that Airflow reads when it starts, and return the secrets, made once."""
     home.logs.mkdir(parents=True, exist_ok=True)
     home.root.chmod(0o700)
     if home.secrets_file.exists():
@@ -117,7 +117,7 @@ def prepare_home(home: Home) -> Secrets:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that was readable by nobody else at any moment, in one step."""
+    """Write a file atomically, with mode 0600 from its creation."""
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -126,14 +126,14 @@ def write_private(path: Path, text: str) -> None:
 
 
 def free_ports() -> Ports:
-    """Three ports that nobody has now; 8080 for the web page if it is one of them."""
+    """Return three ports that are free now. The port of the web page is 8080 if it is free."""
     with ExitStack() as held:
         ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (PREFERRED_PORT, 0, 0)]
     return Ports(api=ports[0], worker_logs=ports[1], triggerer_logs=ports[2])
 
 
 def _bound(port: int) -> socket.socket:
-    """A socket that holds a loopback port: the one asked for, else any."""
+    """Return a socket bound to a loopback port: the given one if it is free, else any."""
     for candidate in (port, 0):
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -148,19 +148,19 @@ def _bound(port: int) -> socket.socket:
 
 
 def airflow_environment(home: Home, *, ports: Ports, known: Secrets, database_url: str) -> dict[str, str]:
-    """The whole environment of `airflow …`: what this process has, cleaned, plus every setting that differs."""
+    """Return the environment of every `airflow` command: the cleaned one of this process, and Airflow's settings."""
     settings = dict(_settings(home, ports, known))
     settings["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database_url
     return dict(_inherited(os.environ)) | settings | _surroundings(home)
 
 
 def _inherited(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What another Airflow, Python or Spark was told must not reach ours."""
+    """Yield the environment without the settings of another Airflow, Python or Spark."""
     return ((name, value) for name, value in environ.items() if not name.startswith(_DROPPED))
 
 
 def _surroundings(home: Home) -> dict[str, str]:
-    """What the tasks need beside Airflow's settings: commands, Java, this repository, the lake, no proxy."""
+    """Return what tasks need besides Airflow's settings: commands, Java, this repository, the lake, no proxy."""
     commands = Path(sys.executable).parent
     no_proxy = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), HOST, "localhost")))
     return {
@@ -180,7 +180,7 @@ def _surroundings(home: Home) -> dict[str, str]:
 
 
 def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, str]]:
-    """Airflow's settings. A comment says why where the default would do harm."""
+    """Yield Airflow's settings as environment variables. A comment gives the reason where the default is harmful."""
     yield "AIRFLOW_HOME", str(home.root)
     sections = {
         "core": {
@@ -188,11 +188,11 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
             "plugins_folder": str(home.root / "plugins"),
             "load_examples": "False",
             "executor": "LocalExecutor",
-            "parallelism": "4",  # it forks that many workers at once
+            "parallelism": "4",  # the executor starts this many workers at once
             "dags_are_paused_at_creation": "True",
             "simple_auth_manager_users": f"{USER}:admin",
             "simple_auth_manager_passwords_file": str(home.passwords_file),
-            # Without this and api.base_url, tasks look for the API at port 8080, whatever the port is.
+            # Without this and api.base_url, tasks connect to port 8080, also when the API has another port.
             "execution_api_server_url": f"{ports.url}/execution/",
         },
         "api": {
@@ -205,14 +205,14 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
         "api_auth": {"jwt_secret": known.jwt},
         "scheduler": {
             "catchup_by_default": "False",
-            # Backfill runs come last in each look at the runs; 20 others would hide them.
+            # The scheduler examines backfill runs last. With the default of 20, other runs would keep them waiting.
             "max_dagruns_per_loop_to_schedule": "200",
         },
         "dag_processor": {
-            "refresh_interval": "10",  # a new file would wait five minutes
+            "refresh_interval": "10",  # by default, a new file waits five minutes
             "parsing_processes": "1",
         },
-        "workers": {"execution_api_timeout": "30"},  # 5 s is too short while everything starts on two cores
+        "workers": {"execution_api_timeout": "30"},  # the default of 5 s is too short while Airflow starts on two cores
         "logging": {
             "base_log_folder": str(home.logs / "tasks"),
             "worker_log_server_port": str(ports.worker_logs),
@@ -222,6 +222,6 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
     for section, options in sections.items():
         for option, value in options.items():
             yield f"AIRFLOW__{section.upper()}__{option.upper()}", value
-    # A connection that is missing means YARN, silently.
+    # Without this connection, Airflow's Spark operator uses YARN and reports no error.
     connection = {"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}
     yield "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection)

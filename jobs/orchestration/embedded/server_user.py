@@ -1,8 +1,8 @@
-"""Who runs the embedded database: the invoking user; for root, a user id that belongs to this cluster alone.
+"""The user that runs the embedded database: the invoking user, or for root a user id of this cluster only.
 
-PostgreSQL refuses to run as root. A shared account such as `nobody` would let every other service of that account read
-the cluster, so root takes a number that no account, group, process or other cluster has. The cluster's directory
-belongs to that number, and so the next start finds it again.
+PostgreSQL refuses to run as root. With a shared account such as `nobody`, every other service of that account could
+read the cluster. So root takes a user id that no account, group, process or other cluster has. The cluster's directory
+belongs to that user id, where the next start finds it.
 """
 
 import contextlib
@@ -16,24 +16,26 @@ from typing import Final, NamedTuple
 
 import psutil
 
-# Neither people, nor services, nor systemd's dynamic users get numbers from here (systemd's UIDS-GIDS document).
+# These ids are not assigned to people, services or systemd's dynamic users (systemd's UIDS-GIDS document).
 UIDS: Final = range(60_706, 61_184)
 _FORMER_ACCOUNT = "nobody"
 
 
 class Owner(NamedTuple):
-    """A user and a group, by number."""
+    """A user id and a group id."""
 
     uid: int
     gid: int
 
 
 def owner_of(directory: Path, *, among: Path) -> Owner:
-    """Return who runs the cluster in a directory: as before, or for a new one of root's the first number that is free.
+    """Return the user that runs the cluster in a directory.
+
+    Without root, that is the invoking user. For root, it is the owner of an existing cluster, or the first free id.
 
     Args:
-        directory: the cluster's; it need not be there yet.
-        among: where other clusters of this machine are.
+        directory: the directory of the cluster. It may not exist yet.
+        among: the directory with the other clusters of this machine.
     """
     if os.geteuid() != 0:
         return Owner(os.geteuid(), os.getegid())
@@ -49,7 +51,7 @@ def owner_of(directory: Path, *, among: Path) -> Owner:
 
 
 def account_for_initdb() -> Owner:
-    """Return a user with an account: for root, one that runs nothing now, so that nobody else acts in its name."""
+    """Return a user with an account: for root, one without a process, so that no other program acts as this user."""
     if os.geteuid() != 0:
         return Owner(os.geteuid(), os.getegid())
     busy = set(_uids_of_processes())
@@ -60,12 +62,15 @@ def account_for_initdb() -> Owner:
 
 
 def may_own(uid: int) -> bool:
-    """Whether a cluster's directory may belong to a user: us, one of our numbers, or `nobody` as formerly."""
+    """Return whether a cluster's directory may belong to a user.
+
+    Allowed are the invoking user and, for root, an id of `UIDS` and `nobody`, which earlier releases used.
+    """
     return uid == os.geteuid() or (os.geteuid() == 0 and (uid in UIDS or uid == pwd.getpwnam(_FORMER_ACCOUNT).pw_uid))
 
 
 def hand_over(directory: Path, owner: Owner) -> None:
-    """Give a directory and all in it to a user; no link is followed."""
+    """Change the owner of a directory and of everything in it. Links are not followed. Without root, do nothing."""
     if os.geteuid() != 0:
         return
     os.chown(directory, *owner, follow_symlinks=False)
@@ -75,7 +80,7 @@ def hand_over(directory: Path, owner: Owner) -> None:
 
 
 def run_as(owner: Owner, death_signal: str) -> list[str | Path]:
-    """Return the start of a command that runs as a user and gets a signal when this process dies."""
+    """Return the first words of a command that runs as a user and gets a signal when this process ends."""
     command: list[str | Path] = ["setpriv", "--pdeathsig", death_signal]
     if os.geteuid() == 0:
         command += ["--reuid", str(owner.uid), "--regid", str(owner.gid), "--clear-groups"]

@@ -138,7 +138,6 @@ def test_no_flight_is_reported_before_it_left_or_a_day_and_a_delay_after_its_sch
 
 def test_some_days_alone_are_the_same_as_in_the_year(year: dict[date, list[FlightRow]]) -> None:
     for first, end in [
-        (date(2013, 2, 8), date(2013, 2, 10)),
         (date(2013, 3, 10), date(2013, 3, 12)),
         (date(2014, 1, 1), END_DAY),
     ]:

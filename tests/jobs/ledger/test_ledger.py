@@ -66,16 +66,16 @@ def rows(uri: Path) -> list[dict[str, object]]:
 
 def test_two_processes_append_and_no_event_is_lost(tmp_path: Path) -> None:
     uri = tmp_path / "p" / "ledger"
-    together(APPENDER, uri, 50)
+    together(APPENDER, uri, 25)
     found = rows(uri)
-    assert len(found) == 200
+    assert len(found) == 100
     for name in ("one", "two"):
         own = [row["reason"] for row in found if row["who"] == name]
-        assert own == [text for number in range(50) for text in (str(number), f"{number} again")]
+        assert own == [text for number in range(25) for text in (str(number), f"{number} again")]
     by_commit: dict[object, set[object]] = {}
     for row in found:
         by_commit.setdefault(row["seq"], set()).add(row["who"])
-    assert len(by_commit) == 100, "one commit per write, and no two writes at one version"
+    assert len(by_commit) == 50, "one commit per write, and no two writes at one version"
     assert all(len(writers) == 1 for writers in by_commit.values())
 
 
@@ -95,9 +95,9 @@ def test_a_ledger_that_several_threads_create_is_created_once(tmp_path: Path) ->
 
 def test_a_race_has_one_winner_each_time(tmp_path: Path) -> None:
     uri = tmp_path / "p" / "ledger"
-    together(RACER, uri, 30)
+    together(RACER, uri, 15)
     claimed = [row["request_id"] for row in rows(uri)]
-    assert sorted(str(one) for one in claimed) == sorted(f"round {number}" for number in range(30))
+    assert sorted(str(one) for one in claimed) == sorted(f"round {number}" for number in range(15))
 
 
 def test_a_decision_is_repeated_when_another_writer_was_faster(tmp_path: Path) -> None:

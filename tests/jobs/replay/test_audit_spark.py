@@ -1,6 +1,6 @@
 """The audit against a lake that loses, doubles and moves rows between the commit and the audit (DESIGN, section 7)."""
 
-import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,7 @@ from jobs.replay.audited import audit
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.written import Written
 from jobs.runs import RunResult
-from tests.support.logs import make_log
-from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
+from tests.support.other_log import PIPELINE, TABLE, OtherLog
 from tests.support.replays import NOW_MS, committed_chunk, finish, order_of, pipeline_of
 from windowlib.errors import AuditError
 
@@ -31,10 +30,11 @@ TABLES = ("window_outputs", "late_records", "invalid_records", "window_state", "
 
 
 @pytest.fixture(scope="module")
-def committed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Written, Path]:
+def committed(
+    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Written, Path]:
     lake = tmp_path_factory.mktemp("audited")
-    log = other_log(random.Random(7), records_per_day=120)
-    make_log(spark, str(lake / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+    shutil.copytree(hostile_log[1], lake / TABLE)
     chunk = committed_chunk(spark, order_of(lake, pipeline_of(PIPELINE), ("1969-12-30", "1970-01-03")))
     return chunk, lake / "other"
 
@@ -110,10 +110,11 @@ def test_a_record_swapped_between_side_tables_makes_the_run_fail(committed: tupl
 
 
 @pytest.mark.slow
-def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(
+    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path
+) -> None:
     """Law L3 from end to end: the first attempt loses a row between commit and audit, and readers see the second."""
-    log = other_log(random.Random(7), records_per_day=30)
-    make_log(spark, str(tmp_path / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+    shutil.copytree(hostile_log[1], tmp_path / TABLE)
     attempts: list[str] = []
 
     def losing_once(order: ReplayOrder) -> list[RunResult]:

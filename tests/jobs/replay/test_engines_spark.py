@@ -128,6 +128,8 @@ PIPELINES = {
     "process": (PROCESS, TAIL),
     "clock": (CLOCK, ORIGIN),
 }
+SLOW = frozenset({"storm", "beam"})
+"""`make test` plays Storm's windows over Spark in tests/matrix, and Beam's triggers without Spark."""
 
 
 class Replayed(NamedTuple):
@@ -162,7 +164,9 @@ def flights(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> 
     return lake
 
 
-@pytest.fixture(scope="module", params=PIPELINES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PIPELINES]
+)
 def replayed(request: pytest.FixtureRequest, spark: "SparkSession", flights: Path) -> Replayed:
     name = str(request.param)
     body, key = PIPELINES[name]

@@ -5,6 +5,7 @@ next chunk or a reader does, and puts the file back: a flip costs milliseconds, 
 """
 
 import random
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -33,8 +34,7 @@ from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
 from tests.support.fuzzing import first_seed
-from tests.support.logs import make_log
-from tests.support.other_log import PARTITION, SCHEMA, TABLE, other_log
+from tests.support.other_log import TABLE, OtherLog
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.errors import CheckpointError, HindcastError, StoreError
 from windowlib.records import tables
@@ -87,10 +87,11 @@ class Written:
 
 
 @pytest.fixture(scope="module")
-def written(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Written:
+def written(
+    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Written:
     root = tmp_path_factory.mktemp("flips")
-    log = other_log(random.Random(7), records_per_day=60)
-    make_log(spark, str(root / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+    shutil.copytree(hostile_log[1], root / TABLE)
     for checksum in (root / TABLE).rglob(".*.crc"):
         checksum.unlink()  # an object store has none
     pipeline = pipeline_of(TEXT)

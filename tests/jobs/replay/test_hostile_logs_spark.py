@@ -5,7 +5,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.replay.chunk_input import ChunkInput, log_reading, pin_chunk, read_chunk
 from jobs.review.verify_input import Verification, verify_inputs
+from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.delta_logs import clean_commits, commits_of, cut_off
 from tests.support.fake_replay import PIPELINE as SALES
 from tests.support.fake_replay import FakeReplayer, append_day, sales
@@ -35,28 +36,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PIPELINE = """
-pipeline: clicks
-log:
-  table: log
-  key: [user]
-  event_time: {column: at_ms, unit: ms}
-  slice: {by: day}
-watermark: {kind: ascending}
-windows: {tumbling: {size: 10s}}
-aggregates: {clicks: {count: {}}}
-"""
-SCHEMA = "user string, at_ms bigint, day date"
-DAY_MS = 86_400_000
 ONE_DAY, TWO_DAYS = ("1970-01-01", "1970-01-02"), ("1970-01-01", "1970-01-03")
 
 
-def day_rows(number: int, *seconds: int) -> list[tuple[object, ...]]:
-    return [("ann", number * DAY_MS + at * 1000, date(1970, 1, 1) + timedelta(days=number)) for at in seconds]
-
-
 def two_days(spark: "SparkSession", lake: Path) -> Path:
-    make_log(spark, str(lake / "log"), [day_rows(0, 50, 1), day_rows(1, 50, 1)], schema=SCHEMA, partition_by="day")
+    make_log(spark, str(lake / "log"), [day_rows(0, 50, 1), day_rows(1, 50, 1)], schema=SCHEMA, partition_by=PARTITION)
     return lake / "log"
 
 
@@ -142,7 +126,7 @@ def test_blocks_of_any_size_number_the_same(spark: "SparkSession", records_per_b
 
 
 def test_ties_name_the_columns_of_the_log(spark: "SparkSession", tmp_path: Path) -> None:
-    make_log(spark, str(tmp_path / "log"), [day_rows(0, 1, 1)], schema=SCHEMA, partition_by="day")
+    make_log(spark, str(tmp_path / "log"), [day_rows(0, 1, 1)], schema=SCHEMA, partition_by=PARTITION)
     text = PIPELINE.replace("  slice:", "  order: [user, at_ms]\n  slice:")
     with pytest.raises(LogError, match=r'for example \{"user":"ann","at_ms":1000\}') as refused:
         read(spark, tmp_path, text)
@@ -181,7 +165,7 @@ def test_deletion_vectors_are_found_when_their_commit_is_gone(spark: "SparkSessi
     spark.sql(f"DELETE FROM {table} WHERE day = DATE'1970-01-02' AND at_ms % 100000 = 1000")
     with pytest.raises(LogError, match=r"commit 3 \(DELETE\)"):
         read(spark, tmp_path)
-    make_log(spark, str(tmp_path / "log"), [day_rows(0, 70)], schema=SCHEMA, partition_by="day")
+    make_log(spark, str(tmp_path / "log"), [day_rows(0, 70)], schema=SCHEMA, partition_by=PARTITION)
     for commit in commits_of(tmp_path / "log")[:-1]:
         commit.unlink()
     with pytest.raises(LogError, match=r"records of slice 1970-01-02 .* were deleted .* has a deletion vector"):
@@ -203,7 +187,7 @@ def test_maps_of_maps_have_one_hash_whatever_their_order(spark: "SparkSession", 
     maps = ({"a": {"v": 1}, "b": {"w": 2}, "y": {"p": 2, "q": 3}}, ([{"a": 1, "b": 2}],))
     for name, (nested, inside) in (("one", maps), ("two", backwards(maps)), ("three", ({"a": {"v": 2}}, maps[1]))):
         row = ("ann", 1000, nested, inside, date(1970, 1, 1))
-        make_log(spark, str(tmp_path / name / "log"), [[row]], schema=NESTED, partition_by="day")
+        make_log(spark, str(tmp_path / name / "log"), [[row]], schema=NESTED, partition_by=PARTITION)
     found = [read(spark, tmp_path / name, bounds=ONE_DAY).slices[0].fingerprint for name in ("one", "two", "three")]
     assert found[0] == found[1] != found[2]
 
@@ -265,7 +249,7 @@ def test_an_unused_column_may_become_wider(spark: "SparkSession", tmp_path: Path
 def test_mixed_spellings_of_a_slice_are_all_replayed(spark: "SparkSession", tmp_path: Path) -> None:
     days = ["1970-01-02", "19700101", "1970-01-01", "1970-01-02T00:00"]
     rows = [[("ann", number * 1000, day)] for number, day in enumerate(days)]
-    make_log(spark, str(tmp_path / "log"), rows, schema="user string, at_ms bigint, day string", partition_by="day")
+    make_log(spark, str(tmp_path / "log"), rows, schema="user string, at_ms bigint, day string", partition_by=PARTITION)
     work = workspace(tmp_path)
     assert planned(work).chain_note == "the chain begins at 1970-01-01: the log holds no record before it"
     assert [one.records.count for one in read(spark, tmp_path).slices] == [2, 2]

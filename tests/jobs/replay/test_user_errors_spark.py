@@ -1,6 +1,6 @@
-"""A user's function that ends the program inside a Spark worker: one paragraph, exit status 2, nothing visible."""
+"""A user's function that calls sys.exit in a Spark worker: an error of one paragraph, and no visible row."""
 
-import random
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.files import load_file
 from jobs.planning.workspace import open_workspace
 from jobs.reading.published import read_published
-from tests.support.logs import make_log
-from tests.support.other_log import PARTITION, PIPELINE, SCHEMA, TABLE, other_log
+from tests.support.other_log import PIPELINE, TABLE, OtherLog
 from tests.support.replays import run_range
 from windowlib.errors import SpecError
 
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_function_that_exits_in_a_worker_is_named(spark: "SparkSession", tmp_path: Path) -> None:
-    log = other_log(random.Random(20130208), records_per_day=20)
-    make_log(spark, str(tmp_path / "lake" / TABLE), log.commits, schema=SCHEMA, partition_by=PARTITION)
+def test_a_function_that_exits_in_a_worker_is_named(
+    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(hostile_log[1], tmp_path / "lake" / TABLE)
     (tmp_path / "my_exit.py").write_text("import sys\n\ndef gap(columns):\n    sys.exit(0)\n")
     document = yaml.safe_load(PIPELINE.replace("1969-12-30", '"1969-12-30"').replace("1970-01-02", '"1970-01-02"'))
     document["windows"] = {"session": {"gap": {"function": "my_exit:gap"}}}

@@ -28,7 +28,6 @@ from windowlib.errors import SpecError
 from windowlib.functions.window_functions import Apply, Reduce, Whole, aggregate
 from windowlib.profiles import BEAM, FLINK, STRICT, Profile
 from windowlib.records.records import Pane
-from windowlib.testkit.contracts import check_trigger
 from windowlib.testkit.harness import Harness
 from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
 from windowlib.triggers.wrappers import ProcessingTimeout, Purging
@@ -99,12 +98,6 @@ def test_a_composite_trigger_fires_as_documented(trigger: Composite, script: str
     assert came == panes if profile is BEAM else came.replace("+", "") == panes.replace("+", "")
     json.dumps([row.trigger_state for row in harness.operator.snapshot().windows])
     harness.check_resumable()
-
-
-@pytest.mark.parametrize("trigger", {type(one): one for one, _, _ in EXAMPLES}.values(), ids=name_of)
-def test_a_trigger_keeps_the_contract_of_all_triggers(trigger: Composite) -> None:
-    """Plays one trigger of each class with every assigner. The examples above use one assigner each."""
-    check_trigger(trigger, profiles=(STRICT, BEAM))
 
 
 SESSIONS = [

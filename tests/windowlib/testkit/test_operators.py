@@ -126,6 +126,6 @@ class TestEveryOperator:
 
 @pytest.mark.parametrize("name", OPERATORS)
 @given(script=steps(max_size=12))
-@settings(max_examples=cases(100, among=len(OPERATORS)))
+@settings(max_examples=cases(40, among=len(OPERATORS)))
 def test_every_operator_keeps_the_laws_in_random_histories(name: str, script: list[Step]) -> None:
     check_operator(OPERATORS[name], with_values(script, values_for(name)))

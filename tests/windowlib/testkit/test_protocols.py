@@ -79,6 +79,10 @@ TRIGGERS: list[Trigger] = [
 
 
 COMPOSITES: list[Trigger] = [
+    beam.AfterCount(2),
+    beam.AfterProcessingTime(0),
+    beam.AfterAny(beam.AfterCount(2), beam.AfterWatermark()),
+    beam.AfterAll(beam.AfterProcessingTime(5), beam.AfterCount(2)),
     beam.AfterWatermark(),
     beam.AfterWatermark(early=beam.AfterCount(2), late=beam.AfterCount(1)),
     beam.Repeatedly(beam.AfterProcessingTime(5)),

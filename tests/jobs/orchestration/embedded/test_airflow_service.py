@@ -83,7 +83,7 @@ def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
     told: list[str] = []
     login = airflow_service.start(home, told.append)
     assert told == ["starting the database", "making Airflow's tables", "starting Airflow"]
-    with pytest.raises(RequestError, match="running already"):
+    with pytest.raises(RequestError, match="already running at"):
         airflow_service.start(home, told.append)
     with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
         service = airflow_service.find(home)
