@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import assert_never
 
 from jobs.ledger.leases import IsAlive, Lease, is_held
 from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
@@ -68,9 +69,15 @@ class StagedRun:
     @property
     def is_publishable(self) -> bool:
         """Whether the run may be published: it passed, warned, or failed and is waived. ERROR never may."""
-        return self.verdict in {Verdict.PASS, Verdict.WARN} or (
-            self.verdict is Verdict.FAIL and self.waiver is not None
-        )
+        match self.verdict:
+            case Verdict.PASS | Verdict.WARN:
+                return True
+            case Verdict.FAIL:
+                return self.waiver is not None
+            case Verdict.ERROR:
+                return False
+            case _:
+                assert_never(self.verdict)
 
     @property
     def checkpoint(self) -> CheckpointRef:
