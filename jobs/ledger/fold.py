@@ -163,9 +163,6 @@ class Fold:
             if run_id not in self._resolved:
                 self._resolved[run_id] = self._resolve(run_id)
         runs = {name: run for name in self._staged if (run := self._resolved[name]) is not None}
-        by_slice: dict[str, list[StagedRun]] = {}
-        for run in runs.values():
-            by_slice.setdefault(run.result.slice.slice_id, []).append(run)
         seen: dict[str, str | None] = {}
         for publication in self._publications.values():
             seen.update(publication.changes)
@@ -179,7 +176,6 @@ class Fold:
             slices=slices,
             condemned=frozenset(self._condemned),
             hold=self._hold,
-            runs_by_slice={slice_id: tuple(found) for slice_id, found in by_slice.items()},
         )
 
     def _open(self, event: LedgerEvent) -> None:

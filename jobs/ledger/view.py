@@ -183,8 +183,7 @@ class Hold:
 class LedgerView:
     """The ledger at one version.
 
-    `published` and `slices` are in slice order. `runs_by_slice` has the runs of each slice in ledger order.
-    `condemned` holds texts "run_id/attempt_id".
+    `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
     """
 
     version: int
@@ -195,7 +194,6 @@ class LedgerView:
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
     hold: Hold | None = None
-    runs_by_slice: Mapping[str, tuple[StagedRun, ...]] = field(default_factory=dict)
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
@@ -235,10 +233,6 @@ class LedgerView:
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""
         return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind is kind))
-
-    def newest_run(self, slice_id: str) -> StagedRun | None:
-        """Return the run of a slice that was staged last, published or not."""
-        return max(self.runs_by_slice.get(slice_id, ()), key=lambda run: run.seq, default=None)
 
     @property
     def standing(self) -> tuple[Publication, ...]:

@@ -1,6 +1,7 @@
 """The work of the tasks of a DAG, played over a real ledger without Airflow and without Spark."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_tasks, scheduling
+from jobs.orchestration import dag_tasks, replay_job, scheduling
 from jobs.orchestration.dag_tasks import CheckFailed, DagRun, Order, Published
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.workspace import open_workspace
@@ -193,3 +194,21 @@ def test_an_order_as_json_is_the_same_order_again() -> None:
 def test_an_argument_that_is_not_an_order_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):
         dag_tasks.read_order(text)
+
+
+def test_the_spark_job_replays_the_order_that_it_gets(
+    dag: Dag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("jobs.replay.chunk.spark_replayer", lambda: nullcontext(FakeReplayer()))
+    monkeypatch.setattr(replay_job, "clean_environment", lambda: None)
+    monkeypatch.setattr("logging.basicConfig", lambda **_named: None)
+    order = dag.backfill("2024-01-01", "2024-01-03")
+    with caplog.at_level("INFO"):
+        assert replay_job.main([json.dumps(order.to_json())]) == 0
+    staged = [line for line in caplog.messages if line.startswith("staged ")]
+    assert [line.split()[1] for line in staged] == DAYS[:2]
+    assert all("verdict=pass counts={'read': 1," in line for line in staged)
+    assert dag_tasks.gate(order) == "2 slices passed"
+    assert replay_job.main(["{}"]) == 1
+    assert "the order is not valid: it lacks" in caplog.text
+    assert replay_job.main([]) == 2
