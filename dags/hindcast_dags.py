@@ -26,7 +26,7 @@ from jobs.spark.jars import delta_jars
 from windowlib.errors import HindcastError, LedgerError, SpecError
 
 if TYPE_CHECKING:
-    from jobs.orchestration.dag_tasks import Kind, Order
+    from jobs.orchestration.dag_tasks import DagRun, Kind, Order
     from jobs.orchestration.scheduling import Skip, Wait
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINES = Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines")
 DAILY_POOL, BACKFILL_POOL = "hindcast_daily", "hindcast_backfill"
-LOOK_AGAIN_S = 15
-PATIENCE = timedelta(days=2)
+POKE_INTERVAL_S = 15
+PLAN_TIMEOUT = timedelta(days=2)
 DEFAULTS = {
     "owner": "hindcast",
     "retries": 2,
@@ -55,8 +55,8 @@ def replay_dag(pipeline: Pipeline) -> DAG:
     first, last = _log_dates(pipeline)
     with DAG(
         dag_id=f"replay_{pipeline.name}",
-        description=f"Replay the complete slices of {pipeline.name}, check them, publish them",
-        doc_md=_about(pipeline, "Replays every complete slice after the last published one, oldest first."),
+        description=f"Replay the ready slices of {pipeline.name}, check them, publish them",
+        doc_md=_about(pipeline, "Replays every ready slice after the last published one, oldest first."),
         schedule=None if pipeline.schedule is None else CronDataIntervalTimetable(pipeline.schedule, timezone="UTC"),
         start_date=first,
         end_date=last,
@@ -131,13 +131,13 @@ def _tasks(pipeline: Pipeline, kind: "Kind", pool: str) -> None:
     source = str(Path(pipeline.source).resolve())
     asset = Asset(name=f"hindcast_{pipeline.name}", uri=f"hindcast://{pipeline.name}/published", group="hindcast")
 
-    @task.sensor(mode="reschedule", poke_interval=LOOK_AGAIN_S, timeout=PATIENCE.total_seconds())
+    @task.sensor(mode="reschedule", poke_interval=POKE_INTERVAL_S, timeout=PLAN_TIMEOUT.total_seconds())
     def plan() -> PokeReturnValue:
         """Decide what to replay. While the decision is to wait, decide again later; no slot is held meanwhile."""
         from jobs.orchestration import dag_tasks
 
         with _our_errors():
-            return _poke_return(dag_tasks.plan(kind, source, _run_facts()))
+            return _poke_return(dag_tasks.plan(kind, source, _dag_run()))
 
     replay = SparkSubmitOperator(
         task_id="replay",
@@ -206,24 +206,21 @@ def _our_errors() -> Iterator[None]:
         raise AirflowFailException(escaped(error)) from error
 
 
-def _run_facts() -> dict[str, Any]:
-    """Return the DAG run as the plain data that `dag_tasks.plan` takes."""
+def _dag_run() -> "DagRun":
+    from jobs.orchestration.dag_tasks import DagRun
+
     context = get_current_context()
     run = context["dag_run"]
-    return {
-        "dag_id": run.dag_id,
-        "run_id": run.run_id,
-        "run_type": str(run.run_type.value),
-        "clear_number": run.clear_number or 0,
-        "user": run.triggering_user_name,
-        "interval_start": _iso(run.data_interval_start),
-        "interval_end": _iso(run.data_interval_end),
-        "params": dict(context["params"]),
-    }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.astimezone(UTC).isoformat()
+    return DagRun(
+        dag_id=run.dag_id,
+        run_id=run.run_id,
+        run_type=str(run.run_type.value),
+        clear_number=run.clear_number or 0,
+        user=run.triggering_user_name,
+        interval_start=run.data_interval_start,
+        interval_end=run.data_interval_end,
+        params=dict(context["params"]),
+    )
 
 
 def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:

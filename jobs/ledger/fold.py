@@ -44,7 +44,7 @@ def fold(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
 
 
 @dataclass(slots=True)
-class _Open:
+class _RequestFold:
     """A request during the fold. `request` holds its fields without the collections, which grow here.
 
     `frozen` caches the result of `freeze`; None after a change.
@@ -81,7 +81,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Flip:
+class _PublicationFold:
     """A publication during the fold: its events add to `changes`."""
 
     publication: Publication
@@ -98,12 +98,12 @@ class Fold:
     """The state of a fold: `add` takes one event, `view` returns the view of the events so far."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, _Open] = {}
+        self._requests: dict[str, _RequestFold] = {}
         self._staged: dict[str, list[StagedRun]] = {}  # run -> all attempts, in ledger order
         self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
         self._waivers: dict[str, Waiver] = {}
         self._condemned: set[str] = set()  # "run/attempt"
-        self._flips: dict[int, _Flip] = {}
+        self._publications: dict[int, _PublicationFold] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
@@ -163,30 +163,26 @@ class Fold:
             if run_id not in self._resolved:
                 self._resolved[run_id] = self._resolve(run_id)
         runs = {name: run for name in self._staged if (run := self._resolved[name]) is not None}
-        by_slice: dict[str, list[StagedRun]] = {}
-        for run in runs.values():
-            by_slice.setdefault(run.result.slice.slice_id, []).append(run)
         seen: dict[str, str | None] = {}
-        for flip in self._flips.values():
-            seen.update(flip.changes)
+        for publication in self._publications.values():
+            seen.update(publication.changes)
         slices = dict(sorted(self._slices.items(), key=lambda item: item[1].start_ms))
         return LedgerView(
             version=version,
             requests={request_id: one.freeze() for request_id, one in self._requests.items()},
             runs=runs,
             published={name: shown for name in slices if (shown := seen.get(name)) is not None},
-            publications=tuple(flip.freeze() for flip in self._flips.values()),
+            publications=tuple(publication.freeze() for publication in self._publications.values()),
             slices=slices,
             condemned=frozenset(self._condemned),
             hold=self._hold,
-            runs_by_slice={slice_id: tuple(found) for slice_id, found in by_slice.items()},
         )
 
     def _open(self, event: LedgerEvent) -> None:
         request_id, details = _text(event, "request_id"), event.details
         if request_id in self._requests:
             return  # a retried task wrote the request again: the first event counts
-        self._requests[request_id] = _Open(
+        self._requests[request_id] = _RequestFold(
             Request(
                 request_id=request_id,
                 kind=_kind(event, details),
@@ -202,7 +198,7 @@ class Fold:
             )
         )
 
-    def _request(self, event: LedgerEvent) -> _Open:
+    def _request(self, event: LedgerEvent) -> _RequestFold:
         found = self._requests.get(_text(event, "request_id"))
         if found is None:
             raise LedgerError(
@@ -247,7 +243,7 @@ class Fold:
         )
 
     def _publish(self, event: LedgerEvent) -> None:
-        self._flip(event, undoes=None)
+        self._change_what_readers_see(event, undoes=None)
         self._hold = None  # while the chain is held, only a person's publication is written, and it ends the hold
         request = self._requests.get(event.request_id or "")
         if request is not None:
@@ -255,23 +251,23 @@ class Fold:
 
     def _roll_back(self, event: LedgerEvent) -> None:
         undoes = event.details.get("undoes")
-        if not isinstance(undoes, int) or undoes not in self._flips:
+        if not isinstance(undoes, int) or undoes not in self._publications:
             raise LedgerError(
                 f"ledger event rolled_back (seq {event.seq}) reverts publication {undoes}, which does not exist; the "
                 "ledger is damaged"
             )
-        self._flip(event, undoes=undoes)
+        self._change_what_readers_see(event, undoes=undoes)
         self._hold = Hold(
             seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
         )
-        request = self._requests.get(self._flips[undoes].publication.request_id or "")
+        request = self._requests.get(self._publications[undoes].publication.request_id or "")
         if request is not None:
             request.end(RequestState.ROLLED_BACK)
 
-    def _flip(self, event: LedgerEvent, *, undoes: int | None) -> None:
-        flip = self._flips.get(event.seq)
-        if flip is None:
-            flip = self._flips[event.seq] = _Flip(
+    def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
+        publication = self._publications.get(event.seq)
+        if publication is None:
+            publication = self._publications[event.seq] = _PublicationFold(
                 Publication(
                     seq=event.seq,
                     at_ms=event.at_ms,
@@ -281,8 +277,8 @@ class Fold:
                     changes={},
                 )
             )
-        flip.frozen = None
-        flip.changes[_text(event, "slice_id")] = event.run_id
+        publication.frozen = None
+        publication.changes[_text(event, "slice_id")] = event.run_id
 
     def _resolve(self, run_id: str) -> StagedRun | None:
         """Return the attempt that counts for a run, with its verdict and waiver; None if all attempts are condemned."""
@@ -318,7 +314,7 @@ def _kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
         ) from error
 
 
-def _lease(event: LedgerEvent, one: _Open) -> None:
+def _lease(event: LedgerEvent, one: _RequestFold) -> None:
     one.frozen = None
     if not one.request.is_open:
         return
@@ -329,18 +325,18 @@ def _lease(event: LedgerEvent, one: _Open) -> None:
     one.leases[lease.lease_id] = lease
 
 
-def _release(event: LedgerEvent, one: _Open) -> None:
+def _release(event: LedgerEvent, one: _RequestFold) -> None:
     one.frozen = None
     one.leases.pop(str(event.details.get("lease_id")), None)
 
 
-def _start(event: LedgerEvent, one: _Open) -> None:
+def _start(event: LedgerEvent, one: _RequestFold) -> None:
     slice_ids = tuple(event.details.get("slices", ()))
     one.attempts.append(Attempt(attempt_id=_text(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
     one.change(failure=None, is_complete=False)
 
 
-def _fail(event: LedgerEvent, one: _Open) -> None:
+def _fail(event: LedgerEvent, one: _RequestFold) -> None:
     # If another attempt has started since, the failure of this one is not the state of the request.
     is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
     if is_newest and one.request.is_open:

@@ -81,7 +81,7 @@ def is_held(lease: Lease, *, now_ms: int, is_alive: IsAlive) -> bool:
 
     If this process can examine the holder, the holder's life decides and the clock does not matter. Otherwise the lease
     is held for `length_ms` after its renewal. A renewal that is more than `length_ms` in the future does not hold the
-    lease either: somebody has moved a clock.
+    lease either, because a clock was changed.
     """
     found = None if lease.holder is None else is_alive(lease.holder)
     if found is not None:

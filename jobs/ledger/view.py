@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import assert_never
 
 from jobs.ledger.leases import IsAlive, Lease, is_held
 from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
@@ -68,9 +69,15 @@ class StagedRun:
     @property
     def is_publishable(self) -> bool:
         """Whether the run may be published: it passed, warned, or failed and is waived. ERROR never may."""
-        return self.verdict in {Verdict.PASS, Verdict.WARN} or (
-            self.verdict is Verdict.FAIL and self.waiver is not None
-        )
+        match self.verdict:
+            case Verdict.PASS | Verdict.WARN:
+                return True
+            case Verdict.FAIL:
+                return self.waiver is not None
+            case Verdict.ERROR:
+                return False
+            case _:
+                assert_never(self.verdict)
 
     @property
     def checkpoint(self) -> CheckpointRef:
@@ -176,8 +183,7 @@ class Hold:
 class LedgerView:
     """The ledger at one version.
 
-    `published` and `slices` are in slice order. `runs_by_slice` has the runs of each slice in ledger order.
-    `condemned` holds texts "run_id/attempt_id".
+    `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
     """
 
     version: int
@@ -188,7 +194,6 @@ class LedgerView:
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
     hold: Hold | None = None
-    runs_by_slice: Mapping[str, tuple[StagedRun, ...]] = field(default_factory=dict)
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
@@ -228,10 +233,6 @@ class LedgerView:
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""
         return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind is kind))
-
-    def newest_run(self, slice_id: str) -> StagedRun | None:
-        """Return the run of a slice that was staged last, published or not."""
-        return max(self.runs_by_slice.get(slice_id, ()), key=lambda run: run.seq, default=None)
 
     @property
     def standing(self) -> tuple[Publication, ...]:

@@ -8,7 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, assert_never
@@ -36,6 +36,23 @@ MAX_EVENTS = 50
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "hindcast:dag-run")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagRun:
+    """The facts on a DAG run that its tasks need. `run_type` is the value of Airflow's `DagRunType`.
+
+    `params` has, for a backfill by hand: `from`, `to`, `reason`, `publish`, `fresh`. It is empty for other runs.
+    """
+
+    dag_id: str
+    run_id: str
+    run_type: str
+    clear_number: int = 0
+    user: str | None = None
+    interval_start: datetime | None = None
+    interval_end: datetime | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
 class CheckFailed(HindcastError):  # noqa: N818
     """A check failed. A person corrects the input and runs again, or waives the slices that the message names."""
 
@@ -47,7 +64,7 @@ class Order(BaseModel):
 
     Attributes:
         action: always `replay`. The plan task ends without an order if there is nothing to replay.
-        why: a sentence on where the chain goes on.
+        why: a sentence that tells which slice the chain continues from.
         warnings: sentences that the plan task has logged.
         pipeline: the path of the pipeline file.
         lake: the root of the lake.
@@ -110,7 +127,7 @@ class Published:
         }
 
 
-def plan(kind: Kind, pipeline_file: str, run: Mapping[str, Any]) -> Order | Wait | Skip:
+def plan(kind: Kind, pipeline_file: str, run: DagRun) -> Order | Wait | Skip:
     """Decide what one DAG run does.
 
     Args:
@@ -118,14 +135,13 @@ def plan(kind: Kind, pipeline_file: str, run: Mapping[str, Any]) -> Order | Wait
             the scheduled DAG by hand.
         pipeline_file: path of the pipeline file. The schedule and Airflow's backfill keep the published spec if the
             file differs from it.
-        run: the DAG run as plain data: dag_id, run_id, run_type, clear_number, user, params, and interval_start and
-            interval_end (ISO texts or None).
+        run: the DAG run.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
     pipeline, lake = load_file(Path(pipeline_file)), _lake()
-    who = f"{run['user'] or run['run_type']} (Airflow)"
+    who = f"{run.user or run.run_type} (Airflow)"
     decision = _decide(kind, pipeline, lake, run=run, who=who)
     match decision:
         case Wait() | Skip():
@@ -140,7 +156,7 @@ def plan(kind: Kind, pipeline_file: str, run: Mapping[str, Any]) -> Order | Wait
                 lease_id=decision.opened.lease_id,
                 slices=list(decision.slices),
                 who=who,
-                publish=bool(run["params"].get("publish", True)),
+                publish=bool(run.params.get("publish", True)),
             )
         case _:
             assert_never(decision)
@@ -203,9 +219,9 @@ def publish(order: Order) -> Published:
     raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
 
 
-def request_id(run: Mapping[str, Any]) -> str:
+def request_id(run: DagRun) -> str:
     """Return the request id of a DAG run: the same in every retry of its tasks, another one after a clear."""
-    return uuid.uuid5(_NAMESPACE, f"{run['dag_id']}/{run['run_id']}/{run['clear_number']}").hex
+    return uuid.uuid5(_NAMESPACE, f"{run.dag_id}/{run.run_id}/{run.clear_number}").hex
 
 
 def read_order(given: str | Mapping[str, Any]) -> Order:
@@ -233,28 +249,28 @@ def read_order(given: str | Mapping[str, Any]) -> Order:
         ) from error
 
 
-def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: Mapping[str, Any], who: str) -> Decision:
+def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Decision:
     if kind == "backfill":
         return scheduling.plan_by_hand(pipeline, lake, asked=_asked(pipeline, run, who), now_ms=now_ms())
-    if run["run_type"] == "backfill":
+    if run.run_type == "backfill":
         return scheduling.plan_backfill_interval(
             pipeline,
             lake,
-            start_ms=_ms(run["interval_start"]),
-            end_ms=_ms(run["interval_end"]),
+            start_ms=_ms(run.interval_start),
+            end_ms=_ms(run.interval_end),
             now_ms=now_ms(),
             who=who,
             lease_id=request_id(run),
         )
     # A run by hand has an empty interval or none, so it takes all slices that are over now.
-    until_ms = _ms(run["interval_end"]) if run["run_type"] == "scheduled" else now_ms()
+    until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
     return scheduling.plan_scheduled(
         pipeline, lake, interval_end_ms=until_ms, now_ms=now_ms(), who=who, request_id=request_id(run)
     )
 
 
-def _asked(pipeline: Pipeline, run: Mapping[str, Any], who: str) -> Asked:
-    params = run["params"]
+def _asked(pipeline: Pipeline, run: DagRun, who: str) -> Asked:
+    params = run.params
     return Asked(
         from_ms=parse_bound(pipeline, params["from"]),
         to_ms=parse_bound(pipeline, params["to"]),
@@ -276,7 +292,7 @@ def _lake() -> Lake:
     return lake
 
 
-def _ms(iso: str | None) -> int:
-    if iso is None:
+def _ms(at: datetime | None) -> int:
+    if at is None:
         raise RequestError("this DAG run has no data interval; start it on its schedule, or as a backfill")
-    return int(datetime.fromisoformat(iso).timestamp() * 1000)
+    return int(at.timestamp() * 1000)

@@ -95,9 +95,8 @@ def stage(
     """
     work, request = request_workspace(work, request_id)
     ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
-    stops_on_fail = (
-        staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
-    )  # the scheduled chain stops at a failed check
+    # The scheduled chain stops at a failed check.
+    stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
     replayed: set[str] = set()
     growing = 1
     while True:
@@ -113,13 +112,11 @@ def stage(
             return _outcome(work, request_id, ask.slices, replayed=len(replayed))
         growing = 1 if chunk[0].is_certain else growing * 2
         total = len(replayed) + sum(1 for step in current.stale if step.slice.slice_id not in replayed)
-        staging.on_progress(Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk)))
         order = _order(work, request_id, _Next(plan=current, chunk=chunk))
+        staging.on_progress(Progress(done=len(replayed), total=total, chunk=order.slices))
         results = _replay_until_closed(work, order, replayer=replayer)
-        replayed.update(step.slice.slice_id for step in chunk)
-        staging.on_progress(
-            Progress(done=len(replayed), total=total, chunk=tuple(step.slice for step in chunk), results=tuple(results))
-        )
+        replayed.update(one.slice_id for one in order.slices)
+        staging.on_progress(Progress(done=len(replayed), total=total, chunk=order.slices, results=tuple(results)))
 
 
 def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
@@ -174,7 +171,10 @@ def _has_unpublishable(current: Plan) -> bool:
 
 
 def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
-    """Add current runs to the request that the request does not have and that readers do not see."""
+    """Record in the request the current runs that it does not have.
+
+    A run that readers see is recorded only if the request has another run of the same slice.
+    """
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]

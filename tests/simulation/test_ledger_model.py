@@ -292,7 +292,8 @@ class Laws:
                 assert (row["attempt_id"], row["slice_id"]) not in self.staged, "an attempt is staged twice"
                 self.staged.add((row["attempt_id"], row["slice_id"]))
         kinds = {row["event"] for row in rows}
-        changes = {row["slice_id"]: row["run_id"] for row in rows if row["event"] in {"published", "rolled_back"}}
+        flips = {EventKind.PUBLISHED.value, EventKind.ROLLED_BACK.value}
+        changes = {row["slice_id"]: row["run_id"] for row in rows if row["event"] in flips}
         if EventKind.PUBLISHED.value in kinds:
             self.history.append((rows[0]["seq"], dict(self.seen)))
             self.seen.update(changes)

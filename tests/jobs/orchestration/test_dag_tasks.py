@@ -1,13 +1,16 @@
 """The work of the tasks of a DAG, played over a real ledger without Airflow and without Spark."""
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_tasks, scheduling
-from jobs.orchestration.dag_tasks import CheckFailed, Order, Published
+from jobs.orchestration import dag_tasks, replay_job, scheduling
+from jobs.orchestration.dag_tasks import CheckFailed, DagRun, Order, Published
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.workspace import open_workspace
 from jobs.publishing.decisions import waive
@@ -17,6 +20,10 @@ from windowlib.errors import RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 BACKFILL = {"reason": "a test", "publish": True, "fresh": False}
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 class Dag:
@@ -31,17 +38,8 @@ class Dag:
     def plan(self, kind: dag_tasks.Kind, **facts: object) -> Order | Wait | Skip:
         """The result of the plan task of one DAG run."""
         self.runs += 1
-        run = {
-            "dag_id": f"{kind}_sales",
-            "run_id": f"manual__{self.runs}",
-            "run_type": "manual",
-            "clear_number": 0,
-            "user": "ann",
-            "interval_start": None,
-            "interval_end": None,
-            "params": {},
-        }
-        return dag_tasks.plan(kind, str(self.file), run | facts)
+        run = DagRun(dag_id=f"{kind}_sales", run_id=f"manual__{self.runs}", run_type="manual", user="ann")
+        return dag_tasks.plan(kind, str(self.file), replace(run, **facts))  # type: ignore[arg-type]
 
     def order(self, kind: dag_tasks.Kind, **facts: object) -> Order:
         planned = self.plan(kind, **facts)
@@ -118,17 +116,17 @@ def test_a_request_that_is_not_to_be_published_stays_staged(dag: Dag) -> None:
 
 
 def test_a_retry_continues_its_request_and_a_cleared_run_has_a_new_one(dag: Dag) -> None:
-    first = dag.order("replay", run_id="scheduled__1", run_type="scheduled", interval_end="2024-01-03T06:00:00+00:00")
-    again = dag.order("replay", run_id="scheduled__1", run_type="scheduled", interval_end="2024-01-03T06:00:00+00:00")
+    first = dag.order("replay", run_id="scheduled__1", run_type="scheduled", interval_end=at("2024-01-03T06:00"))
+    again = dag.order("replay", run_id="scheduled__1", run_type="scheduled", interval_end=at("2024-01-03T06:00"))
     assert first.request_id == again.request_id
     assert first.slices == DAYS[:2]
-    run = {"dag_id": "d", "run_id": "r", "clear_number": 0}
+    run = DagRun(dag_id="d", run_id="r", run_type="manual")
     assert dag_tasks.request_id(run) == dag_tasks.request_id(run)
-    assert dag_tasks.request_id(run) != dag_tasks.request_id(run | {"clear_number": 1})
+    assert dag_tasks.request_id(run) != dag_tasks.request_id(replace(run, clear_number=1))
 
 
 def test_a_run_by_hand_takes_all_slices_that_are_over(dag: Dag) -> None:
-    order = dag.order("replay", interval_start="2024-01-02T06:00:00+00:00", interval_end="2024-01-02T06:00:00+00:00")
+    order = dag.order("replay", interval_start=at("2024-01-02T06:00"), interval_end=at("2024-01-02T06:00"))
     assert order.slices[: len(DAYS)] == DAYS
 
 
@@ -138,8 +136,8 @@ def test_airflows_own_backfill_covers_the_slices_that_end_in_its_interval(dag: D
             "replay",
             run_id=f"backfill__{day}",
             run_type="backfill",
-            interval_start=f"2024-01-{day:02d}T06:00:00+00:00",
-            interval_end=f"2024-01-{after:02d}T06:00:00+00:00",
+            interval_start=at(f"2024-01-{day:02d}T06:00"),
+            interval_end=at(f"2024-01-{after:02d}T06:00"),
         )
         assert order.slices == [f"2024-01-{day:02d}"]
         dag.replay(order)
@@ -196,3 +194,21 @@ def test_an_order_as_json_is_the_same_order_again() -> None:
 def test_an_argument_that_is_not_an_order_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):
         dag_tasks.read_order(text)
+
+
+def test_the_spark_job_replays_the_order_that_it_gets(
+    dag: Dag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("jobs.replay.chunk.spark_replayer", lambda: nullcontext(FakeReplayer()))
+    monkeypatch.setattr(replay_job, "clean_environment", lambda: None)
+    monkeypatch.setattr("logging.basicConfig", lambda **_named: None)
+    order = dag.backfill("2024-01-01", "2024-01-03")
+    with caplog.at_level("INFO"):
+        assert replay_job.main([json.dumps(order.to_json())]) == 0
+    staged = [line for line in caplog.messages if line.startswith("staged ")]
+    assert [line.split()[1] for line in staged] == DAYS[:2]
+    assert all("verdict=pass counts={'read': 1," in line for line in staged)
+    assert dag_tasks.gate(order) == "2 slices passed"
+    assert replay_job.main(["{}"]) == 1
+    assert "the order is not valid: it lacks" in caplog.text
+    assert replay_job.main([]) == 2

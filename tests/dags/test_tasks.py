@@ -1,0 +1,112 @@
+"""The tasks of the DAGs, called as Airflow calls them, over a real ledger: what they return and when they skip."""
+
+import inspect
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.lake.lake import Lake
+from jobs.orchestration import dag_tasks, scheduling
+from jobs.wall_clock import now_ms
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from tests.dags.conftest import LoadDags
+
+pytestmark = pytest.mark.dags
+
+
+class Tasks:
+    """The tasks of `replay_sales` in one scheduled run that ends at midnight of a day."""
+
+    def __init__(self, dag: "DAG", monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+        self.dag = dag
+        self.events: list[Any] = []
+        run = SimpleNamespace(
+            dag_id=dag.dag_id,
+            run_id=f"scheduled__{end}",
+            run_type=SimpleNamespace(value="scheduled"),
+            clear_number=0,
+            triggering_user_name=None,
+            data_interval_start=None,
+            data_interval_end=datetime.fromisoformat(end).replace(tzinfo=UTC),
+        )
+        event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
+        outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, event)
+        context = {"dag_run": run, "params": {}, "outlet_events": outlets}
+        monkeypatch.setitem(self.function("plan").__globals__, "get_current_context", lambda: context)
+
+    def task(self, name: str) -> Any:  # noqa: ANN401 - an operator of Airflow
+        return self.dag.get_task(name)
+
+    def function(self, name: str) -> Any:  # noqa: ANN401 - a function of the DAG file
+        return inspect.unwrap(self.task(name).python_callable)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    lake = Lake(root=str(tmp_path / "lake"))
+    monkeypatch.setenv("HINDCAST_LAKE", lake.root)
+    append_day(Path(lake.root), "2024-01-01", {"a": 1})
+    return lake
+
+
+@pytest.fixture
+def tasks(load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Tasks:
+    assert lake.is_local
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
+    return Tasks(load_dags(pipelines)["replay_sales"], monkeypatch, "2024-01-02")
+
+
+def stage(lake: Lake, xcom: object) -> object:
+    """Do the work of the Spark task on the text that it gets; return what XCom gives to the later tasks."""
+    text = json.dumps(xcom)
+    order = dag_tasks.read_order(text)
+    scheduling.replay(
+        sales(), lake, opened=order.opened, slices=order.slices, replayer=FakeReplayer(), now_ms=now_ms
+    )  # fmt: skip
+    return json.loads(text)
+
+
+def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: Lake) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    planned = tasks.function("plan")()
+    assert planned.is_done
+    order = stage(lake, planned.xcom_value)
+    assert tasks.function("gate")(order) == "1 slices passed"
+    published = tasks.function("publish")(order)
+    assert (published["published"], published["changed"], published["partitions"]) == (
+        True, ["2024-01-01"], ["2024-01-01"],
+    )  # fmt: skip
+    assert json.loads(json.dumps(published)) == published
+    assert tasks.events == ["2024-01-01"]
+    with pytest.raises(AirflowSkipException, match="no slice after the published head 2024-01-01 is over"):
+        tasks.function("plan")()
+
+
+def test_a_failed_check_fails_the_gate_without_retry(tasks: Tasks, lake: Lake) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    append_day(Path(lake.root), "2024-01-01", {"b": FAILS})
+    order = stage(lake, tasks.function("plan")().xcom_value)
+    with pytest.raises(AirflowFailException, match="2024-01-01: check failed"):
+        tasks.function("gate")(order)
+
+
+def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake.is_local
+    text = PIPELINE.replace("slice: {by: day}", "slice: {by: day}\n  ready: {min_records: 9}")
+    (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
+    waiting = Tasks(load_dags(tmp_path)["replay_sales"], monkeypatch, "2024-01-02").function("plan")()
+    assert (waiting.is_done, waiting.xcom_value) == (False, None)
