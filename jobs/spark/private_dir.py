@@ -18,7 +18,7 @@ _LOCK, _LOCK_HALF = "lock", "lock.half"
 
 @cache
 def private_directory() -> Path:
-    """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory. The first call makes it."""
+    """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory. Created at first use."""
     # Spark prefers this variable to `spark.local.dir`. Here it only chooses the parent directory.
     chosen = os.environ.pop("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir()
     root = Path(chosen)
