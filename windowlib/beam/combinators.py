@@ -114,7 +114,7 @@ class AfterWatermark(Composite):
 
     def joined(self, states: Sequence[State]) -> State:
         state = Composite.joined(self, states)
-        if any(_IS_LATE in one for one in states):
+        if any(_IS_LATE in merged for merged in states):
             state[_IS_LATE] = True
         return state
 
@@ -252,5 +252,5 @@ class AfterEach(_Several):
 
     def joined(self, states: Sequence[State]) -> State:
         state: dict[str, Any] = Composite.joined(self, states)
-        place = max(one.get(_TURN, 0) for one in states) if states else 0
+        place = max(merged.get(_TURN, 0) for merged in states) if states else 0
         return state | {_TURN: place} if place else state

@@ -72,37 +72,37 @@ class Composite(Trigger):
         """Return the state for a window that was merged from windows with these states."""
         state: State = {}
         for name, part in self.parts().items():
-            inside = [one[name] for one in states if name in one]
-            if inside:
-                state[name] = part.joined(inside)
+            part_states = [merged[name] for merged in states if name in merged]
+            if part_states:
+                state[name] = part.joined(part_states)
         return state
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         if FINISHED in ctx.state:
             return PURGE
         self.enter(ctx.state.setdefault(_PART, {}), ctx)
-        return self._ask(ctx, is_complete=ctx.watermark_ms >= ctx.complete_ms)
+        return self._fire_if_ready(ctx, is_complete=ctx.watermark_ms >= ctx.complete_ms)
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         if at_ms != ctx.complete_ms or not ctx.state.pop(_WAITS, False):
-            return CONTINUE
-        return self._ask(ctx, is_complete=True)
+            return CONTINUE  # no part waits for the end
+        return self._fire_if_ready(ctx, is_complete=True)
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         if at_ms not in self.deadlines(ctx.state.get(_PART, {})):
-            return CONTINUE
-        return self._ask(ctx, is_complete=ctx.watermark_ms >= ctx.complete_ms)
+            return CONTINUE  # no part waits for this instant
+        return self._fire_if_ready(ctx, is_complete=ctx.watermark_ms >= ctx.complete_ms)
 
-    def _ask(self, ctx: TriggerContext, *, is_complete: bool) -> TriggerResult:
+    def _fire_if_ready(self, ctx: TriggerContext, *, is_complete: bool) -> TriggerResult:
         state = ctx.state[_PART]
         moment = Moment(is_complete, ctx.processing_time_ms)
         if not self.is_ready(state, moment):
             return CONTINUE
-        waited = list(self.deadlines(state))
+        deadlines_before = list(self.deadlines(state))
         is_finished = self.fire(state, moment)
-        still = () if is_finished else list(self.deadlines(state))
-        for at_ms in waited:
-            if at_ms not in still:
+        deadlines_after = () if is_finished else list(self.deadlines(state))
+        for at_ms in deadlines_before:
+            if at_ms not in deadlines_after:
                 ctx.delete_processing_timer(at_ms)
         if not is_finished:
             return FIRE
@@ -112,7 +112,7 @@ class Composite(Trigger):
         return FINISH
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        if any(FINISHED in other.state for other in merged):
+        if any(FINISHED in other.state for other in merged):  # a merged window is finished if one of its windows was
             ctx.state[FINISHED] = True
             return
         # The record that caused the merge enters next. The parts that wait for the new end then register its timer.

@@ -10,7 +10,7 @@ from typing import Final
 
 from windowlib.errors import InvariantBroken
 
-_SCALE_BITS: Final = 1074
+SCALE_BITS: Final = 1074
 """Every finite double is an integer multiple of 2**-1074."""
 PARTS_MAX: Final = 48
 """The default length beyond which a list is compressed. At 48, the cost per number is small and a sum is below 2 kB."""
@@ -23,9 +23,15 @@ multisets of numbers have equal states, byte for byte.
 """
 
 
-def _scaled(number: float) -> int:
+def units_of(number: float) -> int:
+    """Return a finite double in units of 2**-1074."""
     numerator, denominator = number.as_integer_ratio()
-    return numerator << (_SCALE_BITS - denominator.bit_length() + 1)
+    return numerator << (SCALE_BITS - denominator.bit_length() + 1)
+
+
+def to_bytes(number: int) -> bytes:
+    """Return an integer in two's complement, big-endian, in as few bytes as possible."""
+    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
 def divide_rounded(numerator: int, denominator: int) -> float:
@@ -90,7 +96,7 @@ class ExactSum(list[float]):
                 expansion.append(part)
                 rest.append(-part)
         except OverflowError:
-            self.scaled += sum(map(_scaled, rest)) + sum(map(_scaled, expansion))
+            self.scaled += sum(map(units_of, rest)) + sum(map(units_of, expansion))
             expansion = []
             self.is_plain = False
         self._replace(expansion)
@@ -117,12 +123,12 @@ class ExactSum(list[float]):
             except (OverflowError, ValueError):
                 pass
         special = self.special()
-        return divide_rounded(self.total(), 1 << _SCALE_BITS) if special is None else special
+        return divide_rounded(self.total(), 1 << SCALE_BITS) if special is None else special
 
     def mean(self) -> float:
         """Return the sum divided by the count (> 0), rounded once."""
         special = self.special()
-        return divide_rounded(self.total(), self.number_count << _SCALE_BITS) if special is None else special
+        return divide_rounded(self.total(), self.number_count << SCALE_BITS) if special is None else special
 
     def special(self) -> float | None:
         """Return the sum if it is NaN or an infinity, else None."""
@@ -136,7 +142,7 @@ class ExactSum(list[float]):
     def total(self) -> int:
         """Return the exact sum of the finite numbers in units of 2**-1074."""
         self._take_out_specials()
-        return self.scaled + sum(map(_scaled, self))
+        return self.scaled + sum(map(units_of, self))
 
     def to_state(self) -> SumState:
         """Return the canonical state. The sum can still be used."""
@@ -145,11 +151,10 @@ class ExactSum(list[float]):
         if total:
             zero_bits = (total & -total).bit_length() - 1
             total >>= zero_bits
-            exponent = zero_bits - _SCALE_BITS
-        mantissa = total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
+            exponent = zero_bits - SCALE_BITS
         return (
             self.number_count,
-            mantissa,
+            to_bytes(total),
             exponent,
             self.nan_count,
             self.positive_infinity_count,
@@ -160,14 +165,14 @@ class ExactSum(list[float]):
     def from_state(cls, state: SumState) -> "ExactSum":
         """Return the sum for a state of `to_state`."""
         count, mantissa, exponent, *specials = state
-        if exponent < -_SCALE_BITS:
-            raise InvariantBroken(f"the exponent of an exact sum must be >= -{_SCALE_BITS}, got {exponent}")
+        if exponent < -SCALE_BITS:
+            raise InvariantBroken(f"the exponent of an exact sum must be >= -{SCALE_BITS}, got {exponent}")
         total = cls()
         total.nan_count, total.positive_infinity_count, total.negative_infinity_count = specials
-        rest = int.from_bytes(mantissa, "big", signed=True) << (exponent + _SCALE_BITS)
-        while rest and isfinite(part := divide_rounded(rest, 1 << _SCALE_BITS)):
+        rest = int.from_bytes(mantissa, "big", signed=True) << (exponent + SCALE_BITS)
+        while rest and isfinite(part := divide_rounded(rest, 1 << SCALE_BITS)):
             total.append(part)
-            rest -= _scaled(part)
+            rest -= units_of(part)
         total.scaled = rest
         total.is_plain = not (rest or any(specials))
         total.hidden_count = count - len(total)

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
-from typing import Final
 
 from windowlib.functions.aggregates import Columns, State
-from windowlib.functions.exact_sum import divide_rounded
+from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded, to_bytes, units_of
 from windowlib.records.records import Position
-
-_SCALE_BITS: Final = 1074
 
 
 class _Moments:
@@ -22,10 +19,6 @@ class _Moments:
         self.special_count = 0
         self.total = 0
         self.squares = 0
-
-
-def _to_bytes(number: int) -> bytes:
-    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +48,9 @@ class Variance:
         if not isfinite(number):
             accumulator.special_count += 1
             return accumulator
-        numerator, denominator = number.as_integer_ratio()
-        scaled = numerator << (_SCALE_BITS - denominator.bit_length() + 1)
-        accumulator.total += scaled
-        accumulator.squares += scaled * scaled
+        units = units_of(number)
+        accumulator.total += units
+        accumulator.squares += units * units
         return accumulator
 
     def merge(self, left: _Moments, right: _Moments) -> _Moments:
@@ -77,14 +69,14 @@ class Variance:
         if accumulator.special_count:
             return float("nan")
         numerator = count * accumulator.squares - accumulator.total * accumulator.total
-        return divide_rounded(numerator, (count * divisor) << (2 * _SCALE_BITS))
+        return divide_rounded(numerator, (count * divisor) << (2 * SCALE_BITS))
 
     def to_state(self, accumulator: _Moments) -> State:
         return (
             accumulator.count,
             accumulator.special_count,
-            _to_bytes(accumulator.total),
-            _to_bytes(accumulator.squares),
+            to_bytes(accumulator.total),
+            to_bytes(accumulator.squares),
         )
 
     def from_state(self, state: State) -> _Moments:

@@ -9,7 +9,6 @@ process function.
 # mypy: disable-error-code="explicit-override"
 # The core needs the standard library only, and Python 3.11's has no typing.override.
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -31,12 +30,12 @@ from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOr
 from windowlib.functions.variance import Variance
 from windowlib.keyed.state import StateSpec, StateView
 from windowlib.profiles import EngineFault
+from windowlib.records.column_types import decimal_of
 from windowlib.records.records import Position, Value
 
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _FLOATS: Final = ("float", "double")
 _ORDERED: Final = (*_INTEGERS, *_FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
-_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _ANY_DECIMAL: Final = "decimal(p,s)"
 _NUMBERS: Final = (*_INTEGERS, *_FLOATS, _ANY_DECIMAL)
 
@@ -86,13 +85,13 @@ def _sum_or_mean(kind: str, input_type: str, label: str) -> Aggregate:
     is_mean = kind == "avg"
     if input_type in _FLOATS:
         return SumDouble(is_mean=is_mean)
-    if shape := _DECIMAL.fullmatch(input_type):
-        return SumDecimal(name=label, is_mean=is_mean, precision=int(shape[1]), scale=int(shape[2]))
+    if shape := decimal_of(input_type):
+        return SumDecimal(name=label, is_mean=is_mean, precision=shape[0], scale=shape[1])
     return MeanInteger() if is_mean else SumInteger(name=label)
 
 
 def _check_type(label: str, kind: str, input_type: str, *, allowed: Sequence[str]) -> None:
-    if (_ANY_DECIMAL if _DECIMAL.fullmatch(input_type) else input_type) not in allowed:
+    if (_ANY_DECIMAL if decimal_of(input_type) else input_type) not in allowed:
         raise SpecError(
             f"aggregate {label!r}: {kind} does not take {input_type}; it takes {', '.join(allowed)}. "
             "Choose another column, or cast it in the log"

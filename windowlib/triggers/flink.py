@@ -167,7 +167,7 @@ class ContinuousProcessingTime(Trigger):
         return CONTINUE
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        if at_ms == window.last_ms:
+        if at_ms == window.last_ms:  # Flink fires here before it reads the state, which a time-out may have cleared
             return FIRE
         next_ms = ctx.state.get(_NEXT)
         if next_ms is None and not ctx.profile.survives_missing_state:

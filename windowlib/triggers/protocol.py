@@ -43,7 +43,7 @@ PURGE: Final = TriggerResult.PURGE
 FIRE_AND_PURGE: Final = TriggerResult.FIRE_AND_PURGE
 """Emit a pane, then drop the window's contents."""
 FINISH: Final = TriggerResult.FINISH
-"""Emit the last pane, then drop the window's contents and those of all later records."""
+"""Emit the last pane, then drop the window's contents and every later record."""
 
 FINISHED: Final = "finished"
 """The key in `ctx.state` that a trigger sets when it returns FINISH. The window is a tombstone until its cleanup."""

@@ -61,8 +61,7 @@ class _PeriodicRule:
     assigner: AssignerWithPeriodicWatermarks
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
-            state.max_timestamp_ms = timestamp_ms
+        state.add(timestamp_ms)
         return None
 
     def on_tick(self, state: GeneratorState) -> int | None:

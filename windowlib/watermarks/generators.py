@@ -20,6 +20,11 @@ class GeneratorState:
 
     max_timestamp_ms: int | None = None
 
+    def add(self, timestamp_ms: int) -> None:
+        """Take the event time of a record."""
+        if self.max_timestamp_ms is None or timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+
 
 class Generator(Protocol):
     """The protocol of generators. Methods return a watermark or None. A source emits only watermarks that rise."""
@@ -51,8 +56,7 @@ class Bounded:
         return max_timestamp_ms - self.out_of_orderness_ms - (not self.is_legacy)
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
-            state.max_timestamp_ms = timestamp_ms
+        state.add(timestamp_ms)
         return None
 
     def on_tick(self, state: GeneratorState) -> int | None:
@@ -71,8 +75,7 @@ class Punctuated:
     watermark_of: Callable[[int, Any], int | None]
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:
-        if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
-            state.max_timestamp_ms = timestamp_ms
+        state.add(timestamp_ms)
         return self.watermark_of(timestamp_ms, value)
 
     def on_tick(self, state: GeneratorState) -> int | None:  # noqa: ARG002
@@ -86,8 +89,7 @@ class Periodic:
     watermark_of: Callable[[int], int | None]
 
     def on_event(self, timestamp_ms: int, value: Value, state: GeneratorState) -> int | None:  # noqa: ARG002
-        if state.max_timestamp_ms is None or timestamp_ms > state.max_timestamp_ms:
-            state.max_timestamp_ms = timestamp_ms
+        state.add(timestamp_ms)
         return None
 
     def on_tick(self, state: GeneratorState) -> int | None:

@@ -134,13 +134,13 @@ class SourcesDriver:
         self.watermark_ms = MIN_TIME_MS
 
     def before_record(self, arrival: Arrival) -> None:
-        if not self._sources:
+        if not self._sources:  # the log's first record, from which the expected sources count
             for name in self._spec.expected:
                 self._wait_for_silence(self._add(name), arrival.clock_ms)
         if isinstance(self._spec.emission, EmitWithCommits):
             if arrival.commit is None:
                 raise SpecError("watermarks are emitted with commits, but the log is not ordered by commits")
-            if arrival.commit != self._commit and self._commit is not None:
+            if arrival.commit != self._commit and self._commit is not None:  # the previous commit is complete
                 for name in sorted(self._sources):
                     self._flush(self._sources[name])
             self._commit = arrival.commit
