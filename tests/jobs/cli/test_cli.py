@@ -1,4 +1,4 @@
-"""The commands as a user types them, over a real ledger and log; Spark is replaced where a run would start it."""
+"""The commands as a user types them, with a real ledger and log. A fake replayer replaces Spark."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.support.fake_replay import PIPELINE, append_day
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
 
-def test_run_prints_the_object_that_programs_read(shell: Shell) -> None:
+def test_run_with_json_prints_the_documented_object(shell: Shell) -> None:
     found = shell.json("run", "sales", *RANGE)
     assert set(found) == {"pipeline", "runs", "published"}
     assert (found["pipeline"], found["published"]) == ("sales", True)
@@ -37,7 +37,7 @@ def test_run_prints_the_object_that_programs_read(shell: Shell) -> None:
     assert set(found["runs"][0]["counts"]) == {"read", "assigned", "late", "unassigned", "invalid", "panes"}
 
 
-def test_spark_is_started_once_and_only_when_there_is_something_to_do(shell: Shell) -> None:
+def test_spark_is_started_once_and_only_if_a_slice_is_replayed(shell: Shell) -> None:
     assert shell("run", "sales", *RANGE, "--chunk", "1") == 0
     assert shell.sessions == 1
     assert len(shell.replayer.orders) == 4
@@ -45,7 +45,7 @@ def test_spark_is_started_once_and_only_when_there_is_something_to_do(shell: She
     assert shell.sessions == 1
 
 
-def test_the_story_of_a_failed_check(shell: Shell) -> None:
+def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> None:
     append_day(shell.root, "2024-01-03", {"c": 5_000})
     assert shell("run", "sales", *RANGE) == 1
     assert "held by 2024-01-03: check failed (total)" in shell.err
@@ -77,7 +77,7 @@ def test_staging_without_publishing(shell: Shell) -> None:
     assert shell.json("publish", "sales")["published"]
 
 
-def test_plan_says_what_and_why(shell: Shell) -> None:
+def test_plan_lists_the_slices_and_the_reasons(shell: Shell) -> None:
     steps = shell.json("plan", "sales", *RANGE)["steps"]
     assert {step["reason"] for step in steps} == {"missing"}
     shell("run", "sales", *RANGE)
@@ -95,7 +95,7 @@ def test_plan_says_what_and_why(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("different", "status"), [((), 0), (("2024-01-02",), 1)])
-def test_plan_verify_tells_what_differs(
+def test_plan_verify_lists_the_slices_that_differ(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, different: tuple[str, ...], status: int
 ) -> None:
     found = Verification(equal=("2024-01-01",), different=different, skipped=("2024-01-03",))
@@ -108,7 +108,7 @@ def test_plan_verify_tells_what_differs(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-03"), 2, "is empty"),
         (("run", "sales", "--from", "2024-01-03", "--to", "2024-01-01"), 2, "is reversed"),
@@ -126,16 +126,16 @@ def test_plan_verify_tells_what_differs(
     ids=lambda value: None if isinstance(value, int) else " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_bad_requests_are_one_paragraph_and_write_nothing(
-    shell: Shell, arguments: tuple[str, ...], status: int, said: str
+    shell: Shell, arguments: tuple[str, ...], status: int, message: str
 ) -> None:
     assert shell(*arguments) == status
-    assert said in shell.err
+    assert message in shell.err
     assert "Traceback" not in shell.err
     assert shell.sessions == 0
     assert not (shell.root / "sales").exists()
 
 
-def test_a_log_that_is_not_there(shell: Shell) -> None:
+def test_a_missing_log_is_refused_before_spark_starts(shell: Shell) -> None:
     (shell.root / "pipelines" / "sales.yaml").write_text(PIPELINE.replace("event_logs/sales", "event_logs/other"))
     assert shell("run", "sales", *RANGE) == 1
     assert "event_logs/other does not exist" in shell.err
@@ -145,14 +145,14 @@ def test_a_log_that_is_not_there(shell: Shell) -> None:
     assert shell.sessions == 0
 
 
-def test_an_unknown_column(shell: Shell) -> None:
+def test_an_unknown_column_is_refused_with_a_suggestion(shell: Shell) -> None:
     (shell.root / "pipelines" / "sales.yaml").write_text(PIPELINE.replace("sum: amount", "sum: amuont"))
     assert shell("run", "sales", *RANGE) == 2
     assert "the log has no column 'amuont'" in shell.err
     assert "did you mean 'amount'?" in shell.err
 
 
-def test_explain_says_where_an_assigned_record_is(shell: Shell) -> None:
+def test_explain_prints_the_windows_of_an_assigned_record(shell: Shell) -> None:
     assert shell("explain", "sales", "2024-01-02/a/2") == 0
     assert "has not been replayed yet" in shell.out
     shell("run", "sales", *RANGE)
@@ -161,17 +161,19 @@ def test_explain_says_where_an_assigned_record_is(shell: Shell) -> None:
     assert found["details"]["fired"] == ["[2024-01-02 00:00, 2024-01-03 00:00)"]
 
 
-def test_every_command_teaches(shell: Shell) -> None:
+def test_the_help_of_every_command_has_an_example(shell: Shell) -> None:
     for name in hindcast.commands:
         assert run_cli(hindcast, [name, "--help"]) == 0
     out = shell.capsys.readouterr().out
     assert out.count("Example") == len(hindcast.commands)
+    assert run_cli(hindcast, ["--help"]) == 0
+    assert "..." not in shell.capsys.readouterr().out.partition("Commands:")[2], "click cut no short help"
     for command in ("plan", "run"):
         run_cli(hindcast, [command, "--help"])
         assert "half-" in shell.capsys.readouterr().out
 
 
-def test_a_broken_file_shows_its_error_in_status(shell: Shell) -> None:
+def test_status_prints_the_error_of_a_pipeline_file(shell: Shell) -> None:
     (shell.root / "pipelines" / "broken.yaml").write_text("pipeline: broken\nslide: 0\n")
     assert shell("status") == 0
     assert "broken: broken:" in shell.out

@@ -1,4 +1,4 @@
-"""Commands over hostile texts and bad input: nothing drives the terminal, and every failure is one paragraph."""
+"""Commands with hostile texts and bad input: no text acts on the terminal, and every error is one paragraph."""
 
 import json
 import os
@@ -29,7 +29,7 @@ DATES = ("0001-01-01", "9999-12-31", "0001-01-03", "9999-12-30", "0000-00-00", "
 
 
 def _check(shell: Shell) -> None:
-    """What was printed cannot act on a terminal, forges no line, and hides no bug."""
+    """The output has no control characters, no forged lines, no traceback and no report of a bug."""
     for text in (shell.out, shell.err):
         found = UNSAFE.search(text)
         assert found is None, (found, text)
@@ -41,7 +41,7 @@ def _check(shell: Shell) -> None:
 
 @pytest.fixture
 def hostile(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """A lake in which the names, keys, reasons and ids are hostile; one request is held by a failed check."""
+    """A lake whose names, keys, reasons and ids are hostile. One request is not published because a check failed."""
     monkeypatch.setenv("HINDCAST_WHO", HOSTILE)
     for day in ("2024-01-01", "2024-01-02"):
         append_day(shell.root, day, {HOSTILE: 1})
@@ -68,7 +68,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def test_no_command_prints_what_acts_on_a_terminal(hostile: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_prints_control_characters(hostile: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(hostile.root)
     for command in COMMANDS:
         assert hostile(*command) in {0, 1, 2}
@@ -80,17 +80,17 @@ def test_no_command_prints_what_acts_on_a_terminal(hostile: Shell, monkeypatch: 
     assert {request["who"] for request in hostile.json("status", "sales")["pipelines"][0]["requests"]} == {HOSTILE}
 
 
-def test_the_sweeps_leave_no_command_out() -> None:
-    for sweep in (COMMANDS, ON_A_LAKE):
-        assert set(hindcast.commands) <= {command[0] for command in sweep}, "a new command joins them"
+def test_the_lists_of_this_module_have_every_command() -> None:
+    for commands in (COMMANDS, ON_A_LAKE):
+        assert set(hindcast.commands) <= {command[0] for command in commands}, "add the new command"
 
 
-def test_json_keeps_what_it_escapes(hostile: Shell) -> None:
+def test_json_output_is_the_stored_value(hostile: Shell) -> None:
     assert hostile("show", "sales", "--slice", "2024-01-01", "--json") == 0
     assert HOSTILE in {json.loads(line)["key"] for line in hostile.out.splitlines()}
 
 
-def test_a_pipeline_file_cannot_drive_the_terminal(shell: Shell) -> None:
+def test_a_text_of_a_pipeline_file_cannot_act_on_the_terminal(shell: Shell) -> None:
     bad = {"owner": HOSTILE, "log": HOSTILE, HOSTILE: 1, "schedule": HOSTILE, "semantics": HOSTILE, "description": 5}
     for key, value in bad.items():
         (shell.root / "pipelines" / "bad.yaml").write_text(PIPELINE + json.dumps(key) + ": " + json.dumps(value))
@@ -100,7 +100,7 @@ def test_a_pipeline_file_cannot_drive_the_terminal(shell: Shell) -> None:
             assert "bad.yaml" in shell.out + shell.err
 
 
-def test_a_damaged_ledger_hides_no_other_pipeline(shell: Shell) -> None:
+def test_status_with_a_damaged_ledger_prints_the_other_pipelines(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     (shell.root / "pipelines" / "other.yaml").write_text(PIPELINE.replace("pipeline: sales", "pipeline: other"))
     newest = max((shell.root / "sales" / "ledger" / "_delta_log").glob("*.json"))
@@ -114,7 +114,7 @@ def test_a_damaged_ledger_hides_no_other_pipeline(shell: Shell) -> None:
     assert shell.err.startswith("error: ledger ")
 
 
-def test_every_command_takes_or_refuses_every_date(shell: Shell) -> None:
+def test_every_command_accepts_or_refuses_every_date(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     for date in DATES:
         for command in (
@@ -144,7 +144,7 @@ def test_every_command_takes_or_refuses_every_date(shell: Shell) -> None:
         ):
             status = shell(*command)
             assert status in {1, 2} or (status == 0 and command[0] in {"show", "verify"}), (command, shell.out)
-            assert len(shell.err.strip().splitlines()) <= 4, "one paragraph, below the usage at most"
+            assert len(shell.err.strip().splitlines()) <= 4, "one paragraph, and at most the usage before it"
             _check(shell)
 
 
@@ -172,23 +172,24 @@ ON_A_LAKE = (
 
 
 @pytest.mark.parametrize("lake", BAD_LAKES)
-def test_a_lake_that_is_none_is_not_an_empty_one(shell: Shell, lake: str, tmp_path: Path) -> None:
+def test_a_bad_lake_is_an_error_and_not_an_empty_lake(shell: Shell, lake: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    root, said = lake.format(tmp=tmp_path), BAD_LAKES[lake]
+    root, message = lake.format(tmp=tmp_path), BAD_LAKES[lake]
     for command in ON_A_LAKE:
-        makes_it = command[0] in {"plan", "run", "load-flights"} and said == "does not exist"
-        if command[0] == "load-flights" and makes_it:
-            continue
+        if command[0] == "load-flights" and message == "does not exist":
+            continue  # it would create the lake
         status = run_cli(hindcast, [*command, "--lake", root, "--pipelines", str(shell.root / "pipelines")])
         shell.out, shell.err = shell.capsys.readouterr()
         _check(shell)
         assert status in {1, 2}
-        assert said in shell.err
+        assert message in shell.err
     assert not (tmp_path / "none").exists()
 
 
-def test_a_lake_that_cannot_be_written_to(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A directory in which nothing can be made, for root too: `report` says what to do, and the other look as ever."""
+def test_report_in_a_read_only_lake_is_one_paragraph(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The functions that write are patched, because root can write into a read-only directory."""
     shell("run", "sales", *RANGE)
 
     def refuse(*_args: object, **_kwargs: object) -> NoReturn:
@@ -206,8 +207,8 @@ def test_a_lake_that_cannot_be_written_to(shell: Shell, monkeypatch: pytest.Monk
         _check(shell)
 
 
-def test_a_report_is_written_through_no_link(shell: Shell, tmp_path: Path) -> None:
-    """Whoever may write into reports/ must not choose which file `hindcast report` overwrites."""
+def test_a_report_does_not_follow_links(shell: Shell, tmp_path: Path) -> None:
+    """A user who may write into reports/ must not choose which file `hindcast report` overwrites."""
     victim = tmp_path / "victim"
     victim.write_text("mine")
     reports = shell.root / "reports"
@@ -218,14 +219,16 @@ def test_a_report_is_written_through_no_link(shell: Shell, tmp_path: Path) -> No
     assert victim.read_text() == "mine"
     assert not (reports / "sales.html").is_symlink()
     assert "sales" in (reports / "sales.html").read_text()
-    assert sorted(path.name for path in reports.iterdir()) == [".sales.html.half", "sales.html"], "no half is left"
+    assert sorted(path.name for path in reports.iterdir()) == [".sales.html.half", "sales.html"], (
+        "no other file is left"
+    )
 
 
-def test_the_last_resort_is_a_paragraph_and_a_file(
+def test_an_unexpected_error_is_one_paragraph_and_a_file_with_the_traceback(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Panic(BaseException):
-        """As pyo3 raises where Rust panics."""
+        """As pyo3 raises it when Rust panics."""
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for error in (
@@ -256,7 +259,7 @@ def test_the_last_resort_is_a_paragraph_and_a_file(
     assert "The traceback could not be written to a file: No such file or directory" in shell.err
 
 
-def test_ctrl_c_is_no_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_args: object, **_kwargs: object) -> NoReturn:
         raise KeyboardInterrupt
 
@@ -265,7 +268,7 @@ def test_ctrl_c_is_no_bug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None
     assert shell.err.strip().startswith("interrupted; run the same command again")
 
 
-def test_a_reader_that_stops_reading_is_no_bug(shell: Shell) -> None:
+def test_a_closed_pipe_is_not_reported_as_a_bug(shell: Shell) -> None:
     shell("run", "sales", *RANGE)
     command = (
         f"{sys.executable} -m jobs.cli.main show sales --json --lake {shell.root} --pipelines {shell.root}/pipelines"
@@ -276,7 +279,7 @@ def test_a_reader_that_stops_reading_is_no_bug(shell: Shell) -> None:
     assert "bug" not in found.stderr
 
 
-def test_documents_are_json_cut_to_the_width(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_json_and_cut_to_the_width_of_the_screen(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     documents: list[object] = [["it's", 'a "b"', None, True], {"k": "v'" * 500}, [HOSTILE] * 9]
     for value in documents:
@@ -290,7 +293,7 @@ def test_documents_are_json_cut_to_the_width(shell: Shell, monkeypatch: pytest.M
         assert text[:20] in out or len(text) < 60
 
 
-def test_a_terminal_gets_colours_from_us_only(shell: Shell) -> None:
+def test_only_our_own_colours_reach_a_terminal(shell: Shell) -> None:
     console = rich.console.Console(force_terminal=True, color_system="standard", highlight=False, width=500)
     with console.capture() as captured:
         say(HOSTILE, style="red", console=console)
