@@ -117,6 +117,14 @@ def other_holders(work: Workspace, request: Request, *, lease_id: str | None) ->
     )
 
 
+def _refused(
+    request: Request, why: str, *, stopped_by: tuple[str, ...] = (), waits_for: str | None = None
+) -> Publication:
+    return Publication(
+        request_id=request.request_id, is_published=False, why=why, stopped_by=stopped_by, waits_for=waits_for
+    )
+
+
 def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Publication | None:
     """Refuse while another holder works on the request: publication would end the request under it."""
     others = other_holders(work, request, lease_id=lease_id)
@@ -124,7 +132,7 @@ def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Pu
         return None
     who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
     why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or stop it"
-    return Publication(request_id=request.request_id, is_published=False, why=why, waits_for=who)
+    return _refused(request, why, waits_for=who)
 
 
 def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publication | None:
@@ -133,10 +141,10 @@ def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publ
         return None
     hold = view.hold
     if hold is not None and (request.kind is not RequestKind.RANGE or request.opened_seq < hold.seq):
-        return Publication(request_id=request.request_id, is_published=False, why=describe_hold(hold))
+        return _refused(request, describe_hold(hold))
     if request.state is RequestState.ROLLED_BACK:
         why = f"request {request.request_id} was rolled back; only a person can publish it again (`hindcast publish`)"
-        return Publication(request_id=request.request_id, is_published=False, why=why)
+        return _refused(request, why)
     return None
 
 
@@ -149,7 +157,7 @@ def _replaced(view: LedgerView, request: Request) -> Publication | None:
         f"request {request.request_id} was published, but publication {later.seq} by {later.who} has replaced it "
         "since; roll that one back, or make a new request"
     )
-    return Publication(request_id=request.request_id, is_published=False, why=why)
+    return _refused(request, why)
 
 
 def _held(view: LedgerView, request: Request) -> Publication | None:
@@ -162,12 +170,8 @@ def _held(view: LedgerView, request: Request) -> Publication | None:
     more = f"; and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
     can_waive = all(run.verdict is Verdict.FAIL for run in stopping)
     advice = f"{waiver_advice(stopping)}, or correct and run again" if can_waive else _NO_WAIVER
-    return Publication(
-        request_id=request.request_id,
-        is_published=False,
-        why=f"held by {named}{more}. What readers see has not changed; {advice}",
-        stopped_by=tuple(run.result.slice.slice_id for run in stopping),
-    )
+    why = f"held by {named}{more}. What readers see has not changed; {advice}"
+    return _refused(request, why, stopped_by=tuple(run.result.slice.slice_id for run in stopping))
 
 
 def _incomplete(work: Workspace, request: Request) -> Publication | None:
@@ -177,13 +181,13 @@ def _incomplete(work: Workspace, request: Request) -> Publication | None:
     wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
     missing = tuple(one.slice_id for one in wanted if one.slice_id not in request.runs)
     why = f"the request is not finished: {listed(missing)} left to replay; run it again and it continues there"
-    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=missing)
+    return _refused(request, why, stopped_by=missing)
 
 
 def _empty(request: Request) -> Publication:
     """Refuse a request without runs."""
     why = f"request {request.request_id} has no runs yet; run it first"
-    return Publication(request_id=request.request_id, is_published=False, why=why)
+    return _refused(request, why)
 
 
 def _broken_chain(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
@@ -218,7 +222,7 @@ def _gap_before(work: Workspace, request: Request, *, one: Slice, before: Slice 
         f"another request was published since. Run the request again (pipeline {work.pipeline.name}): it then starts "
         "from what is published"
     )
-    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=(one.slice_id,))
+    return _refused(request, why, stopped_by=(one.slice_id,))
 
 
 def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Slice) -> Publication:
@@ -227,7 +231,7 @@ def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Sl
     along = _published_run_on(grid, view, after)
     if request.kind is RequestKind.AIRFLOW_BACKFILL:
         why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
-        return Publication(request_id=request.request_id, is_published=False, why=why, waits_for=after.slice_id)
+        return _refused(request, why, waits_for=after.slice_id)
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
     start = next(one.slice_id for one in view.slices.values() if one.start_ms == first)
     end = next_slice(grid, view.slices[along[-1]])
@@ -236,7 +240,7 @@ def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Sl
         f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
         f"{start}" + (f" --to {end.slice_id}`" if end else "` to the last slice")
     )
-    return Publication(request_id=request.request_id, is_published=False, why=why, stopped_by=along)
+    return _refused(request, why, stopped_by=along)
 
 
 def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:
