@@ -192,7 +192,7 @@ def gate(order: Order) -> str:
         CheckFailed: a check failed or broke. What readers see has not changed.
     """
     pipeline = load_file(Path(order.pipeline))
-    found = scheduling.gate(pipeline, Lake(root=order.lake), opened=order.opened, now_ms=now_ms())
+    found = scheduling.gate(pipeline, Lake(root=order.lake), opened=order.opened, now_ms=now_ms(), slices=order.slices)
     if found.is_passed:
         return found.why
     raise CheckFailed(
@@ -211,7 +211,9 @@ def publish(order: Order) -> Published:
     if not order.publish:
         scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
         return Published(is_published=False, why="staged, not published, as the run's parameters ask")
-    found = scheduling.publish_task(pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms())
+    found = scheduling.publish_task(
+        pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices
+    )
     if found.is_published:
         return Published(is_published=True, why=found.why, changed=found.changed)
     if found.waits_for is not None:

@@ -22,6 +22,7 @@ from windowlib.bounds import MIN_TIME_MS, TimeWindow
 from windowlib.errors import InvariantBroken
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
+from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
     LATE,
@@ -196,10 +197,7 @@ class AtlasOperator:
         Raises:
             InvariantBroken: `watermark_ms` is less than the current watermark.
         """
-        if watermark_ms < self.watermark_ms:
-            raise InvariantBroken(
-                f"the driver let the watermark go back from {self.watermark_ms} to {watermark_ms} at {position}"
-            )
+        check_watermark(self.watermark_ms, watermark_ms, position)
         self.watermark_ms = watermark_ms
         if self._is_event_time:
             self._close_due(watermark_ms, position)

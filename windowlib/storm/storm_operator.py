@@ -8,12 +8,13 @@ from collections.abc import Hashable
 from typing import Final
 
 from windowlib.bounds import TimeWindow, Window
-from windowlib.errors import CheckpointError, InvariantBroken, SpecError
+from windowlib.errors import CheckpointError, SpecError
 from windowlib.functions.window_functions import process_function
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timers import KeyGroupRange, TimerService
+from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
     ASSIGNED,
     LATE,
@@ -124,10 +125,7 @@ class StormOperator:
         Raises:
             InvariantBroken: `watermark_ms` is less than the current watermark.
         """
-        if watermark_ms < self._timers.watermark_ms:
-            raise InvariantBroken(
-                f"the driver let the watermark go back from {self._timers.watermark_ms} to {watermark_ms} at {position}"
-            )
+        check_watermark(self._timers.watermark_ms, watermark_ms, position)
         for _, timer in self._timers.advance_watermark(watermark_ms):
             windowed = self._keys[timer.key]
             windowed.due_ms = None

@@ -146,6 +146,22 @@ def test_airflows_own_backfill_covers_the_slices_that_end_in_its_interval(dag: D
     assert dag.seen == DAYS[:2]
 
 
+def test_a_failed_slice_of_airflows_backfill_stops_the_gate_of_its_own_dag_run_only(dag: Dag) -> None:
+    """The DAG runs of a backfill share one request. Each judges the slices of its own interval."""
+    append_day(Path(dag.lake.root), "2024-01-01", {"b": FAILS})
+    orders = []
+    for day in (1, 2):
+        start, end = at(f"2024-01-0{day}T06:00"), at(f"2024-01-0{day + 1}T06:00")
+        orders.append(dag.order("replay", run_type="backfill", interval_start=start, interval_end=end))
+        dag.replay(orders[-1])
+    first, second = orders
+    with pytest.raises(CheckFailed, match="2024-01-01"):
+        dag_tasks.gate(first)
+    assert dag_tasks.gate(second) == "1 slices passed"
+    assert not dag_tasks.publish(second).is_published
+    assert dag.seen == []
+
+
 def test_many_changed_slices_are_one_event(dag: Dag, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dag_tasks, "MAX_EVENTS", 2)
     order = dag.backfill("2024-01-01", "2024-01-04")
@@ -199,7 +215,7 @@ def test_an_argument_that_is_not_an_order_is_refused(text: str, complaint: str) 
 def test_the_spark_job_replays_the_order_that_it_gets(
     dag: Dag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("jobs.replay.chunk.spark_replayer", lambda: nullcontext(FakeReplayer()))
+    monkeypatch.setattr("jobs.replay.replayer.spark_replayer", lambda: nullcontext(FakeReplayer()))
     monkeypatch.setattr(replay_job, "clean_environment", lambda: None)
     monkeypatch.setattr("logging.basicConfig", lambda **_named: None)
     order = dag.backfill("2024-01-01", "2024-01-03")
