@@ -30,7 +30,7 @@ class RowBuilder:
         self._given = tuple(given)
         columns = tuple(table.columns())
         if sorted(columns) != sorted(self._given):
-            unmatched = ", ".join(sorted(set(columns) ^ set(self._given)))
+            unmatched = ", ".join(sorted(set(columns) ^ set(self._given))) or "given twice"
             raise InvariantBroken(
                 f"a row of table {table.name} and the table differ in the columns {unmatched}; please report this"
             )

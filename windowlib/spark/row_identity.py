@@ -31,10 +31,10 @@ _EXACT: Final[Mapping[str, type]] = {
 _NONE: Final = type(None)
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
 """Errors that Python or Arrow may raise for the bytes of a damaged row."""
-_OURS: Final = ("acc_", "contents", "last_emitted", "missed_windows")
+_OWN_STRUCTS: Final = ("acc_", "contents", "last_emitted", "missed_windows")
 """Prefixes of columns whose structs Hindcast defines. Null fields of these structs are hashed, too."""
-_PLACED: Final = ("slice_start_ms", "rank")
-_PLACED_LISTS: Final = ("slice_starts_ms", "ranks")
+_POSITION: Final = ("slice_start_ms", "rank")
+_POSITION_LISTS: Final = ("slice_starts_ms", "ranks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RowIdentity:
         self._plain_coordinates = tuple(name for name in table.coordinates if name not in ("record", "record_id"))
 
     def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """Return rows as Arrow columns. A row has its values in the order of `Table.columns()`, as of RowBuilder."""
+        """Return rows as Arrow columns. Each row is in the order of `Table.columns()`, as RowBuilder makes it."""
         values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]
         return [pa.array(list(one), type=kind) for one, kind in zip(values, self._kinds.values(), strict=True)]
 
@@ -64,7 +64,9 @@ class RowIdentity:
         columns = list(zip(*rows, strict=True)) if rows else [() for _ in self._kinds]
         nodes = self.table.columns()
         return {
-            name: values if _is_exact(values, nodes[name]) else spelled(array, nodes[name], whole=_is_ours(name))
+            name: values
+            if _is_exact(values, nodes[name])
+            else canonical_values(array, nodes[name], keeps_nulls=_is_own_struct(name))
             for name, values, array in zip(self._kinds, columns, arrays, strict=True)
         }
 
@@ -73,7 +75,7 @@ class RowIdentity:
         nodes = self.table.columns()
         count = len(columns[tables.ROW_ID])
         found = {
-            name: spelled(_one_chunk(columns[name]), nodes[name], whole=_is_ours(name))
+            name: canonical_values(_one_chunk(columns[name]), nodes[name], keeps_nulls=_is_own_struct(name))
             if name in columns
             else (None,) * count
             for name in self._kinds
@@ -139,7 +141,7 @@ class RowIdentity:
     def _without_positions(self, columns: Columns) -> list[Sequence[Any]]:
         """Return the content columns with each position replaced by its place among all positions of the same key."""
         content = {name: columns[name] for name in self.table.content}
-        placed = {name: list(content[name]) for name in self._placed_columns()}
+        placed = {name: list(content[name]) for name in self._position_columns()}
         if placed:
             # Rows of different checkpoints have different partition columns, and their positions are separate.
             names = [*(name for name in tables.PARTITION_COLUMNS if name in columns), *self.table.keys]
@@ -152,43 +154,44 @@ class RowIdentity:
         return list({**content, **placed}.values())
 
     def _positions(self, columns: Columns) -> Iterator[list[Position]]:
-        placed = [columns[name] for name in self._placed_columns()]
+        placed = [columns[name] for name in self._position_columns()]
         count = len(columns[self._plain_coordinates[0]])
         for row in range(count):
             yield [position for column in placed for position in _positions(column[row])]
 
-    def _placed_columns(self) -> list[str]:
+    def _position_columns(self) -> list[str]:
         return [name for name, node in self.table.content.items() if _holds_positions(node)]
 
 
-def spelled(array: pa.Array, node: Node, *, whole: bool = False) -> list[Any]:
+def canonical_values(array: pa.Array, node: Node, *, keeps_nulls: bool = False) -> list[Any]:
     """Return a column as canonical values: as `plain_values`, but structs are dicts.
 
-    A struct that Hindcast defines (`whole`) keeps all fields of `node`. A struct inside a user's value keeps the fields
-    that are not null, because the log's struct may get more fields later.
+    If `keeps_nulls`, as for structs that Hindcast defines, a struct has all fields of `node`. Otherwise, as for users'
+    values, it has the fields that are not null, because the log's struct may get more fields later.
     """
     if isinstance(node, str):
         return plain_values(array)
     match node["type"]:
         case "struct":
-            return _spelled_struct(array, node, whole=whole)
+            return _canonical_struct(array, node, keeps_nulls=keeps_nulls)
         case "array":
-            items = spelled(array.values, node["elementType"], whole=whole)
+            items = canonical_values(array.values, node["elementType"], keeps_nulls=keeps_nulls)
             spans: list[Any] = [items[start:end] for start, end in _spans(array)]
         case _:
-            keys, values = spelled(array.keys, node["keyType"]), spelled(array.items, node["valueType"])
+            keys = canonical_values(array.keys, node["keyType"])
+            values = canonical_values(array.items, node["valueType"])
             spans = [list(zip(keys[start:end], values[start:end], strict=True)) for start, end in _spans(array)]
     return _nulled(spans, array)
 
 
-def _spelled_struct(array: pa.Array, node: Mapping[str, Any], *, whole: bool) -> list[Any]:
+def _canonical_struct(array: pa.Array, node: Mapping[str, Any], *, keeps_nulls: bool) -> list[Any]:
     fields = {field["name"]: field["type"] for field in node["fields"]}
     flat = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     columns = [
-        spelled(flat[name], kind) if name in flat else [None] * len(array) for name, kind in fields.items()
+        canonical_values(flat[name], kind) if name in flat else [None] * len(array) for name, kind in fields.items()
     ]  # fmt: skip
     rows = zip(*columns, strict=True) if columns else [()] * len(array)
-    if whole:
+    if keeps_nulls:
         return _nulled([dict(zip(fields, row, strict=True)) for row in rows], array)
     present = [{name: one for name, one in zip(fields, row, strict=True) if one is not None} for row in rows]
     return _nulled(present, array)
@@ -209,8 +212,8 @@ def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _is_ours(name: str) -> bool:
-    return name.startswith(_OURS)
+def _is_own_struct(name: str) -> bool:
+    return name.startswith(_OWN_STRUCTS)
 
 
 def _is_exact(values: Sequence[Any], node: Node) -> bool:
@@ -258,7 +261,7 @@ def _holds_positions(node: Node) -> bool:
     struct = node["elementType"] if node["type"] == "array" else node
     if isinstance(struct, str) or struct["type"] != "struct":
         return False
-    return tuple(field["name"] for field in struct["fields"])[:2] in (_PLACED, _PLACED_LISTS)
+    return tuple(field["name"] for field in struct["fields"])[:2] in (_POSITION, _POSITION_LISTS)
 
 
 def _positions(value: Any) -> Iterator[Position]:  # noqa: ANN401 - a canonical value

@@ -36,7 +36,7 @@ from windowlib.windows.evictors import Evictor, EvictorContext
 from windowlib.windows.spec import WindowSpec, default_trigger
 
 LIST: Final = Apply(lambda _key, _window, values: [list(values)])
-"""The function of checks of other parts: a pane has the values of its records."""
+"""The function in checks of other parts: a pane has the values of its records."""
 KEYS: Final = ("a", "b", "c")
 _FAR_MS: Final = 400
 _NONE: Final = Tally(0, 0, 0)
@@ -83,7 +83,6 @@ def _rising(steps: list[Step]) -> list[Step]:
 def check_operator(spec: OperatorSpec, steps: Sequence[Step] | None = None) -> list[Output]:
     """Check the laws of operators that a replay relies on, and return the outputs of the steps.
 
-    The laws:
     - A snapshot and a restore at any step do not change the results.
     - Taking a snapshot and asking for the next timers change nothing.
     - Each edge is either open, or closed once.
@@ -242,10 +241,8 @@ def check_trigger(
 ) -> None:
     """Check a trigger on all kinds of windows that it supports; on sessions only if `can_merge`.
 
-    Besides the laws of `check_operator`:
-    - The trigger keeps memory in `ctx.state` only.
-    - Its promises hold: `waits_for_end`, `fires_after_end`, `may_leave_records`.
-    - No timer of a deleted window is left once both clocks have passed it.
+    Besides the laws of `check_operator`: the trigger keeps memory in `ctx.state` only; `waits_for_end`,
+    `fires_after_end` and `may_leave_records` hold; no timer of a deleted window is left once both clocks passed it.
 
     Raises:
         InvariantBroken: a law does not hold; the message names the law.
@@ -284,8 +281,7 @@ def check_assigner(assigner: Assigner, values: Sequence[Value] = (1, 1, 2, 5, 3)
 def check_evictor(evictor: Evictor, values: Sequence[Value] = (1, 1, 2, 5, 3)) -> None:
     """Check an evictor on all kinds of windows, with a trigger that fires early.
 
-    Besides the laws of `check_operator`: the evictor has no memory, and it returns some of the given records in their
-    order.
+    Besides the laws of `check_operator`: the evictor has no memory and returns some of the given records, in order.
 
     Raises:
         InvariantBroken: a law does not hold; the message names the law.
@@ -393,7 +389,7 @@ def _unchanged(part: object) -> Iterator[None]:
     """Check that a part's attributes do not change while it is used."""
     before = _memory(part)
     yield
-    _expect(f"{type(part).__name__} keeps no memory on itself", _memory(part), before)
+    _expect(f"{type(part).__name__} remembers nothing on itself", _memory(part), before)
 
 
 def _memory(part: object) -> dict[str, str]:

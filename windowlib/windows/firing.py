@@ -38,7 +38,7 @@ class Moment(NamedTuple):
 
 
 def on_record(position: Position) -> Moment:
-    """Return the moment of a firing that a record causes. It has no timer, so its pane is never marked as the last."""
+    """Return the moment of a firing that a record causes. It has no timer, so `is_last` is True only if it finishes."""
     return _new_moment(Moment, (MIN_TIME_MS, position))
 
 

@@ -148,7 +148,7 @@ class WindowOperator:
             self._on_timer(PROCESSING, timer, Moment(at_ms, position))
 
     def _finish_windows(self, watermark_ms: int, position: Position) -> None:
-        """Fast path: fire and delete the windows that the watermark completes and that can fire only once."""
+        """Fast path for shared timers: fire and delete windows that can fire only once, call the trigger for others."""
         timers = self._timers
         timers.watermark_ms = watermark_ms
         while (due := timers.event_timers.due_together(watermark_ms)) is not None:

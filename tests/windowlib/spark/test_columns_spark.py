@@ -1,4 +1,4 @@
-"""Reading instants in Spark's own expressions: every type, every unit, every hostile value."""
+"""Spark expressions for instants, record ids and row checks, with every type, every unit and hostile values."""
 
 import math
 import random
@@ -115,7 +115,7 @@ CASES: list[tuple[T.DataType, str | None, dict[Any, int | str]]] = [
 @pytest.mark.parametrize(
     ("kind", "unit", "cases"), CASES, ids=lambda value: str(value) if isinstance(value, T.DataType) else None
 )
-def test_an_instant_is_read_or_has_a_problem(
+def test_a_value_gives_an_instant_or_a_problem(
     spark: "SparkSession", kind: T.DataType, unit: str | None, cases: dict[Any, int | str]
 ) -> None:
     schema = T.StructType([T.StructField(NAME, kind)])
@@ -128,16 +128,16 @@ def test_an_instant_is_read_or_has_a_problem(
     assert found == list(cases.values())
 
 
-def test_the_pure_definition_says_the_same() -> None:
+def test_the_definition_in_python_gives_the_same_results() -> None:
     for kind, unit, expected in CASES:
         widened = (
-            {struct.unpack("f", struct.pack("f", one))[0]: said for one, said in expected.items()}
+            {struct.unpack("f", struct.pack("f", value))[0]: result for value, result in expected.items()}
             if isinstance(kind, T.FloatType)
             else expected
         )
-        for value, said in widened.items():
+        for value, result in widened.items():
             read = read_instant(value, unit)
-            assert (read.ms if read.problem is None else read.problem) == said, (kind, unit, value)
+            assert (read.ms if read.problem is None else read.problem) == result, (kind, unit, value)
 
 
 PIECES = (
@@ -148,7 +148,7 @@ PIECES = (
 
 
 def random_text(chance: random.Random) -> str:
-    """A text that is nearly an instant or a number, or is one."""
+    """Return a text that is an instant or a number, or nearly one."""
     if chance.random() < 0.5:
         return "".join(chance.choice(PIECES) for _ in range(chance.randrange(8)))
     parts = [
@@ -168,7 +168,7 @@ def random_text(chance: random.Random) -> str:
 
 
 def random_number(chance: random.Random) -> float:
-    """A double as they come: whole, with milliseconds, with more digits, of any size."""
+    """Return a double: with milliseconds, with any digits, whole, or of any magnitude."""
     match chance.randrange(4):
         case 0:
             return chance.randrange(-(10**12), 10**12) / 1000
@@ -180,8 +180,8 @@ def random_number(chance: random.Random) -> float:
             return chance.choice([-1, 1]) * 10 ** chance.uniform(-12, 20)
 
 
-def test_spark_and_the_pure_definition_read_the_same(spark: "SparkSession") -> None:
-    """In one Spark job for all cases: texts without a unit, texts and doubles with each."""
+def test_spark_and_the_definition_in_python_agree(spark: "SparkSession") -> None:
+    """Texts without a unit, and texts and doubles with each unit, in one Spark job."""
     for seed in seeds(1):
         chance = random.Random(seed)
         texts = [random_text(chance) for _ in range(3_000)]
@@ -203,10 +203,10 @@ def test_spark_and_the_pure_definition_read_the_same(spark: "SparkSession") -> N
                 found = (row[f"{name} {unit}"], row[f"{name} {unit}?"])
                 assert found == tuple(read_instant(value, unit)), (value, unit)
                 valid += found[1] is None and name == "text" and unit is None
-        assert valid > 200, "too few of the texts are instants"
+        assert valid > 200, "enough of the random texts are instants"
 
 
-def test_a_timestamp_beyond_all_years_is_out_of_range(spark: "SparkSession") -> None:
+def test_a_timestamp_after_the_year_9999_is_out_of_range(spark: "SparkSession") -> None:
     frame = spark.sql("SELECT timestamp_micros(9223372036854775807) AS at")
     read = instant(TimeColumn(name="at"), frame.schema["at"])
     assert frame.select(range_problem(read.ms)).first() == (FAR,)
@@ -229,8 +229,8 @@ def test_a_column_that_holds_no_time_is_refused(
         instant(TimeColumn(name="x", unit=unit), T.StructField("x", kind))
 
 
-def test_a_record_s_id_knows_names_but_not_nulls_or_the_order_of_columns(spark: "SparkSession") -> None:
-    """A null moved to another column is another record; a new nullable column is the same."""
+def test_a_records_id_depends_on_names_but_not_on_nulls_or_the_order_of_columns(spark: "SparkSession") -> None:
+    """A value in another column gives another id. A new nullable column keeps the id."""
 
     def ids(select: str) -> list[Any]:
         frame = spark.sql(f"SELECT {select}")
@@ -243,8 +243,8 @@ def test_a_record_s_id_knows_names_but_not_nulls_or_the_order_of_columns(spark: 
     assert ids("map('b', 2) AS m") != ids("map('b', 3) AS m")
 
 
-def test_the_check_of_a_row_with_a_record_is_computed_alike_without_spark(spark: "SparkSession") -> None:
-    """Every type of a column, nulls and nested maps included."""
+def test_the_check_of_a_row_with_a_record_is_the_same_without_spark(spark: "SparkSession") -> None:
+    """For every type of column, including nulls and nested maps."""
     kinds = (
         "a boolean, b tinyint, c smallint, d int, e bigint, f float, g double, h string, i binary, j date, "
         "k timestamp, l timestamp_ntz, m decimal(10,2), n decimal(38,18), o array<string>, "

@@ -1,4 +1,4 @@
-"""Ids and checks of rows: the same from what a task emits and from what Arrow stores; Spark's hash without Spark."""
+"""Ids and checks of rows: equal for emitted and for stored rows. Spark's hash, computed without Spark."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ VALUES: Mapping[str, Callable[[random.Random], Any]] = {
 
 
 def value_of(kind: str, rng: random.Random) -> Any:  # noqa: ANN401
-    """A value as a user's function may give it: not always spelled as Arrow gives it back."""
+    """Return a value as a user's function may return it; Arrow may return an equal value of another Python type."""
     if rng.random() < 0.2:
         return None
     return VALUES[kind](rng) if kind in VALUES else rng.randrange(-100, 100)
@@ -52,8 +52,8 @@ def table_of(kinds: Mapping[str, str]) -> Table:
     return Table(name=tables.WINDOW_OUTPUTS, content=content, coordinates={"fired_rank": "long"})
 
 
-def test_a_row_gives_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
-    """For values of every type, however they were spelled; and any change of a value changes an id or a check."""
+def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
+    """For values of every type. A changed coordinate changes the check of its row, and only of its row."""
     for seed in seeds(60):
         rng = random.Random(seed)
         kinds = {f"c{number}": rng.choice(TYPES) for number in range(rng.randrange(1, 6))}
@@ -74,7 +74,7 @@ def test_a_row_gives_the_same_id_when_it_is_emitted_and_when_it_is_read() -> Non
 
 @pytest.mark.parametrize("rows_per_batch", [1, 2, 3, 100])
 def test_batches_of_any_size_have_the_same_rows_ids_and_sums(rows_per_batch: int) -> None:
-    """The threshold `rows_per_batch`; a checkpoint's rows of one key may be in several batches."""
+    """A checkpoint's rows of one key may be in several batches, and their ids depend on each other."""
     places = {"slice_starts_ms": "array<bigint>", "ranks": "array<bigint>", "values": "array<string>"}
     table = tables.window_state({"k": "string"}, {"names": places})
     plain = dict.fromkeys(table.columns(), 0) | dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), False)
@@ -95,7 +95,7 @@ def test_batches_of_any_size_have_the_same_rows_ids_and_sums(rows_per_batch: int
     assert max(batch.num_rows for batch in batches) <= max(rows_per_batch, 2)
 
 
-def test_the_id_of_a_state_sees_positions_as_an_order_and_its_check_sees_them_as_they_are() -> None:
+def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_the_positions() -> None:
     columns = {"slice_start_ms": "bigint", "rank": "bigint", "value": "string"}
     table = tables.window_state({"k": "string"}, {"one": columns})
     plain = dict.fromkeys(table.columns(), 0) | dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), False)
@@ -120,14 +120,14 @@ def test_the_id_of_a_state_sees_positions_as_an_order_and_its_check_sees_them_as
 @pytest.mark.parametrize(
     ("data", "seed", "expected"),
     [
-        # The test vectors of XXH64's specification.
+        # Test vectors of the specification of XXH64.
         (b"", 0, 0xEF46DB3751D8E999),
         (b"a", 0, 0xD24EC4F1A98C6E5B),
         (b"abc", 0, 0x44BC2CF5AD770999),
         (b"Nobody inspects the spammish repetition", 0, 0xFBCEA83C8A378BF1),
     ],
 )
-def test_bytes_are_hashed_as_xxh64_says(data: bytes, seed: int, expected: int) -> None:
+def test_bytes_are_hashed_as_in_the_specification_of_xxh64(data: bytes, seed: int, expected: int) -> None:
     assert hash_bytes(data, seed) == expected
 
 
@@ -137,6 +137,6 @@ def test_numbers_are_hashed_as_their_bytes() -> None:
         assert hash_long(number, 42) == hash_bytes(number.to_bytes(8, "little", signed=True), 42)
 
 
-def test_nulls_leave_the_hash_as_it_is() -> None:
+def test_nulls_do_not_change_the_hash() -> None:
     long = pa.int64()
     assert xxhash64([(None, long), (7, long), (None, long)]) == xxhash64([(7, long)]) == signed(hash_long(7, 42))

@@ -91,7 +91,7 @@ class FiresTwice(EventTime):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (RemembersOnItself, "RemembersOnItself keeps no memory on itself"),
+        (RemembersOnItself, "RemembersOnItself remembers nothing on itself"),
         (FiresForTheFirstEver, "outside the state"),
         (KeepsASet, "is not JSON"),
         (ForgetsItsTimer, "no timer is left after its window"),
@@ -148,7 +148,7 @@ class Counts(Assigner):
         (NamesTwice, "a record's windows are distinct"),
         (ReturnsEmptyWindows, "a window contains an instant"),
         (MergesMany, "a merging assigner returns one window"),
-        (Counts, "Counts keeps no memory on itself"),
+        (Counts, "Counts remembers nothing on itself"),
     ],
 )
 def test_a_broken_assigner_is_found(make: Callable[[], Assigner], message: str) -> None:
@@ -180,7 +180,7 @@ class EvictsEverySecondTime(Evictor):
     [
         (Reverses, "in their order"),
         (Repeats, "once each"),
-        (EvictsEverySecondTime, "EvictsEverySecondTime keeps no memory on itself"),
+        (EvictsEverySecondTime, "EvictsEverySecondTime remembers nothing on itself"),
     ],
 )
 def test_a_broken_evictor_is_found(make: Callable[[], Evictor], message: str) -> None:
@@ -206,7 +206,7 @@ class StoresWhatIsNotPlain(ProcessFunction):
 
 
 def test_a_broken_function_is_found() -> None:
-    with pytest.raises(InvariantBroken, match="Totals keeps no memory on itself"):
+    with pytest.raises(InvariantBroken, match="Totals remembers nothing on itself"):
         check_function(Totals())
     with pytest.raises(SpecError, match="complex"):
         check_function(StoresWhatIsNotPlain())

@@ -1,4 +1,4 @@
-"""The laws of operators, over every engine's. A new operator is one more line in OPERATORS."""
+"""The laws of operators, checked on the operators of every engine. A new operator is a new line in OPERATORS."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,10 +28,10 @@ from windowlib.windows.spec import WindowSpec, count_windows
 
 
 class Silence(KeyedProcessFunction):
-    """Tells when a key was silent for 10 ms of either time, and what it had said before."""
+    """Emits a key's earlier values when the key has had no record for 10 ms of either time."""
 
     state = (
-        StateSpec(name="said", kind="list", type="bigint"),
+        StateSpec(name="values", kind="list", type="bigint"),
         StateSpec(name="due_ms", type="bigint"),
         StateSpec(name="counts", kind="map", type="bigint"),
     )
@@ -43,16 +43,16 @@ class Silence(KeyedProcessFunction):
         due.set((record.timestamp_ms or 0) + 10)
         ctx.register_event_timer(due.get())
         ctx.register_processing_timer(ctx.processing_time_ms + 10)
-        ctx.state.list("said").append(record.value)
+        ctx.state.list("values").append(record.value)
         counts.put(record.value, counts.get(record.value, 0) + 1)
         if counts.get(record.value) == 3:
             ctx.output("often", record.value)
         return ()
 
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:
-        yield (at_ms, ctx.domain, *ctx.state.list("said").get())
+        yield (at_ms, ctx.domain, *ctx.state.list("values").get())
         if ctx.domain == "event":
-            ctx.state.list("said").clear()
+            ctx.state.list("values").clear()
             ctx.state.value("due_ms").clear()
 
 
@@ -101,12 +101,12 @@ DOCUMENTS = [{"n": 1, "x": 0.5, "who": "a"}, {"n": 0, "x": 2.5, "who": None}, {"
 
 
 def values_for(name: str) -> list[Any]:
-    """What the operator's records hold."""
+    """Return record values that the operator accepts."""
     return DOCUMENTS if name.startswith("Atlas") else [1, 1, 2, 5, 3]
 
 
 def with_values(script: Sequence[Step], values: Sequence[Any]) -> list[Step]:
-    """The same history with other values in its records."""
+    """Return the same history with other values in its records."""
     return [
         RecordStep(step.record._replace(value=values[rank % len(values)])) if isinstance(step, RecordStep) else step
         for rank, step in enumerate(script)
@@ -117,7 +117,7 @@ def with_values(script: Sequence[Step], values: Sequence[Any]) -> list[Step]:
 class TestEveryOperator:
     def test_keeps_the_laws(self, name: str) -> None:
         assert check_operator(OPERATORS[name], typical_steps(values_for(name))), (
-            "a test in which nothing is emitted shows nothing"
+            "the history emits something, so the check compares outputs"
         )
 
     def test_keeps_the_laws_without_records(self, name: str) -> None:

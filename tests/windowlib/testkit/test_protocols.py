@@ -1,4 +1,4 @@
-"""One suite per protocol, over every implementation, a user's own included."""
+"""One suite per protocol, run over every implementation and over one written as a user would."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ from windowlib.windows.evictors import Evictor, EvictorContext, KeepClose, KeepC
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FireOnDoubles(Trigger):
-    """A user's trigger: fire when a record equals the one before it."""
+    """A user's trigger: it fires when a record equals the record before it."""
 
     can_merge = True
 
@@ -58,7 +58,7 @@ class FireOnDoubles(Trigger):
         return FIRE if is_double else CONTINUE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        """Forget: no record of the merged window is the one before."""
+        """Keep no value: a merged window has no last record to compare with."""
 
 
 TRIGGERS: list[Trigger] = [
@@ -114,7 +114,7 @@ class TestEveryTrigger:
 
 
 class Weekdays(Assigner):
-    """A user's assigner: two windows per record, one of them shared by all of a day."""
+    """A user's assigner: two windows per record; records of one day share one of them."""
 
     __slots__ = ()
 
@@ -160,13 +160,13 @@ class TestEveryAssigner:
         for window in windows:
             if isinstance(window, TimeWindow):
                 assert window.start_ms <= at_ms < window.end_ms
-        assert windows == assigner.assign(Record("b", at_ms, 1, gap_ms=5), ctx), "another key, the same windows"
+        assert windows == assigner.assign(Record("b", at_ms, 1, gap_ms=5), ctx), "windows do not depend on the key"
 
-    def test_a_merging_one_returns_one_window(self, assigner: Assigner) -> None:
+    def test_a_merging_assigner_returns_one_window(self, assigner: Assigner) -> None:
         windows = assigner.assign(Record("a", 5, 1, gap_ms=5), Context())
         assert not assigner.is_merging or len(windows) == 1
 
-    def test_both_profiles_agree_far_from_the_ends(self, assigner: Assigner) -> None:
+    def test_both_profiles_agree_far_from_the_limits_of_time(self, assigner: Assigner) -> None:
         for at_ms in range(-50, 50):
             strict, flink = Context(processing_time_ms=at_ms), Context(processing_time_ms=at_ms, profile=FLINK)
             record = Record("a", at_ms, 1, gap_ms=5)
@@ -199,7 +199,7 @@ EVICTORS: list[Evictor] = [
 
 @pytest.mark.parametrize("evictor", EVICTORS, ids=name_of)
 class TestEveryEvictor:
-    def test_keeps_some_in_their_order(self, evictor: Evictor) -> None:
+    def test_keeps_some_records_in_their_order(self, evictor: Evictor) -> None:
         records = [Stored((0, rank), at_ms, at_ms % 7, rank) for rank, at_ms in enumerate((1, 9, 4, 12, 3))]
         for keep in (evictor.keep_before, evictor.keep_after):
             kept = list(keep(records, TimeWindow(0, 20), Context()))
@@ -211,7 +211,7 @@ class TestEveryEvictor:
 
 
 class CountsOfKey(ProcessFunction):
-    """A user's function: per-key and per-window state, a side output."""
+    """A user's function with per-key state, per-window state and a side output."""
 
     state = (StateSpec(name="seen", type="bigint"), StateSpec(name="ends", kind="map", type="bigint"))
     window_state = (StateSpec(name="panes", kind="list", type="bigint"),)
@@ -230,7 +230,7 @@ def doubled(results: Any) -> list[Any]:  # noqa: ANN401
 
 
 class Twice(ProcessFunction):
-    """A user's function after an aggregate: two values for each pane."""
+    """A user's function after an aggregate that emits two values for each pane."""
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
         return doubled(contents[0])
@@ -300,7 +300,7 @@ class TestEveryAggregate:
             accumulator = aggregator.add(accumulator, value, (0, rank))
         return accumulator
 
-    def test_any_two_parts_make_the_whole(self, aggregator: Aggregate, values: list[Any]) -> None:
+    def test_merging_any_two_parts_gives_the_whole(self, aggregator: Aggregate, values: list[Any]) -> None:
         placed = list(enumerate(values))
         whole = self.filled(aggregator, placed)
         for mask in range(2 ** len(placed)):
@@ -310,7 +310,7 @@ class TestEveryAggregate:
             assert repr(aggregator.result(merged)) == repr(aggregator.result(whole))
             assert aggregator.to_state(merged) == aggregator.to_state(whole)
 
-    def test_the_state_is_plain_named_and_enough(self, aggregator: Aggregate, values: list[Any]) -> None:
+    def test_the_state_is_plain_and_restores_the_accumulator(self, aggregator: Aggregate, values: list[Any]) -> None:
         accumulator = self.filled(aggregator, list(enumerate(values)))
         state = aggregator.to_state(accumulator)
         assert len(state) == len(aggregator.state_columns)
@@ -320,7 +320,7 @@ class TestEveryAggregate:
         assert aggregator.to_state(restored) == state
         json.dumps(state, default=str)
 
-    def test_looking_does_not_change(self, aggregator: Aggregate, values: list[Any]) -> None:
+    def test_reading_the_result_or_state_changes_nothing(self, aggregator: Aggregate, values: list[Any]) -> None:
         accumulator = self.filled(aggregator, list(enumerate(values)))
         first = repr(aggregator.result(accumulator))
         aggregator.to_state(accumulator)
