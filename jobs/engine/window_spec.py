@@ -13,8 +13,8 @@ from jobs.engine.time_spec import time_spec
 from jobs.engine.trigger_spec import evictor, trigger
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.models.grammar import Nothing
-from jobs.pipeline.models.pipeline import Pipeline, ProcessGrammar
-from jobs.pipeline.models.process import StateGrammar
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.process import ProcessGrammar, StateGrammar
 from jobs.pipeline.models.windows import (
     CountWindow,
     DynamicSession,
@@ -98,18 +98,6 @@ def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions 
     found = _engine(build)
     may_use_clock = bool(pipeline.functions()) and pipeline.log.arrival_time is not None
     return replace(found, needs_clock=pipeline.needs_clock or may_use_clock)
-
-
-def window_spec(pipeline: Pipeline, columns: Mapping[str, str]) -> WindowSpec:
-    """Build the WindowSpec of a pipeline over a log with these columns.
-
-    Raises:
-        SpecError: as for `engine`; or the pipeline's operator is not a WindowSpec (Storm, Atlas, no windows).
-    """
-    operator = engine(pipeline, columns).operator
-    if not isinstance(operator, WindowSpec):
-        raise SpecError(f"{pipeline.source}: expected windows with a WindowSpec, found a {type(operator).__name__}")
-    return operator
 
 
 def _engine(build: Build) -> Engine:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from jobs.durations import UNIT_MS
 from jobs.pipeline.models.grammar import FunctionGrammar
-from jobs.pipeline.models.pipeline import LogGrammar, Pipeline, TimeColumn, WindowsGrammar
+from jobs.pipeline.models.log import LogGrammar, TimeColumn
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
+from jobs.pipeline.models.windows import WindowsGrammar
 from windowlib.errors import SpecError
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")

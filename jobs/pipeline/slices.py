@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 from jobs.durations import UNIT_MS, format_duration
-from jobs.pipeline.models.pipeline import Pipeline, SliceGrammar
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
 from jobs.runs import Slice
 from windowlib.errors import RangeError, RequestError
@@ -40,7 +40,7 @@ class SliceGrid:
 
 def slice_grid(pipeline: Pipeline) -> SliceGrid:
     """Return the grid that a pipeline's `log.slice` describes."""
-    grammar: SliceGrammar = pipeline.log.slice
+    grammar = pipeline.log.slice
     grid = SliceGrid(every_ms=grammar.every_ms, zone=grammar.zone, first_ms=None, last_ms=None)
     return SliceGrid(
         every_ms=grid.every_ms,
@@ -106,7 +106,7 @@ def _check_count(pipeline: Pipeline, from_ms: int, to_ms: int, *, most: int) -> 
         grid = slice_grid(pipeline)
         raise RangeError(
             f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)}) has {count:,} slices of "
-            f"{format_duration(every_ms)}; one request may have at most {most:,}; ask for a shorter range"
+            f"{format_duration(every_ms)}; one request may have at most {most:,}; choose a shorter range"
         )
 
 
@@ -137,7 +137,7 @@ def check_range(
     """
     _check_bounds(pipeline, from_ms, to_ms)
     grid = slice_grid(pipeline)
-    asked = f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)})"
+    text = f"the range [{show_ms(grid, from_ms)}, {show_ms(grid, to_ms)})"
     first_ms, last_ms = grid.first_ms, grid.last_ms
     if (first_ms is not None and from_ms < first_ms) or (
         last_ms is not None and to_ms > slice_at(grid, last_ms).end_ms
@@ -145,13 +145,13 @@ def check_range(
         first = "the beginning" if first_ms is None else show_ms(grid, first_ms)
         last = "the end of time" if last_ms is None else show_ms(grid, slice_at(grid, last_ms).end_ms)
         raise RequestError(
-            f"{asked} is not inside [{first}, {last}), the slices of pipeline {pipeline.name} (`log.slice` has first: "
+            f"{text} is not inside [{first}, {last}), the slices of pipeline {pipeline.name} (`log.slice` has first: "
             f"{pipeline.log.slice.first}, last: {pipeline.log.slice.last}; the last slice is included); {HALF_OPEN}"
         )
     if to_ms > now_ms:
         over, last_id = slice_at(grid, now_ms), slice_at(grid, to_ms - 1).slice_id
         raise RequestError(
-            f"{asked} is not over yet: the time is {show_instant(now_ms)}, and slice {last_id} ends at "
+            f"{text} is not over yet: the time is {show_instant(now_ms)}, and slice {last_id} ends at "
             f"{show_instant(to_ms)}; choose a range that ends at {show_ms(grid, over.start_ms)} or before "
             f"({HALF_OPEN})"
         )

@@ -14,8 +14,8 @@ from pyspark.sql.window import Window
 from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
 from jobs.lake.lake import Lake
 from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.log import TimeColumn as TimeGrammar
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.models.pipeline import TimeColumn as TimeGrammar
 from jobs.runs import Slice
 from windowlib.errors import LogError
 from windowlib.records.row_ids import IdSum

@@ -8,7 +8,8 @@ from typing import Any
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.ledger.view import StagedRun
-from jobs.pipeline.models.pipeline import Pipeline, TimeColumn
+from jobs.pipeline.models.log import TimeColumn
+from jobs.pipeline.models.pipeline import Pipeline
 from windowlib.records.instants import InstantRead, read_instant
 from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
 

@@ -79,7 +79,7 @@ class SliceGrammar(GrammarModel):
     @classmethod
     def _refuse_commits(cls, value: str) -> str:
         if value == "commits":
-            raise not_yet("slicing by commits", "name the partition column of the log that says when a record arrived")
+            raise not_yet("slicing by commits", "name the partition column of the log with the arrival of its records")
         return value
 
     @model_validator(mode="after")

@@ -16,32 +16,13 @@ from jobs.pipeline.models.cron import check_cron
 from jobs.pipeline.models.grammar import (
     FunctionGrammar,
     GrammarModel,
-    Unit,
     refuse_control_characters,
     refuse_controls_but_lines,
 )
-from jobs.pipeline.models.log import LogGrammar, ReadyGrammar, SliceGrammar, TimeColumn
-from jobs.pipeline.models.process import AGGREGATE_KINDS, AggregateGrammar, ProcessGrammar
+from jobs.pipeline.models.log import LogGrammar
+from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.watermarks import WatermarkGrammar
-from jobs.pipeline.models.windows import Session, Sliding, Tumbling, WindowsGrammar
-
-__all__ = [
-    "AGGREGATE_KINDS",
-    "AggregateGrammar",
-    "LogGrammar",
-    "Pipeline",
-    "ProcessGrammar",
-    "QualityGrammar",
-    "ReadyGrammar",
-    "Session",
-    "SliceGrammar",
-    "Sliding",
-    "TimeColumn",
-    "Tumbling",
-    "Unit",
-    "WatermarkGrammar",
-    "WindowsGrammar",
-]
+from jobs.pipeline.models.windows import WindowsGrammar
 
 MAX_PARALLELISM = 32_768  # Flink's bound on key groups
 

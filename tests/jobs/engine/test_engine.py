@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.engine import Engine, ValueLayout
-from jobs.engine.window_spec import engine, window_spec
+from jobs.engine.window_spec import engine
 from tests.support.grammar import COLUMNS, OURS, document, every_form, pipeline
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import SpecError
@@ -283,13 +283,3 @@ def test_every_form_continues_from_a_snapshot_with_the_same_output(name: str) ->
 def test_atlas_documents_are_rows() -> None:
     one = built(**FORMS["atlas-tumbling"])
     assert {len(values) for *_, values in panes(run(one))} == {1}
-
-
-def test_a_pipeline_without_windows_has_no_window_spec() -> None:
-    process = {
-        "function": f"{OURS}:Silence",
-        "output": {"silent_since_ms": "bigint"},
-        "state": {"waiting": {"type": "bigint"}},
-    }
-    with pytest.raises(SpecError, match="WindowSpec, found a KeyedProcessSpec"):
-        window_spec(pipeline(windows=None, aggregates=None, process=process), COLUMNS)

@@ -9,10 +9,11 @@ from jobs.engine.window_spec import engine
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import LogGrammar
-from jobs.pipeline.models.pipeline import Pipeline, WatermarkGrammar, WindowsGrammar
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.process import AGGREGATE_KINDS, ProcessGrammar
 from jobs.pipeline.models.triggers import TriggerGrammar
-from jobs.pipeline.models.windows import EvictorGrammar
+from jobs.pipeline.models.watermarks import WatermarkGrammar
+from jobs.pipeline.models.windows import EvictorGrammar, WindowsGrammar
 from jobs.planning.fingerprints import spec_fingerprint
 from tests.support.grammar import COLUMNS
 from tests.support.places import ROOT

@@ -43,10 +43,12 @@ MERGES = "a: &a {k: 1}\n" + "".join(
         pytest.param("a: !!binary eA==", "the tag !!binary is not allowed", id="bytes"),
         pytest.param("a: !!timestamp 2013-02-03", "the tag !!timestamp is not allowed", id="a date by its tag"),
         pytest.param("a: !mine x", "the tag !mine is not allowed", id="a tag of one's own"),
-        pytest.param("a: !!map [x]", "the tag !!map is not allowed here", id="a list that says mapping"),
-        pytest.param("a: !!str {b: 1}", "the tag !!str is not allowed here", id="a mapping that says text"),
-        pytest.param("a: !!merge x", "the tag !!merge is not allowed", id="a merge that is none"),
-        pytest.param("a: !!bool maybe", "'maybe' does not have the type of its tag !!bool", id="a bool that is none"),
+        pytest.param("a: !!map [x]", "the tag !!map is not allowed here", id="a list with the tag of a mapping"),
+        pytest.param("a: !!str {b: 1}", "the tag !!str is not allowed here", id="a mapping with the tag of a text"),
+        pytest.param("a: !!merge x", "the tag !!merge is not allowed", id="a text with the tag of a merge"),
+        pytest.param(
+            "a: !!bool maybe", "'maybe' does not have the type of its tag !!bool", id="a text with the tag of a bool"
+        ),
         pytest.param("a: !!int ''", "'' does not have the type of its tag !!int", id="an empty int"),
         pytest.param('a: "\\ud800"', "line 1, column 4: the text '\\ud800' has a surrogate", id="half a character"),
         pytest.param('"\\udfff": 1', "has a surrogate", id="half a character in a key"),
