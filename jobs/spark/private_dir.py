@@ -18,7 +18,7 @@ _LOCK, _LOCK_HALF = "lock", "lock.half"
 
 @cache
 def private_directory() -> Path:
-    """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory. Made at the first call."""
+    """Return the directory of this process, below SPARK_LOCAL_DIRS or the temporary directory; made once."""
     # Spark prefers this variable to `spark.local.dir`. Here it only chooses the parent directory.
     chosen = os.environ.pop("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir()
     root = Path(chosen)
