@@ -41,9 +41,9 @@ else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
 
-slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and every property on 200 random cases; CI runs it
+slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and each Hypothesis property on 200 cases; CI runs it
 	@$(PY) -m pytest -m "slow and not soak"
-	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "(hypothesis or fuzz) and not slow and not soak and not ($(HEAVY))"
+	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not ($(HEAVY))"
 
 soak: $(SET_UP)  ## run the tests that take minutes each
 	@$(PY) -m pytest -m soak

@@ -82,7 +82,7 @@ def beginning_of(timeline: Timeline, *, watermark_ms: int | None, clock_ms: int,
     )
 
 
-def state_batches(plan: BucketPlan, state: Mapping[str, Sequence[Row]]) -> Iterator[pa.RecordBatch]:
+def state_batches(plan: BucketPlan, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a checkpoint: windows, timers, the user's state. `state` has the rows by table."""
     for kind, name in STATE_KINDS.items():
         if rows := state.get(name):

@@ -15,7 +15,8 @@ from jobs.lake.store import plain_rows, query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
-from tests.support.bucket_replay import LogSlice, Replayed, Row, replay_in_process
+from tests.support.bucket_feed import Row
+from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
 from tests.support.standing_panes import standing_as_emitted
