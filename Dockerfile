@@ -1,4 +1,4 @@
-# One image for every part: Airflow, the Spark master and its workers agree on Python, Java, jars and code by being it.
+# One image for all parts, so that Airflow, the Spark master and its workers have the same Python, Java, jars and code.
 FROM debian:bookworm-slim
 
 RUN apt-get update \
@@ -12,7 +12,7 @@ RUN useradd --create-home --uid 10001 hindcast \
 USER hindcast
 WORKDIR /opt/hindcast
 
-# What the set-up reads, before the rest: a change of code does not install everything again.
+# The files of the set-up come first, so that a change of other code does not install everything again.
 COPY --chown=hindcast Makefile pyproject.toml README.md requirements*.in requirements*.txt requirements*.lock ./
 COPY --chown=hindcast setup setup
 COPY --chown=hindcast jobs/__init__.py jobs/project.py jobs/
@@ -30,5 +30,5 @@ ENV PATH=/opt/hindcast/.venv/bin:$PATH \
     SPARK_CONF_DIR=/opt/spark-conf \
     AIRFLOW_HOME=/opt/airflow \
     HINDCAST_LAKE=/lake
-# tini passes signals on and collects what a killed Spark driver leaves behind.
+# tini forwards signals, and reaps the processes that a killed Spark driver leaves.
 ENTRYPOINT ["tini", "-g", "--", "python", "/opt/hindcast/deploy/container.py"]

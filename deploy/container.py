@@ -1,10 +1,10 @@
-"""What a container of docker-compose.yml runs: one part of Airflow or Spark, started when what it needs is there.
+"""The entry point of the containers of docker-compose.yml: each container runs one part of Airflow or Spark.
 
-    container.py PART           wait, then become that part (`PARTS` below)
+    container.py PART           wait for what the part needs, then run it (`PARTS` below)
     container.py healthy URL    exit status 0 if URL answers with 200
 
-Containers start in any order and any of them may go away: each part waits for what it needs at its start, and what dies
-later is started again by the container engine. Standard library only.
+Containers start in any order, and each of them may end at any time. A part waits at its start for the other parts that
+it needs. The container engine restarts a container that ends. Standard library only.
 """
 
 import json
@@ -43,7 +43,7 @@ PARTS: Mapping[str, list[str]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run what the command line names. Does not return for a part: the process becomes it."""
+    """Run the command of the command line, and return the exit status. A part replaces this process."""
     match arguments:
         case ["healthy", url]:
             return 0 if answers(url) else 1
@@ -60,13 +60,13 @@ def main(arguments: list[str]) -> int:
 
 
 def become(command: list[str]) -> NoReturn:
-    """Replace this process by a command, which then gets the container's signals."""
+    """Replace this process by a command, so that the command gets the signals of the container."""
     sys.stdout.flush()
     os.execvp(command[0], command)  # noqa: S606 - the image's own commands
 
 
 def wait_for_needs(part: str) -> None:
-    """Wait for what a part cannot start without."""
+    """Wait for the other parts that a part needs at its start, and write its configuration files."""
     write_spark_conf(Path(os.environ["SPARK_CONF_DIR"]), os.environ)
     if part.startswith("airflow-"):
         wait_for_port(POSTGRES)
@@ -74,14 +74,14 @@ def wait_for_needs(part: str) -> None:
     if part == "airflow-api":
         write_passwords(Path(os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]), os.environ)
     if part == "airflow-scheduler":
-        # A task whose API does not answer yet fails at once.
+        # A task fails at once if the API does not answer yet.
         wait(f"{API_HEALTH} to answer", lambda: answers(API_HEALTH))
     if part == "spark-worker":
         wait_for_port(SPARK_MASTER)
 
 
 def initialise() -> int:
-    """Migrate the database and make the pools; both may be done again at any time."""
+    """Migrate the database and make the pools. Both are idempotent."""
     pools = {
         name: {"slots": 1, "description": "made by deploy/container.py", "include_deferred": False} for name in POOLS
     }
@@ -93,19 +93,19 @@ def initialise() -> int:
 
 
 def write_passwords(path: Path, environ: Mapping[str, str]) -> None:
-    """Write the file that Airflow's simple auth manager reads."""
+    """Write the file of passwords for Airflow's simple auth manager."""
     write_private(path, json.dumps({"admin": environ["HINDCAST_ADMIN_PASSWORD"]}))
 
 
 def write_spark_conf(directory: Path, environ: Mapping[str, str]) -> None:
-    """Write what master, workers and drivers read: deploy/spark/spark-defaults.conf and the secret they share."""
+    """Write the settings of master, workers and drivers: deploy/spark/spark-defaults.conf and their shared secret."""
     settings = SPARK_DEFAULTS.read_text(encoding="utf-8")
     secret = environ["HINDCAST_SPARK_SECRET"]
     write_private(directory / SPARK_DEFAULTS.name, f"{settings}spark.authenticate.secret {secret}\n")
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that nobody else can read at any moment."""
+    """Write a file atomically, with mode 0600 from its creation."""
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -114,7 +114,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def wait_for_port(address: tuple[str, int]) -> None:
-    """Wait until something listens."""
+    """Wait until a process listens on a port."""
     wait(f"{address[0]}:{address[1]} to listen", lambda: listens(address))
 
 
@@ -122,17 +122,17 @@ def wait(what: str, is_there: Callable[[], bool], *, patience_s: float = PATIENC
     """Wait until a condition holds.
 
     Raises:
-        SystemExit: it did not within `patience_s`; the container ends, and is started again.
+        SystemExit: it did not hold within `patience_s`. The container ends, and the container engine restarts it.
     """
     end = time.monotonic() + patience_s
     while not is_there():
         if time.monotonic() >= end:
-            raise SystemExit(f"container.py: waited {patience_s:.0f} s for {what}; look at that container's log")
+            raise SystemExit(f"container.py: waited {patience_s:.0f} s for {what}; see the log of that container")
         time.sleep(pause_s)
 
 
 def listens(address: tuple[str, int]) -> bool:
-    """Whether a connection is accepted; a name that does not resolve yet is a no."""
+    """Return whether a port accepts a connection: False also while the name does not resolve yet."""
     try:
         socket.create_connection(address, timeout=2).close()
     except OSError:
@@ -141,7 +141,7 @@ def listens(address: tuple[str, int]) -> bool:
 
 
 def answers(url: str) -> bool:
-    """Whether a GET is answered with 200."""
+    """Return whether a GET request is answered with 200."""
     try:
         with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own health pages
             return bool(response.status == HTTPStatus.OK)

@@ -1,6 +1,6 @@
-"""Makes the settings of docker-compose.yml: `.env` with fresh secrets, or `.env.example`, which shows what they are.
+"""Write the settings of docker-compose.yml: `.env` with new secrets, or `.env.example` without secrets.
 
-python3 deploy/make_env.py             write .env (mode 0600); refused where one is there
+python3 deploy/make_env.py             write .env (mode 0600); an existing file is an error
 python3 deploy/make_env.py --example   write .env.example
 """
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One line of `.env`. A secret has no value until it is made; all values are safe inside a URL."""
+    """One line of `.env`. `secret` makes the value of a secret. All values are safe inside a URL."""
 
     name: str
     about: str
@@ -49,7 +49,7 @@ SETTINGS = (
     Setting(
         name="AIRFLOW_API_SECRET_KEY", about="signs sessions and log requests, the same in all parts", secret=_token(32)
     ),
-    Setting(name="SPARK_SECRET", about="who may talk to the Spark master and workers", secret=_token(32)),
+    Setting(name="SPARK_SECRET", about="shared by the Spark master, its workers and the drivers", secret=_token(32)),
     Setting(name="AIRFLOW_PORT", about="Airflow's web page, on 127.0.0.1", default="8080"),
     Setting(name="SPARK_PORT", about="the Spark master's web page, on 127.0.0.1", default="8081"),
     Setting(name="SPARK_WORKER_CORES", about="cores of each Spark worker", default="2"),
@@ -58,7 +58,7 @@ SETTINGS = (
 
 
 def render(*, with_secrets: bool) -> str:
-    """Return the text of the file; secrets are left empty unless asked for."""
+    """Return the text of the file. Without `with_secrets`, the values of secrets are empty."""
     lines = ["# Settings of docker-compose.yml. Made by deploy/make_env.py; `.env` holds secrets and stays out of git."]
     for setting in SETTINGS:
         value = setting.secret() if setting.secret is not None and with_secrets else setting.default
@@ -67,7 +67,7 @@ def render(*, with_secrets: bool) -> str:
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Write one of the two files. Exit status 1 where `.env` is there: its secrets open the database that exists."""
+    """Write one of the two files. The exit status is 1 if `.env` exists: a database may use its secrets."""
     if arguments == ["--example"]:
         (root / ".env.example").write_text(render(with_secrets=False), encoding="utf-8")
         return 0
@@ -75,7 +75,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        sys.stderr.write(f"{path} is there already, and its secrets open the database that exists; remove it first\n")
+        sys.stderr.write(f"{path} exists, and the database may use its secrets; remove the file first\n")
         return 1
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(render(with_secrets=True))

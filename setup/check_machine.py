@@ -1,6 +1,6 @@
-"""Is this machine able to run Hindcast? Prints all that is missing at once, each with the package that brings it.
+"""Check that this machine can run Hindcast. Prints everything that is missing, each with the package to install.
 
-Runs before anything is installed, so it uses the standard library only. Exit status 0 or 1.
+It runs before anything is installed, so it uses the standard library only. Exit status 0 or 1.
 """
 
 import platform
@@ -18,11 +18,11 @@ TOOLS = {"make": "make", "setpriv": "util-linux"}
 
 
 def missing_parts() -> list[str]:
-    """One paragraph for each thing that is missing; empty if the machine will do."""
+    """Return one paragraph for each thing that is missing."""
     problems = []
     if platform.system() != "Linux":
         problems.append(
-            f"Hindcast runs on Linux; this is {platform.system()}. Use a Linux machine, a VM or the docker-compose.yml."
+            f"Hindcast runs on Linux; this is {platform.system()}. Use Linux, a virtual machine, or docker-compose.yml."
         )
     problems += [
         f"`{tool}` is not on the PATH. Install the package {package} (Debian and Ubuntu: apt-get install {package})."
@@ -36,14 +36,14 @@ def missing_parts() -> list[str]:
     free_gb = shutil.disk_usage(ROOT).free / 1e9
     if free_gb < DISK_NEEDED_GB:
         problems.append(
-            f"{ROOT} has {free_gb:.1f} GB of disk left, and the set-up needs {DISK_NEEDED_GB} GB. "
-            "Free some, or put the clone on a larger disk."
+            f"The disk of {ROOT} has {free_gb:.1f} GB left, and the set-up needs {DISK_NEEDED_GB} GB. "
+            "Free some space, or move the clone to a larger disk."
         )
     return problems
 
 
 def main() -> int:
-    """Print what is missing, if anything, to the standard error."""
+    """Print what is missing to the standard error, and return the exit status."""
     problems = missing_parts()
     for problem in problems:
         print(f"set-up: {problem}", file=sys.stderr)

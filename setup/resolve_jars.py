@@ -1,7 +1,7 @@
 """Fetch the Delta jars with Spark's own Ivy, once, into .cache/ivy/jars, and check them against setup/jars.sha256.
 
-Run by `make setup` with the Python of .venv. Ivy's hundreds of lines go to .cache/ivy.log. Exit status 0 or 1.
-`--write` accepts what was fetched and writes the list anew: for a change of the version only; review the difference.
+`make setup` runs this with the Python of .venv. Ivy's output goes to .cache/ivy.log. Exit status 0 or 1.
+With `--write`, it writes the list anew from the fetched jars: use that for a new version, and review the difference.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ LOG_FILE = ROOT / ".cache" / "ivy.log"
 
 
 def main(*, write: bool) -> int:
-    """Fetch what is missing, then compare every jar with its sum."""
+    """Fetch the jars if one is missing or wrong, compare every jar with its sum, and return the exit status."""
     if write or any(wrong_jars()):
         shutil.rmtree(IVY_HOME, ignore_errors=True)
         status = fetch()
@@ -38,12 +38,12 @@ def main(*, write: bool) -> int:
     if problems:
         print(f"set-up: the Delta jars are not those of setup/jars.sha256. {advice()}", file=sys.stderr)
         return 1
-    shutil.rmtree(IVY_HOME / "cache", ignore_errors=True)  # Ivy's second copy of the same jars
+    shutil.rmtree(IVY_HOME / "cache", ignore_errors=True)  # Ivy keeps a second copy of the jars here
     return 0
 
 
 def fetch() -> int:
-    """Let spark-submit resolve the packages before it runs an empty script: no session is started. Its exit status."""
+    """Resolve the jars with spark-submit and an empty script, which starts no session. Return its exit status."""
     export_java_home()
     LOG_FILE.parent.mkdir(parents=True, exist_ok=True)
     submit = Path(sys.executable).parent / "spark-submit"
@@ -66,7 +66,7 @@ def fetch() -> int:
 
 
 def wrong_jars() -> list[str]:
-    """What is not as listed: a jar that is missing, has another content, or is not in the list."""
+    """Return a text for each jar that is missing, has another content, or is not in the list."""
     listed = listed_jars() if SUMS_FILE.exists() else {}
     present = {jar.name: jar for jar in DEFAULT_DIRECTORY.glob("*.jar")}
     problems = [f"{name} is missing" for name in listed.keys() - present.keys()]
@@ -79,16 +79,16 @@ def wrong_jars() -> list[str]:
 
 
 def sha256(path: Path) -> str:
-    """The hex digest of a file's content."""
+    """Return the SHA-256 of a file as hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def advice() -> str:
-    """What to do about a failed or doubtful fetch."""
+    """Return what the user can do when a fetch failed."""
     return (
-        f"The log is {LOG_FILE}. Is Maven Central reachable? Then run `rm -r {IVY_HOME}; make setup`. "
-        "If a jar keeps differing from its sum, do not use it: report it."
+        f"The log is {LOG_FILE}. If Maven Central is reachable, run `rm -r {IVY_HOME}; make setup`. "
+        "If a jar still differs from its sum, do not use it and report it."
     )
 
 

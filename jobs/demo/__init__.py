@@ -1,1 +1,1 @@
-"""`make demo` and `make year`: the story on real flights, and the flights log."""
+"""The demonstrations `make demo` and `make year`, and the log of flights that they and the tests use."""

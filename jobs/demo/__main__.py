@@ -1,6 +1,6 @@
-"""`make demo` and `make year`: Hindcast on real flights, through a real Airflow that is started and stopped for it.
+"""The demonstrations `make demo` and `make year`: Hindcast on real flights, through a real Airflow.
 
-Nothing is staged: the data is every flight that left New York in 2013, and the blizzard of 8 and 9 February was real.
+The data are all flights that left New York in 2013. The blizzard of 8 and 9 February was real.
 """
 
 import signal
@@ -38,16 +38,16 @@ MAX_SHARE = 0.25
 
 @click.group(help=__doc__)
 def main() -> None:
-    """Dispatch to the two demonstrations."""
+    """Run one of the two demonstrations."""
 
 
 @main.command()
 def story() -> None:
-    """Two weeks of February 2013, told in chapters."""
+    """Replay two weeks of February 2013, in chapters with explanations."""
     stage = new_stage("demo", PIPELINE)
     _opening(stage)
     _load(stage, FIRST, END)
-    stage.chapter("Airflow starts", "Airflow standalone, on a PostgreSQL of its own, listening on this machine only.")
+    stage.chapter("Airflow starts", "Airflow standalone with its own PostgreSQL. It listens on this machine only.")
     with _airflow(stage) as follower:
         _single_days(stage, follower)
         _blizzard(stage, follower)
@@ -57,13 +57,13 @@ def story() -> None:
 
 @main.command()
 def year() -> None:
-    """The whole year as one backfill, without the story."""
+    """Replay the whole year as one backfill, without explanations."""
     stage = new_stage("year", PIPELINE)
     _opening(stage)
     _load(stage, *YEAR)
     stage.chapter("Airflow starts", "As in the demonstration.")
     with _airflow(stage) as follower:
-        stage.chapter("One backfill", "Every slice of 2013 in one DAG run; a Spark job takes a month at a time.")
+        stage.chapter("One backfill", "One DAG run replays every slice of 2013. Each Spark job replays a month.")
         follower.wait_for_dag(f"backfill_{PIPELINE}")
         run = follower.trigger(f"backfill_{PIPELINE}", _params(*YEAR, "the whole year"))
     view = stage.ledger()
@@ -73,40 +73,40 @@ def year() -> None:
             f"only {len(view.runs)} slices were replayed (DAG run {run.state}); the logs are in {stage.home.logs}"
         )
     stage.chapter(
-        "What came of it",
+        "The result",
         f"{len(view.runs)} slices replayed; {len(view.published)} published; {len(held)} held by a check.",
     )
     for one in held:
         stage.tell_run(one)
     if held:
         stage.say(
-            f"Nothing is published while a day is held. Let each pass with `hindcast waive {PIPELINE} DAY --reason …`, "
-            f"then `hindcast publish {PIPELINE}` shows the whole year at once."
+            f"Nothing is published while a check holds a day. Waive each: `hindcast waive {PIPELINE} DAY --reason …`. "
+            f"Then `hindcast publish {PIPELINE}` publishes the whole year at once."
         )
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
     _how_to_go_on(stage)
 
 
 def _opening(stage: Stage) -> None:
-    stage.say("Below, `hindcast` is .venv/bin/hindcast, and every command works on the lake of this demonstration:")
+    stage.say("Below, `hindcast` is .venv/bin/hindcast. Every command uses the lake of this demonstration:")
     stage.console.print(f"[bold]$ export HINDCAST_LAKE={escape(_shown(Path(stage.lake.root)))}[/]")
 
 
 def _load(stage: Stage, first: date, end: date) -> None:
     stage.chapter(
         "An event log",
-        "Flights that left New York, in the order of their report, which comes after landing. Append-only, "
-        "in Delta, one commit a day. Ranges are half-open: [from, to).",
+        "Flights that left New York, in the order of their reports. A flight is reported after it landed. The log is "
+        "an append-only Delta table with one commit a day. Ranges are half-open: [from, to).",
     )
     stage.hindcast("load-flights", "--from", first.isoformat(), "--to", end.isoformat())
 
 
 def _single_days(stage: Stage, follower: Follower) -> None:
-    """Three days, one DAG run each, by the backfill that is part of Airflow."""
+    """Replay three days with a backfill of Airflow, one DAG run for each."""
     stage.chapter(
         "Three days, one by one",
-        "Airflow's own backfill of the daily DAG replay_flights. Each run asks the ledger what is due, replays it in "
-        "Spark from the state that the day before left, checks the result, and publishes it.",
+        "Airflow's own backfill of the daily DAG replay_flights. Each DAG run finds the slices that are due in the "
+        "ledger, replays them in Spark from the state after the day before, checks the result, and publishes it.",
     )
     for dag_id in (f"replay_{PIPELINE}", f"backfill_{PIPELINE}"):
         follower.wait_for_dag(dag_id)
@@ -116,7 +116,7 @@ def _single_days(stage: Stage, follower: Follower) -> None:
 
 
 def _blizzard(stage: Stage, follower: Follower) -> None:
-    """The other days as one backfill; two of them fail the check, and readers notice nothing."""
+    """Replay the other days as one backfill. Two days fail a check, and readers see no change."""
     stage.chapter(
         "The rest, as one backfill",
         f"backfill_flights replays [{SINGLE_DAYS_END}, {END}) in one Spark session and publishes all of it or nothing.",
@@ -132,39 +132,37 @@ def _blizzard(stage: Stage, follower: Follower) -> None:
         )
     shares = [f"{one.result.counts.invalid / one.result.counts.read:.0%}" for _, one in sorted(failed.items())]
     stage.say(
-        f"The gate is closed. A blizzard: of the flights reported on 8 and 9 February, {shares[0]} and {shares[1]} "
-        f"were cancelled; the check allows {MAX_SHARE:.0%}. Nothing is published, not even the good days:"
+        f"A check failed. Because of a blizzard, {shares[0]} and {shares[1]} of the flights reported on 8 and 9 "
+        f"February were cancelled; the check allows {MAX_SHARE:.0%}. Nothing is published, not even the other days:"
     )
     stage.hindcast("status", PIPELINE)
     after = _what_readers_see(stage)
     if after != before:
-        raise StoryBroken(
-            f"readers saw {before} before the failed backfill, and {after} after it; nothing may have changed"
-        )
-    stage.say(f"Readers still see what they saw: {after}.")
+        raise StoryBroken(f"readers saw {before} before the failed backfill, and {after} after it; expected no change")
+    stage.say(f"Readers still see the same as before: {after}.")
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}-held.html"))
 
 
 def _decision(stage: Stage) -> None:
-    """A person lets the two days pass, and everything becomes visible at once."""
+    """Waive the two failed checks, and publish all days at once."""
     stage.chapter(
         "A person decides",
-        "The numbers are unusual and true. A waiver says so in the ledger, with a name and a reason; then one commit "
-        "shows all eleven days.",
+        "The numbers are unusual but correct. A waiver records that in the ledger, with a name and a reason. Then one "
+        "commit publishes all eleven days.",
     )
     for day in BLIZZARD:
         stage.hindcast("waive", PIPELINE, day, "--reason", "blizzard Nemo; the cancellations are real")
     stage.hindcast("publish", PIPELINE)
     _expect_readers_see(stage, FIRST, END)
     stage.say(
-        f"Readers now see {_what_readers_see(stage)}. One window of each day, the hour before {NOON_UTC} UTC (noon in "
-        "New York), as flights and mean delay in minutes: the blizzard comes, and goes."
+        f"Readers now see {_what_readers_see(stage)}. The table has one window of each day, the hour before {NOON_UTC} "
+        "UTC (noon in New York): the number of flights, and their mean delay in minutes. The blizzard is in red."
     )
     _show_noon(stage)
 
 
 def _show_noon(stage: Stage) -> None:
-    """A small table out of the published windows: days down, airports across."""
+    """Print one published window of each day: a row for each day, a column for each airport."""
     noon = {(row["window_end"], row["origin"]): row for row in stage.ask("show", PIPELINE)}
     airports = sorted({origin for _, origin in noon})
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -178,15 +176,15 @@ def _show_noon(stage: Stage) -> None:
 
 
 def _ending(stage: Stage) -> None:
-    """One late record, the report, and how to go on."""
+    """Explain one late record, write the report, and print the next commands."""
     stage.chapter(
         "One late record",
-        "The watermark waits six hours for reports. The daily flight to Honolulu takes longer than that, so its report "
-        "finds its windows closed. It is not lost: it is a row of late_records, and this is why:",
+        "The watermark is six hours behind the reports. The daily flight to Honolulu takes longer than that, so its "
+        "windows are closed when its report arrives. The record is kept in the table late_records, with the reason:",
     )
     stage.hindcast("explain", PIPELINE, _late_flight_to(stage, HONOLULU))
     stage.chapter(
-        "The report", "Every slice, every check with its history, who waived what, how to reproduce each run:"
+        "The report", "It has every slice, every check with its history, every waiver, and how to reproduce each run:"
     )
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
     _how_to_go_on(stage)
@@ -197,11 +195,11 @@ def _how_to_go_on(stage: Stage) -> None:
     stage.console.print("\n[bold cyan]How to go on[/]")
     for line in (
         f"export HINDCAST_LAKE={lake} PATH=$PWD/.venv/bin:$PATH",
-        f"hindcast status {PIPELINE}                          # what is published, what is held",
-        f"hindcast show {PIPELINE} --limit 20                 # what readers see",
+        f"hindcast status {PIPELINE}                          # published slices, held requests",
+        f"hindcast show {PIPELINE} --limit 20                 # published windows",
         f"xdg-open {_shown(stage.directory / (PIPELINE + '.html'))}",
-        "make up                                          # the same Airflow, to stay, on that lake",
-        "$EDITOR pipelines/flights.yaml                   # another window; then: hindcast plan flights …",
+        "make up                                          # start the same Airflow on that lake, until `make down`",
+        "$EDITOR pipelines/flights.yaml                   # change the windows; then: hindcast plan flights …",
     ):
         stage.console.print(f"  {line}", markup=False)
     stage.note(f"Airflow's logs are kept in {_shown(stage.home.logs)}")
@@ -209,7 +207,7 @@ def _how_to_go_on(stage: Stage) -> None:
 
 @contextmanager
 def _airflow(stage: Stage) -> Iterator[Follower]:
-    """Airflow for as long as the body lasts; its database goes with it, its logs stay."""
+    """Run Airflow during the body of a `with` statement. Its database is removed at the end, its logs are kept."""
     try:
         with (
             airflow_service.running(stage.home, lambda phase: stage.note(f"{phase} …")) as login,
@@ -229,7 +227,7 @@ def _params(first: date, end: date, reason: str) -> dict[str, object]:
 
 
 def _what_readers_see(stage: Stage) -> str:
-    """In words: how many windows of which slices, from the command that a reader would use."""
+    """Return in words how many windows of which slices a reader sees."""
     rows = stage.ask("show", PIPELINE)
     slices = sorted(stage.ledger().published)
     return f"{len(rows):,} windows of {len(slices)} slices, {slices[0]} to {slices[-1]}" if slices else "nothing"
@@ -243,7 +241,7 @@ def _expect_readers_see(stage: Stage, first: date, end: date) -> None:
 
 
 def _late_flight_to(stage: Stage, destination: str) -> str:
-    """The id of the first published late record with this destination."""
+    """Return the id of the first published late record with this destination."""
     late = read_published_table(stage.lake, PIPELINE, LATE_RECORDS, view=stage.ledger()).to_pylist()
     ids = [str(row["record_id"]) for row in late if row["record"]["dest"] == destination]
     if not ids:
@@ -254,12 +252,12 @@ def _late_flight_to(stage: Stage, destination: str) -> str:
 
 
 def _days(first: date, end: date) -> list[str]:
-    """The days of `[first, end)`, which are the ids of their slices."""
+    """Return the days of `[first, end)`, which are the ids of their slices."""
     return [date.fromordinal(day).isoformat() for day in range(first.toordinal(), end.toordinal())]
 
 
 def _shown(path: Path) -> str:
-    """A path as one would type it in the clone."""
+    """Return a path as a user types it in the clone."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
@@ -268,15 +266,15 @@ def _end_by_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def run(command: Callable[..., object] = main) -> int:
-    """The command line: errors of ours as one paragraph, and a clean end on ctrl-C and SIGTERM."""
+    """Run the command line, and return the exit status. Errors are one paragraph; ctrl-C stops Airflow."""
     signal.signal(signal.SIGTERM, _end_by_signal)
     signal.signal(signal.SIGHUP, _end_by_signal)
     return run_command(
         command,
         None,
         name="demo",
-        interrupted="stopped; nothing is left running",
-        failed="the demonstration ended early",
+        interrupted="stopped; no process is left",
+        failed="the demonstration stopped before its end",
     )
 
 

@@ -1,4 +1,4 @@
-"""The demonstration's part in Airflow: start what has to be started over REST, and tell what happens meanwhile."""
+"""The part of the demonstrations in Airflow: start DAG runs over REST, and print their progress."""
 
 import time
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _QUIET_TASK_STATES = frozenset({None, "scheduled", "queued", "running", "success
 
 @dataclass(slots=True)
 class Follower:
-    """Follows DAG runs, and tells every slice that the ledger gets meanwhile, once."""
+    """Follows DAG runs, and prints every slice that is staged meanwhile, once."""
 
     stage: Stage
     api: AirflowApi
@@ -30,7 +30,7 @@ class Follower:
         """Wait until Airflow has read the DAG file, then let the DAG's runs start.
 
         Raises:
-            StoryBroken: it is not there in time; the message holds the import errors.
+            StoryBroken: Airflow did not read it in time. The message has the import errors.
         """
         deadline = time.monotonic() + _DAG_TIMEOUT_S
         while not self.api.has_dag(dag_id):
@@ -42,7 +42,7 @@ class Follower:
         self.api.unpause(dag_id)
 
     def backfill_by_airflow(self, dag_id: str, first: date, last: date) -> None:
-        """Airflow's own backfill: one DAG run for each day of `[first, last]`, each from 06:00 to 06:00.
+        """Start a backfill of Airflow and follow it: one DAG run for each day of `[first, last]`, from 06:00 to 06:00.
 
         Raises:
             StoryBroken: a run failed, or did not end in time.
@@ -73,7 +73,7 @@ class Follower:
                 time.sleep(_POLL_S)
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> DagRunState:
-        """Start a DAG with params and follow it to its end, whichever that is.
+        """Start a DAG with params, follow it to its end, and return the DAG run, which may have failed.
 
         Raises:
             StoryBroken: it did not end in time.
@@ -93,14 +93,14 @@ class Follower:
                 time.sleep(_POLL_S)
 
     def tell_slices(self) -> None:
-        """Tell the slices that were staged since the last look."""
+        """Print the slices that were staged since the last call."""
         for run_id, run in sorted(self.stage.ledger().runs.items(), key=lambda item: item[1].result.slice.start_ms):
             if run_id not in self._told:
                 self._told.add(run_id)
                 self.stage.tell_run(run)
 
     def _tell(self, dag_id: str, run: DagRunState, status: Status) -> None:
-        """Say in the status line what is going on; a task that tries again or fails gets a line of its own."""
+        """Show the active tasks in the status line. A task that retries or fails gets its own line."""
         tasks = self.api.tasks(dag_id, run.run_id)
         active = [f"{task.task_id} {task.state}" for task in tasks if task.state not in {None, "success"}]
         name = run.interval_end.strftime("%Y-%m-%d") if run.interval_end else ""
@@ -114,4 +114,4 @@ class Follower:
 
 def _check(deadline: float, dag_id: str) -> None:
     if time.monotonic() > deadline:
-        raise StoryBroken(f"{dag_id} did not end within {human_duration(_RUN_TIMEOUT_S * 1000)}; its logs are kept")
+        raise StoryBroken(f"{dag_id} did not end within {human_duration(_RUN_TIMEOUT_S * 1000)}; see its logs")

