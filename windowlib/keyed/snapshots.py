@@ -48,11 +48,6 @@ class WindowStateRow:
     is_cleanup_silent: bool = False
     is_orphan: bool = False
 
-    @property
-    def has_fired(self) -> bool:
-        """Whether these bounds have emitted a pane."""
-        return self.pane_index > 0
-
 
 @dataclass(slots=True, kw_only=True)
 class Snapshot:

@@ -109,11 +109,11 @@ class TimerQueue:
         self._order = order
         self._stale_max = stale_max
         self._buckets: dict[int, dict[_Place, DueTimer | None]] = {}
-        """The timers by instant; the owner, where one was shared."""
+        """The timers by instant. The value is the owner of a timer that was shared, else None."""
         self._shared: dict[int, dict[Namespace, Mapping[Hashable, Owner]]] = {}
         """The shared timers by instant and namespace."""
         self._rest: dict[int, list[Owner]] = {}
-        """The shared timers of an instant that has come and were not yielded yet, the first of them last."""
+        """The shared timers of a due instant that are not yielded yet, in reverse firing order."""
         self._instants: list[int] = []
         """A heap of the instants in all three. Instants without timers are removed when they reach the top."""
         self._agenda_ms: int | None = None
@@ -385,7 +385,7 @@ class TimerServices:
 
 
 def rows_by_group(rows: Iterable[TimerRow]) -> dict[int, list[TimerRow]]:
-    """Return the rows of any number of snapshots by key group, for a restore with another parallelism."""
+    """Return the rows of any number of snapshots by key group. For users who restore with another parallelism."""
     groups: dict[int, list[TimerRow]] = {}
     for row in rows:
         groups.setdefault(row.key_group, []).append(row)
