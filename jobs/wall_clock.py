@@ -5,4 +5,4 @@ import time
 
 def now_ms() -> int:
     """Return the present time in epoch milliseconds. Commands and tasks pass this function to other code."""
-    return time.time_ns() // 1_000_000  # noqa: TID251  (the only place in jobs that reads the wall clock)
+    return time.time_ns() // 1_000_000

@@ -42,8 +42,7 @@ class Build:
             return found
         raise self._error(
             path,
-            f"{grammar.name} is {_described(found)}; allowed: an object or a subclass of {kind.__module__}."
-            f"{kind.__name__}",
+            f"{grammar.name} is {_described(found)}; allowed: an object or a subclass of windowlib.{kind.__name__}",
         )
 
     def function(self, grammar: FunctionGrammar, path: str) -> Callable[..., Any]:

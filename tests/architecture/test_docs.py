@@ -44,8 +44,7 @@ def test_the_names_that_the_glossary_gives_exist_in_the_code() -> None:
     first_columns = re.findall(r"^\| ([^|]*) \|", GLOSSARY, re.MULTILINE)
     names = {name for cell in first_columns for name in re.findall(r"`(\w+)`", cell)}
     assert len(names) > 8
-    later = {"lag_ms"}  # Storm's windows, a later issue
-    assert sorted(name for name in names - later if not re.search(rf"\b{name}\b", PYTHON)) == []
+    assert sorted(name for name in names if not re.search(rf"\b{name}\b", PYTHON)) == []
 
 
 def test_each_word_of_the_glossary_is_explained_once() -> None:

@@ -63,7 +63,7 @@ class KeyedProcessFunction:
 
 
 class KeyedProcessOperator:
-    """Runs a keyed process function for many keys: a windowlib.keyed.operator_protocol.Operator.
+    """Runs a keyed process function for many keys: an `Operator`.
 
     `stale_max` is the one of windowlib.keyed.timers. Every record is assigned, because the function receives all.
     `advance_watermark` raises InvariantBroken if the watermark decreases. `restore` raises CheckpointError if the

@@ -35,7 +35,7 @@ class IngestionSpec:
 
 
 class IngestionDriver:
-    """Runs an IngestionSpec: a windowlib.watermarks.timeline.TimeDriver.
+    """Runs an IngestionSpec: a `TimeDriver`.
 
     Its snapshot is the combined row. `restore` raises CheckpointError without this row.
     """

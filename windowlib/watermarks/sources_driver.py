@@ -116,9 +116,9 @@ class _Source:
 
 
 class SourcesDriver:
-    """Runs a SourcesSpec: a windowlib.watermarks.timeline.TimeDriver.
+    """Runs a SourcesSpec: a `TimeDriver`.
 
-    The combined watermark is the least of the active, aligned sources (windowlib.watermarks.valve.Valve). A source that
+    The combined watermark is the least of the active, aligned sources (`Valve`). A source that
     starts or becomes active behind the output does not hold it back until it has caught up. Watermarks of several
     sources at one instant are processed in the order of their names. `restore` raises CheckpointError if the snapshot
     has no combined row.

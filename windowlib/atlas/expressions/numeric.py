@@ -8,10 +8,9 @@ from typing import Final
 
 from windowlib.atlas.documents.documents import INT64_MAX, Value
 from windowlib.atlas.expressions.forms import fault
-from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded
+from windowlib.functions.exact_sum import PARTS_MAX, SCALE_BITS, ExactSum, divide_rounded
 
 DECIMAL128: Final = Context(prec=34, rounding=ROUND_HALF_EVEN, Emin=-6143, Emax=6144, traps=[])
-_SCALE_BITS: Final = 1074
 
 
 def fitted(number: int) -> int | float:
@@ -80,11 +79,11 @@ class NumberSum:
         if self._decimals:
             if special is not None or not self._specials.is_zero():
                 return DECIMAL128.add(self._specials, Decimal(special or 0))
-            doubles = Fraction(self._doubles.total(), 1 << _SCALE_BITS)
+            doubles = Fraction(self._doubles.total(), 1 << SCALE_BITS)
             return rounded_decimal((self._total + doubles + self._decimal_total) / divisor)
         if special is not None:
             return special
-        return divide_rounded((self._total << _SCALE_BITS) + self._doubles.total(), divisor << _SCALE_BITS)
+        return divide_rounded((self._total << SCALE_BITS) + self._doubles.total(), divisor << SCALE_BITS)
 
 
 def is_finite(number: Value) -> bool:
