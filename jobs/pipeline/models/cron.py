@@ -53,15 +53,28 @@ def check_cron(expression: str) -> str:
             f"{expression!r} has {len(texts)} fields; a schedule has five: minute, hour, day of month, month, day of "
             'week, such as "0 6 * * *" for every day at six'
         )
+    for text, field in zip(texts, _FIELDS, strict=True):
+        if not all(_is_plain(part, field) for part in text.lower().split(",")):
+            raise _wrong_field(expression, text, field)
+    if not _is_valid(expression):
+        _explain(expression, texts)
+    return expression
+
+
+def _explain(expression: str, texts: list[str]) -> None:
+    """Raise the error of an expression that croniter refused, unless its weekdays make it run on some day."""
     for index, (text, field) in enumerate(zip(texts, _FIELDS, strict=True)):
         alone = " ".join(text if place == index else "*" for place in range(len(_FIELDS)))
-        if not all(_is_plain(part, field) for part in text.lower().split(",")) or not _is_valid(alone):
-            raise ValueError(f"{field.name} {text!r} of {expression!r}: allowed are {field.allowed}")
+        if not _is_valid(alone):
+            raise _wrong_field(expression, text, field)
     _, _, days, months, weekdays = texts
     # If weekdays are given as well, a day that fits either field is enough, so some day always fits.
-    if weekdays == "*" and not _is_valid(expression):
+    if weekdays == "*":
         raise ValueError(f"{expression!r} never runs: day of month {days} is in none of its months ({months})")
-    return expression
+
+
+def _wrong_field(expression: str, text: str, field: _Field) -> ValueError:
+    return ValueError(f"{field.name} {text!r} of {expression!r}: allowed are {field.allowed}")
 
 
 def _is_plain(part: str, field: _Field) -> bool:
