@@ -1,7 +1,7 @@
-"""Commands in processes of their own: waited for without a clock, and gone with the test, however it ends.
+"""Commands in their own processes. Tests wait for them without a time limit, and no process outlives its test.
 
-A machine that is four times busier takes four times as long, so no test gives up after some time: it waits as long as
-the process lives that is to do what it waits for. What hangs for ever ends with the time-out of pyproject.toml.
+On a busy machine everything takes longer, so no test has a time limit of its own. It waits for an event as long as the
+process that causes the event runs. The time-out of pyproject.toml ends a test that hangs.
 """
 
 import os
@@ -18,7 +18,7 @@ _POLL_S = 0.02
 
 
 def until(happened: Callable[[], object], *, lives: Callable[[], bool], what: str) -> None:
-    """Wait until something has happened; fail when what is to do it has ended without."""
+    """Wait until `happened` is true. Fail if `lives` is false before that."""
     while not happened():
         if not lives():
             assert happened(), f"ended before: {what}"
@@ -27,7 +27,7 @@ def until(happened: Callable[[], object], *, lives: Callable[[], bool], what: st
 
 
 def until_from(process: "subprocess.Popen[str]", happened: Callable[[], object], *, what: str) -> None:
-    """Wait until a process has done something; a failure shows what it printed."""
+    """Wait until a process caused an event. A failure shows the output of the process."""
     try:
         until(happened, lives=lambda: process.poll() is None, what=what)
     except AssertionError as error:
@@ -36,7 +36,7 @@ def until_from(process: "subprocess.Popen[str]", happened: Callable[[], object],
 
 @dataclass(slots=True)
 class Commands:
-    """Starts programs, each in a session of its own; on leaving, no process of any of the sessions is left."""
+    """Starts programs, each in its own session. On exit, it ends all processes of these sessions."""
 
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
 
