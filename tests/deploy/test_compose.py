@@ -1,4 +1,4 @@
-"""docker-compose.yml as data: no secret in it, nothing open to the network, nothing forgotten."""
+"""docker-compose.yml as data: it has no secret, opens no port to the network, and has all parts."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ def test_the_parts_are_all_there(services: dict[str, dict[str, Any]]) -> None:
     assert {services[name]["image"] for name in OURS} == {"hindcast:local"}
 
 
-def test_every_secret_is_demanded_and_none_has_a_default() -> None:
+def test_every_secret_is_required_and_none_has_a_default() -> None:
     demanded = set(re.findall(r"\$\{(\w+):\?[^}]+\}", TEXT))
     assert demanded == SECRETS
     assert dict(re.findall(r"\$\{(\w+):-([^}]*)\}", TEXT)) == PLAIN
@@ -50,7 +50,7 @@ def test_ports_are_open_on_the_loopback_interface_only(services: dict[str, dict[
     assert not any("network_mode" in service or service.get("privileged") for service in services.values())
 
 
-def test_every_lasting_part_has_a_health_check_and_comes_back(services: dict[str, dict[str, Any]]) -> None:
+def test_every_lasting_part_has_a_health_check_and_restarts(services: dict[str, dict[str, Any]]) -> None:
     for name, service in services.items():
         if name == "airflow-init":
             assert service["restart"] == "on-failure"
@@ -60,11 +60,11 @@ def test_every_lasting_part_has_a_health_check_and_comes_back(services: dict[str
 
 
 def test_no_part_relies_on_start_order(services: dict[str, dict[str, Any]]) -> None:
-    """Health conditions are not known to every engine; the parts wait by themselves."""
+    """Not every container engine has health conditions, so each part waits for the others itself."""
     assert all(isinstance(service.get("depends_on", []), list) for service in services.values())
 
 
-def test_each_command_is_a_part_that_the_image_knows(services: dict[str, dict[str, Any]]) -> None:
+def test_each_command_is_a_part_of_container_py(services: dict[str, dict[str, Any]]) -> None:
     for name in OURS - {"airflow-init"}:
         [command] = services[name]["command"]
         assert command == name

@@ -1,4 +1,4 @@
-"""What a container does before it becomes its part."""
+"""The entry point of the containers: waiting, settings, commands."""
 
 import http.server
 import json
@@ -52,7 +52,7 @@ def test_a_port_is_listened_on_or_not(port: int) -> None:
     assert not container.listens(("no-such-host.invalid", 80))
 
 
-def test_waiting_ends_when_it_is_there_and_gives_up_when_it_never_is() -> None:
+def test_wait_returns_when_the_condition_holds_and_exits_after_its_patience() -> None:
     answers = iter([False, False, True])
     container.wait("the third look", lambda: next(answers), pause_s=0)
     with pytest.raises(SystemExit, match="waited 0 s for the moon"):
@@ -64,7 +64,7 @@ def test_an_unknown_part_is_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
     assert "one of airflow-init, airflow-api" in capsys.readouterr().err
 
 
-def test_a_part_waits_for_its_needs_and_becomes_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_waits_for_its_needs_and_runs_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[object] = []
     monkeypatch.setattr(container, "wait_for_port", done.append)
     monkeypatch.setattr(container, "write_spark_conf", lambda *_: None)

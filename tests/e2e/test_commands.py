@@ -1,4 +1,4 @@
-"""What the end-to-end tests start their commands with: nothing is left of a test that fails."""
+"""The helpers of tests that start commands: a failed test leaves no process."""
 
 import contextlib
 import sys
@@ -28,7 +28,7 @@ def test_no_process_of_a_failed_test_is_left() -> None:
     assert process.returncode is not None
 
 
-def test_waiting_ends_with_the_process_that_was_waited_for() -> None:
+def test_until_fails_when_the_process_ends() -> None:
     with Commands() as commands:
         process = commands.python("-c", "pass")
         with pytest.raises(AssertionError, match="ended before: a miracle; it printed"):

@@ -1,4 +1,4 @@
-"""The set-up: what it asks of the machine, what it installs, and what it says when something is missing."""
+"""The set-up: its requirements, the packages that it installs, and its messages if something is missing."""
 
 import hashlib
 import importlib.util
@@ -45,7 +45,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert find_java({"PATH": str(on_path / "bin")}) == on_path
 
 
-def test_a_java_of_another_version_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_of_another_version_is_skipped(tmp_path: Path) -> None:
     new, right = _java_home(tmp_path / "new", "21.0.2"), _java_home(tmp_path / "right", "17.0.15")
     assert find_java({"JAVA_HOME": str(new), "PATH": str(right / "bin")}) == right
 
@@ -59,14 +59,14 @@ def test_without_java_17_the_message_says_what_was_found_and_what_to_install(
         find_java({"JAVA_HOME": str(old), "PATH": ""})
 
 
-def test_the_usual_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_is_found_in_the_usual_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.spark.java._JVM_DIRECTORIES", (tmp_path,))
     _java_home(tmp_path / "java-11", "11.0.2")
     right = _java_home(tmp_path / "java-17", "17.0.9")
     assert find_java({"PATH": ""}) == right
 
 
-def test_all_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_run_names_everything_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     check = _load("check_machine")
     monkeypatch.setattr(check.shutil, "which", lambda _tool, **_options: None)
     monkeypatch.setattr(check, "DISK_NEEDED_GB", 10**9)
@@ -76,7 +76,7 @@ def test_all_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) ->
         assert expected in problems
 
 
-def test_this_machine_will_do() -> None:
+def test_this_machine_has_everything() -> None:
     assert _load("check_machine").missing_parts() == []
 
 
@@ -94,7 +94,7 @@ def test_another_python_is_refused_by_name(tmp_path: Path) -> None:
     assert "apt-get install python3.11" in found.stderr
 
 
-def test_the_jars_are_found_where_they_are_said_to_be(tmp_path: Path) -> None:
+def test_hindcast_jars_names_the_directory_of_the_jars(tmp_path: Path) -> None:
     names = list(listed_jars())
     assert len(names) == 33
     for name in names:
@@ -124,7 +124,7 @@ def test_a_jar_with_another_content_is_refused(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_everything_that_is_installed_is_exact_and_has_hashes(name: str) -> None:
+def test_every_locked_package_has_a_version_and_hashes(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text).strip())
     assert requirements
@@ -134,7 +134,7 @@ def test_everything_that_is_installed_is_exact_and_has_hashes(name: str) -> None
     assert "://" not in text, "a lock names no index"
 
 
-def test_what_is_asked_for_is_locked() -> None:
+def test_every_required_package_is_locked() -> None:
     wanted = re.findall(r"(?m)^([A-Za-z][A-Za-z0-9_.-]*)", (ROOT / "requirements.in").read_text(encoding="utf-8"))
     locked = set(re.findall(r"(?m)^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(encoding="utf-8")))
     assert {name.lower() for name in wanted} - locked == set()

@@ -1,7 +1,7 @@
-"""Starts commands in processes of their own, waits for them without a time limit, and ends them with the test.
+"""Commands in their own processes. Tests wait for them without a time limit, and no process outlives its test.
 
-A busy machine may need four times as long, so no test gives up after some time. It waits as long as the process lives
-that should act. The time-out of pyproject.toml ends a test that hangs for ever.
+On a busy machine everything takes longer, so no test has a time limit of its own. It waits for an event as long as the
+process that causes the event runs. The time-out of pyproject.toml ends a test that hangs.
 """
 
 import os
@@ -18,7 +18,7 @@ _POLL_S = 0.02
 
 
 def until(happened: Callable[[], object], *, lives: Callable[[], bool], what: str) -> None:
-    """Wait until `happened` is true. Fail if `lives` becomes false before; `what` describes the event."""
+    """Wait until `happened` is true. Fail if `lives` is false before that."""
     while not happened():
         if not lives():
             assert happened(), f"ended before: {what}"
@@ -27,7 +27,7 @@ def until(happened: Callable[[], object], *, lives: Callable[[], bool], what: st
 
 
 def until_from(process: "subprocess.Popen[str]", happened: Callable[[], object], *, what: str) -> None:
-    """Wait until `happened` is true. If the process ends before, fail and show what the process printed."""
+    """Wait until a process caused an event. A failure shows the output of the process."""
     try:
         until(happened, lives=lambda: process.poll() is None, what=what)
     except AssertionError as error:
@@ -36,7 +36,7 @@ def until_from(process: "subprocess.Popen[str]", happened: Callable[[], object],
 
 @dataclass(slots=True)
 class Commands:
-    """Starts programs, each in a session of its own. At the end of the `with` block it ends all their processes."""
+    """Starts programs, each in its own session. On exit, it ends all processes of these sessions."""
 
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
 

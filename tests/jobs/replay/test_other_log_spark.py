@@ -1,7 +1,8 @@
-"""The hostile log of tests/support/other_log.py: that it is as hostile as it says, also after a way through Delta."""
+"""The hostile log of tests/support/other_log.py: it has the values that it promises, and a Delta table keeps them."""
 
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from tests.support.other_log import (
     PARTITION,
     SCHEMA,
     OtherLog,
+    Reading,
     event_time_ms,
     is_valid,
     other_log,
@@ -55,19 +57,34 @@ def test_a_seed_makes_one_log() -> None:
     assert repr(other_log(random.Random(7))) != repr(other_log(random.Random(8)))
 
 
-@pytest.mark.spark
-def test_it_survives_the_way_through_delta(spark: "SparkSession", rng: random.Random, tmp_path: Path) -> None:
-    log = other_log(rng, records_per_day=60, edge_times=EDGE_TIMES)
-    path = make_log(spark, str(tmp_path / "a log"), log.commits, schema=SCHEMA, partition_by=PARTITION)
-    stored = log_order(spark, path, KEY, EVENT_TIME, "größe", "select", "tags", PARTITION)
-    written = [
-        (one.sensor_id, one.measured, one.size, one.select, one.tags, one.arrived)
-        for commit in log.commits
+def stored(spark: "SparkSession", path: str) -> list[tuple[str, ...]]:
+    return [plain(row) for row in log_order(spark, path, KEY, EVENT_TIME, "größe", "select", "tags", PARTITION)]
+
+
+def written(commits: Sequence[Sequence[Reading]]) -> list[tuple[str, ...]]:
+    return [
+        plain((one.sensor_id, one.measured, one.size, one.select, one.tags, one.arrived))
+        for commit in commits
         for one in commit
     ]
-    assert [plain(row) for row in stored] == [plain(row) for row in written]
+
+
+@pytest.mark.spark
+def test_a_delta_table_keeps_values_and_order(spark: "SparkSession", hostile_log: tuple[OtherLog, Path]) -> None:
+    log, table = hostile_log
+    assert stored(spark, str(table)) == written(log.commits)
+
+
+@pytest.mark.spark
+def test_a_delta_table_keeps_the_earliest_and_latest_times(
+    spark: "SparkSession", rng: random.Random, tmp_path: Path
+) -> None:
+    last_day = other_log(rng, records_per_day=20, edge_times=EDGE_TIMES).commits[-2]
+    assert [one.measured for one in last_day[-len(EDGE_TIMES) :]] == list(EDGE_TIMES)
+    path = make_log(spark, str(tmp_path / "a log"), [last_day], schema=SCHEMA, partition_by=PARTITION)
+    assert stored(spark, path) == written([last_day])
 
 
 def plain(row: Row) -> tuple[str, ...]:
-    """By repr, NaN is NaN and -0.0 is not 0.0; the entries of a map have no order."""
+    """Return values that compare by repr: NaN equals NaN, -0.0 differs from 0.0, and maps have no order."""
     return tuple(repr(sorted(value.items()) if isinstance(value, dict) else value) for value in row)

@@ -1,4 +1,4 @@
-"""What a replay inherits from Airflow: settings, and no secrets."""
+"""The environment that a replay inherits from Airflow: settings, but no secrets."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ WRAPPER = ROOT / "jobs" / "bin" / "spark-submit-pdeathsig"
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """What the embedded Airflow's tasks have, and what docker-compose.yml adds."""
+    """The environment of tasks of the embedded Airflow, and the variables of docker-compose.yml."""
     home = Home(root=tmp_path / "airflow", lake=str(tmp_path / "lake"), pipelines=tmp_path / "pipelines")
     ports = Ports(api=18080, worker_logs=18081, triggerer_logs=18082)
     known = prepare_home(home)
@@ -42,7 +42,7 @@ def _secrets(environ: dict[str, str], tmp_path: Path) -> set[str]:
     return {known.jwt, known.session, known.password} | {environ[name] for name in environ if is_secret(name)}
 
 
-def test_spark_submit_and_its_children_find_no_secret(environ: dict[str, str], tmp_path: Path) -> None:
+def test_spark_submit_and_its_children_get_no_secret(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "spark-submit").write_text('#!/bin/sh\nexec env "$@"\n')
     (tmp_path / "spark-submit").chmod(0o755)
     environ["PATH"] = f"{tmp_path}{os.pathsep}{environ['PATH']}"

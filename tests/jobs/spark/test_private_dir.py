@@ -1,4 +1,4 @@
-"""Where Spark spills: a directory of one process, closed to all others, gone when the process is."""
+"""Spark's directory for temporary files: one for each process, private, removed when the process ends."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def _start(root: Path, **environ: str) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_it_is_private_and_removed_with_its_process_killed_or_not(tmp_path: Path) -> None:
+def test_the_directory_is_private_and_removed_also_after_a_kill(tmp_path: Path) -> None:
     living, of_living = _start(tmp_path)
     killed, of_killed = _start(tmp_path)
     assert of_living != of_killed
@@ -47,14 +47,14 @@ def test_it_is_private_and_removed_with_its_process_killed_or_not(tmp_path: Path
     assert not of_next.exists()
 
 
-def test_it_is_where_spark_was_told_to_spill(tmp_path: Path) -> None:
+def test_the_directory_is_below_spark_local_dirs(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     process, directory = _start(tmp_path, SPARK_LOCAL_DIRS=f"{tmp_path}/disk,/other")
     process.communicate()
     assert directory.parent == tmp_path / "disk"
 
 
-def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_directories_of_others_are_kept(tmp_path: Path) -> None:
     (tmp_path / "hindcast-spark-being-made").mkdir()
     (tmp_path / "hindcast-spark-file").write_text("")
     (tmp_path / "hindcast-spark-link").symlink_to("/")

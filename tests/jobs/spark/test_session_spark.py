@@ -1,4 +1,4 @@
-"""The session: what it writes on the way is nobody else's to read."""
+"""The Spark session keeps its temporary files private."""
 
 import stat
 from pathlib import Path

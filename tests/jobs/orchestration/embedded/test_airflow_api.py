@@ -1,4 +1,4 @@
-"""What is asked of Airflow over REST, and what its refusals look like; the other side is played."""
+"""The requests to Airflow's REST interface, and its errors, against a simulated server."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ def _api(answer: Answer) -> Iterator[AirflowApi]:
         yield api
 
 
-def test_a_backfill_is_asked_for_one_run_at_a_time() -> None:
+def test_a_backfill_has_one_active_run() -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -53,14 +53,14 @@ def test_a_run_id_keeps_its_plus_sign() -> None:
         ]
 
 
-def test_a_refusal_shows_what_was_asked_and_the_answer() -> None:
+def test_an_error_names_the_request_and_the_answer() -> None:
     refusal = httpx.Response(409, text="There is already an active backfill")
     expected = r"http://airflow refused PATCH /api/v2/dags/d: 409 There is already"
     with _api(lambda _request: refusal) as api, pytest.raises(AirflowRefused, match=expected):
         api.unpause("d")
 
 
-def test_silence_is_an_error_of_ours_too() -> None:
+def test_no_answer_is_airflow_refused() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("nobody there", request=request)
 

@@ -1,4 +1,4 @@
-"""What the embedded Airflow is told."""
+"""The configuration of the embedded Airflow."""
 
 import json
 import socket
@@ -51,7 +51,7 @@ def test_a_private_file_replaces_one_that_was_open_to_all(tmp_path: Path) -> Non
     assert [one.name for one in tmp_path.iterdir()] == ["secret"]
 
 
-def test_a_home_travels_as_json(home: Home) -> None:
+def test_a_home_is_the_same_after_json(home: Home) -> None:
     assert Home.from_json(home.to_json()) == home
 
 
@@ -62,7 +62,7 @@ def test_a_port_that_is_taken_is_not_chosen() -> None:
             taken.bind((HOST, 8080))
             taken.listen()
         except OSError:
-            pass  # somebody else has it: just as good
+            pass  # another process has it, which is the same for this test
         ports = free_ports()
     assert len({8080, ports.api, ports.worker_logs, ports.triggerer_logs}) == 4
     for port in (ports.api, ports.worker_logs, ports.triggerer_logs):
@@ -70,7 +70,7 @@ def test_a_port_that_is_taken_is_not_chosen() -> None:
             probe.bind((HOST, port))
 
 
-def test_the_environment_is_ours_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_has_no_setting_of_another_airflow(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
         "AIRFLOW_CONN_OTHER": "{}",
@@ -92,7 +92,7 @@ def test_the_environment_is_ours_alone(home: Home, monkeypatch: pytest.MonkeyPat
     assert all(isinstance(value, str) for value in environ.values())
 
 
-def test_airflow_listens_and_is_looked_for_at_one_address(home: Home) -> None:
+def test_airflow_listens_on_the_port_that_tasks_use(home: Home) -> None:
     """Tasks look for the API at port 8080, unless both addresses are set with the port."""
     environ = airflow_environment(home, ports=PORTS, known=prepare_home(home), database_url="postgresql+psycopg2://x")
     assert (environ["AIRFLOW__API__HOST"], environ["AIRFLOW__API__PORT"]) == ("127.0.0.1", "18080")
@@ -102,8 +102,8 @@ def test_airflow_listens_and_is_looked_for_at_one_address(home: Home) -> None:
     assert (spark["conn_type"], spark["host"], spark["extra"]) == ("spark", "local[*]", {"deploy-mode": "client"})
 
 
-def test_every_setting_is_one_that_airflow_knows(home: Home, airflow_home: Path) -> None:
-    """A setting with a wrong name is ignored without a word."""
+def test_airflow_has_every_setting(home: Home, airflow_home: Path) -> None:
+    """Airflow ignores a setting with a wrong name, and reports no error."""
     from airflow.configuration import conf
 
     assert airflow_home.is_dir()

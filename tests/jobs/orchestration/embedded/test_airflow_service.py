@@ -79,7 +79,7 @@ def _listening_at(sessions: set[int]) -> set[str]:
     return {found.laddr.ip for found in sockets if found.status == psutil.CONN_LISTEN and found.pid in pids}
 
 
-def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
+def test_airflow_starts_parses_the_dags_and_stops(home: Home) -> None:
     told: list[str] = []
     login = airflow_service.start(home, told.append)
     assert told == ["starting the database", "making Airflow's tables", "starting Airflow"]
@@ -101,7 +101,7 @@ def test_it_starts_shows_the_dags_and_stops(home: Home) -> None:
 
 
 @pytest.mark.soak
-def test_nothing_is_left_when_its_user_is_killed(home: Home) -> None:
+def test_no_process_is_left_when_the_caller_is_killed(home: Home) -> None:
     command = [sys.executable, "-c", START_AND_WAIT, home.to_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as user:
         until(lambda: _phase(home) == "running", lives=lambda: user.poll() is None, what="Airflow runs")

@@ -1,4 +1,4 @@
-"""The embedded database: private, on a socket, with a password, and gone when it should be."""
+"""The embedded database: private, on a socket, with a password. It stops with its starter."""
 
 import os
 import pwd
@@ -37,7 +37,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     embedded_postgres.remove(cluster)
 
 
-def test_it_keeps_what_was_written_and_asks_for_the_password(cluster: Cluster) -> None:
+def test_the_database_keeps_rows_and_requires_the_password(cluster: Cluster) -> None:
     import psycopg2
 
     parents = {path: path.stat().st_mode for path in (cluster.log.parent, *cluster.log.parents)}
@@ -66,7 +66,7 @@ def test_it_keeps_what_was_written_and_asks_for_the_password(cluster: Cluster) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
-def test_a_clone_that_the_servers_user_cannot_reach_is_left_as_it_is(
+def test_the_binaries_are_copied_if_the_servers_user_cannot_read_the_clone(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = Path(tempfile.mkdtemp(dir="/var/tmp"))
@@ -90,7 +90,7 @@ def _user_and_group_ids(server: "subprocess.Popen[bytes]") -> set[int]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
-def test_root_runs_each_cluster_under_a_user_id_that_nobody_else_has(cluster: Cluster, tmp_path: Path) -> None:
+def test_root_runs_each_cluster_with_its_own_user_id(cluster: Cluster, tmp_path: Path) -> None:
     other = embedded_postgres.cluster_for(tmp_path / "other", tmp_path / "other.log")
     embedded_postgres.stop(embedded_postgres.start(cluster))
     nobody = pwd.getpwnam("nobody")
@@ -117,13 +117,13 @@ def test_root_runs_each_cluster_under_a_user_id_that_nobody_else_has(cluster: Cl
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="anybody else runs the server themselves")
-def test_a_user_runs_the_server_themselves(cluster: Cluster) -> None:
+def test_without_root_the_invoking_user_runs_the_server(cluster: Cluster) -> None:
     server = embedded_postgres.start(cluster)
     embedded_postgres.stop(server)
     assert cluster.root.stat().st_uid == os.geteuid()
 
 
-def test_it_dies_with_whoever_started_it(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_server_stops_when_its_starter_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     command = [sys.executable, "-c", START_AND_DIE, str(tmp_path / "postgres"), str(cluster.log)]
     starter = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     server = int(starter.stdout)
@@ -132,7 +132,7 @@ def test_it_dies_with_whoever_started_it(cluster: Cluster, tmp_path: Path) -> No
     assert "received fast shutdown request" in cluster.log.read_text(encoding="utf-8")
 
 
-def test_a_start_that_fails_says_where_the_messages_are(cluster: Cluster) -> None:
+def test_a_failed_start_names_the_log(cluster: Cluster) -> None:
     embedded_postgres.stop(embedded_postgres.start(cluster))
     (cluster.data / "postgresql.conf").write_text("no_such_setting = 1\n", encoding="utf-8")
     with pytest.raises(DatabaseFailed, match=str(cluster.log)):
