@@ -1,4 +1,4 @@
-"""The Delta tables of a lake and the event log: paths, reading, appending. No Spark at import, except `record_columns`.
+"""The Delta tables of a lake and the event log: paths, reading, appending. No Spark.
 
 Hindcast's own tables: `lake` names their places, `store` creates them, appends rows and reads the rows of attempts,
 `damage` reports a file that cannot be read.
@@ -7,5 +7,5 @@ The event log belongs to the user and is only read. `event_log.pin_log` fixes th
 `delta_log` opens one version and lists its data files, `log_cut` assigns each file to a slice, `commit_history` reads
 which commits added records and whether one removed some, and `event_log` refuses a log that did not only grow. The
 result holds the coordinates of each slice. `log_match` compares these coordinates with those of an earlier run. Only
-`log_rows` reads records (single ones, for `explain`). `record_columns` names the log's columns in the side tables.
+`log_rows` reads records (single ones, for `explain`).
 """

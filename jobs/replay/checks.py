@@ -1,7 +1,7 @@
-"""The checks of a run: its suites and the law of conservation, as `CheckResult`s, and the verdict that follows.
+"""The checks of a run: its suites and the law of conservation, as `CheckResult`s, and the verdict of the run.
 
-Four verdicts: pass; fail, a check of a severity that stops publication; warn, one below it; error, a check that broke.
-Error is not fail: nobody knows whether the data is good, so it stops publication whatever the severity.
+There are four verdicts. Pass: no check failed. Fail: a check failed whose severity stops publication. Warn: a check of a
+lower severity failed. Error: a check itself failed, so its result is unknown. Error stops publication at any severity.
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from expectations import wording
 from expectations.loader import EXPECTATIONS_DIR, check_suite_file, resolve_suite
-from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, Suite, SuiteFile
-from jobs.runs import CheckResult, Counts, Verdict
+from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, Suite, SuiteFile, severity_rank
+from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records import tables
 
@@ -27,19 +27,17 @@ if TYPE_CHECKING:
 CheckedTable: TypeAlias = "pd.DataFrame | pa.Table | DataFrame"
 
 PANDAS_ROWS = 100_000
-"""Up to so many rows a Spark table is collected and checked on pandas: 0.05 s a suite instead of 1.5 s."""
+"""A Spark table with at most this many rows is collected and checked with pandas: 0.05 s per suite instead of 1.5 s."""
 
-LAWS = "laws"
 CRITICAL = "critical"
-_ORDER = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 
 
 class Quality(Protocol):
-    """What a pipeline file says under `quality`."""
+    """The part `quality` of a pipeline file."""
 
     @property
     def suite(self) -> str:
-        """The suite's path, such as `expectations/flights.json`."""
+        """The path of the suite file, such as `expectations/flights.json`."""
         ...
 
     @property
@@ -49,10 +47,10 @@ class Quality(Protocol):
 
 
 def load_checks(pipeline: "Pipeline", *, root: Path = EXPECTATIONS_DIR) -> SuiteFile | None:
-    """Read the suites of a pipeline and hold their columns against its tables; None without `quality`.
+    """Return the suites of a pipeline, or None if it has no `quality`. Checks their columns against the tables.
 
     Raises:
-        SpecError: what is wrong with the suite file, its place, and what is allowed.
+        SpecError: the suite file is wrong; names the place, what was found and what is allowed.
     """
     if pipeline.quality is None:
         return None
@@ -64,10 +62,10 @@ def load_checks(pipeline: "Pipeline", *, root: Path = EXPECTATIONS_DIR) -> Suite
 
 
 def prepare_checks(suites: SuiteFile | None) -> None:
-    """Import Great Expectations and build every suite, before a replay spends its time. 7 s the first time.
+    """Import Great Expectations and build every suite. The first call takes 7 s.
 
     Raises:
-        SpecError: Great Expectations does not take a suite.
+        SpecError: Great Expectations refuses a suite.
     """
     from expectations.runner import prepare
 
@@ -76,7 +74,7 @@ def prepare_checks(suites: SuiteFile | None) -> None:
 
 
 def run_row(slice_id: str, counts: Counts, watermark_ms: int | None) -> "pd.DataFrame":
-    """The one row that stands for a run in the suite `run`; shares are of the records read, 0.0 where none was."""
+    """Return the row of table `run`: one run. Shares are relative to the records read, or 0.0 if there are none."""
     import pandas as pd
 
     fates = {"late": counts.late, "unassigned": counts.unassigned, "invalid": counts.invalid}
@@ -88,7 +86,7 @@ def run_row(slice_id: str, counts: Counts, watermark_ms: int | None) -> "pd.Data
         **fates,
         "panes": counts.panes,
     }
-    # An object column keeps the watermark an exact integer where it is there, and a null where it is not.
+    # An object column holds the watermark as an exact integer, or None.
     return pd.DataFrame([row | shares]).assign(watermark_ms=pd.Series([watermark_ms], dtype=object))
 
 
@@ -98,11 +96,11 @@ def run_checks(
     """Run every suite of a pipeline over the tables of one run.
 
     Args:
-        quality: `pipeline.quality`; without it nothing is checked.
-        slice_id: whose run it is.
+        quality: `pipeline.quality`. If it is None, nothing is checked.
+        slice_id: the slice of the run.
         checked: each table that the suite file names: `window_outputs` and `late_records` (only the run's own rows) as
-            pandas, Arrow or Spark, and `run`, made by `run_row`.
-        suites: the file, if it is loaded already.
+            a pandas, Arrow or Spark table, and `run` from `run_row`.
+        suites: the suite file, if it is loaded already.
 
     Returns:
         One result per check, in the order of the file.
@@ -128,7 +126,7 @@ def run_checks(
 
 
 def conservation(slice_id: str, counts: Counts) -> CheckResult:
-    """The law of the four fates as a check: read = assigned + late + unassigned + invalid."""
+    """Return the law of conservation as a check: read = assigned + late + unassigned + invalid."""
     parts = {
         "read": counts.read, "assigned": counts.assigned, "late": counts.late,
         "unassigned": counts.unassigned, "invalid": counts.invalid,
@@ -148,16 +146,18 @@ def conservation(slice_id: str, counts: Counts) -> CheckResult:
 
 
 def verdict(results: Iterable[CheckResult], fail_on: str) -> Verdict:
-    """The worst of all results, judged by `fail_on`; pass where nothing was checked."""
+    """Return the worst verdict of all results under `fail_on`, or pass if nothing was checked."""
     return max(
-        (_judge(result.verdict, result.severity, fail_on) for result in results), key=_ORDER.index, default=Verdict.PASS
+        (_judge(result.verdict, result.severity, fail_on) for result in results),
+        key=VERDICTS.index,
+        default=Verdict.PASS,
     )
 
 
 def quality_rows(
     results: Iterable[CheckResult], *, attempt_id: str, run_id: str, checks_fingerprint: str
 ) -> list[dict[str, str | None]]:
-    """The rows of the table `quality_results`, in its columns and order."""
+    """Return the rows of table `quality_results`, without their ids."""
     return [
         {
             "slice_id": result.slice_id,
@@ -178,14 +178,12 @@ def quality_rows(
 
 
 def _judge(found: Verdict, severity: str, fail_on: str) -> Verdict:
-    """What a result means under `fail_on`; pass and error mean the same under any."""
+    """Return the verdict of a result under `fail_on`. Pass and error do not depend on it."""
     if fail_on not in SEVERITIES:
         raise SpecError(f"quality: fail_on is {fail_on!r}; allowed are {', '.join(reversed(SEVERITIES))}")
     if found in {Verdict.PASS, Verdict.ERROR}:
         return found
-    # A severity that nobody knows is as bad as can be.
-    rank = SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-    return Verdict.FAIL if rank >= SEVERITIES.index(fail_on) else Verdict.WARN
+    return Verdict.FAIL if severity_rank(severity) >= severity_rank(fail_on) else Verdict.WARN
 
 
 def _validate(suite: Suite, table: Any) -> "Sequence[Outcome]":  # noqa: ANN401 -- any of the three kinds of table
@@ -202,7 +200,7 @@ def _validate_spark(suite: Suite, table: Any) -> "Sequence[Outcome]":  # noqa: A
     from expectations.runner import validate
 
     narrow = _cut(table, table.columns, suite)
-    # One row more than fits tells whether it fits, without counting all of them.
+    # One row more than the limit shows whether the table is larger, without counting it.
     collected = narrow.limit(PANDAS_ROWS + 1).toArrow()
     if collected.num_rows > PANDAS_ROWS:
         return validate(suite.table, narrow, suite, engine="spark")
@@ -210,7 +208,7 @@ def _validate_spark(suite: Suite, table: Any) -> "Sequence[Outcome]":  # noqa: A
 
 
 def _cut(table: Any, columns: Sequence[str], suite: Suite) -> Any:  # noqa: ANN401 -- an Arrow or a Spark table
-    """Only the columns that the suite reads: records of any width are carried along otherwise."""
+    """Return only the columns that the suite reads. A record can have any number of other columns."""
     read = suite.columns
     if read is None:
         return table
@@ -219,7 +217,7 @@ def _cut(table: Any, columns: Sequence[str], suite: Suite) -> Any:  # noqa: ANN4
 
 
 def _to_pandas(rows: "pa.Table") -> "pd.DataFrame":
-    # Integers beside nulls would become doubles, and lose their last digits.
+    # Otherwise pandas would turn integers with nulls into doubles, which lose digits.
     return rows.to_pandas(integer_object_nulls=True, date_as_object=True)
 
 

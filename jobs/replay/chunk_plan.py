@@ -7,10 +7,10 @@ from jobs.engine.engine import Engine
 from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
 from jobs.lake.event_log import PinnedLog
-from jobs.lake.record_columns import record_names
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk_input import ChunkInput
 from jobs.replay.chunk_time import ChunkTime
+from jobs.replay.record_columns import record_names
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type

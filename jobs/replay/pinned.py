@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from expectations.suites import SuiteFile
 from jobs.lake.event_log import PinnedLog
-from jobs.lake.record_columns import stored_records
 from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.replay.checkpoint_check import CheckpointCheck
 from jobs.replay.checks import load_checks
@@ -13,6 +12,7 @@ from jobs.replay.chunk_input import pin_chunk
 from jobs.replay.chunk_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk_time import time_before
 from jobs.replay.orders import ReplayOrder
+from jobs.replay.record_columns import stored_records
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.records.row_ids import IdSum
 from windowlib.watermarks.timeline import SourceRow

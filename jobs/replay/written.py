@@ -6,11 +6,11 @@ Readers do not see them, because the ledger does not name the attempt yet.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.lake.record_columns import rename_records
 from jobs.lake.store import ensure_table
 from jobs.replay.chunk_tables import Rows, table_rows, write_tables
 from jobs.replay.computed import Computed
 from jobs.replay.driver_rows import append_driver_rows
+from jobs.replay.record_columns import rename_records
 from windowlib.records import tables
 from windowlib.records.tables import Table
 
