@@ -1,7 +1,7 @@
 """How many random cases a test plays: few in `make test`, `HINDCAST_FUZZ` of them in `make fuzz`.
 
-Whoever makes random cases asks here, and so one variable raises them all: Hypothesis through its profile, a test with
-`@settings` through `cases`, a test with a loop of its own through `seeds`.
+All random tests take their number from here, so one variable raises them all: Hypothesis through its profile, a test
+with `@settings` through `cases`, a test with its own loop through `seeds`.
 """
 
 import os
@@ -10,7 +10,7 @@ from random import SystemRandom
 from typing import Final
 
 ASKED: Final = int(os.environ.get("HINDCAST_FUZZ", "0"))
-"""The cases that each random test is asked for; 0 leaves it to the test."""
+"""The number of cases for each random test. With 0, each test plays its usual number."""
 DEFAULT_SEED: Final = 20130208
 
 
