@@ -1,4 +1,4 @@
-"""What every test may use: one Spark session, a seeded generator, a hostile time zone, Hypothesis profiles."""
+"""Fixtures of all tests: one Spark session, a seeded generator, a hostile time zone, Hypothesis profiles."""
 
 import os
 import random
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-HOSTILE_ZONE = "Asia/Kathmandu"  # UTC+05:45: whoever lets the machine's zone in is wrong by hours and minutes
+HOSTILE_ZONE = "Asia/Kathmandu"  # UTC+05:45: code that uses the machine's zone is wrong by hours and minutes
 
-# Before anything starts a JVM: it takes its default zone from here too.
+# Set before a JVM starts, which takes its default zone from here, too.
 os.environ["TZ"] = HOSTILE_ZONE
 time.tzset()
 
@@ -38,14 +38,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fuzz" if ASKED else 
 
 
 FIRST = ("spark", "e2e", "dags", "gx")
-"""What takes longest begins first."""
+"""Markers of the longest tests, which start first."""
 IN_SPARK = "_spark.py"
 """The files whose tests share the Spark session have names that end so."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the long tests to the front, and mark those that loop over seeds as `fuzz`: `make fuzz` forgets none."""
+    """Put the long tests first, and mark tests that loop over `seeds` as `fuzz`, which `make fuzz` selects."""
     items.sort(key=_place)
     for item in items:
         function = getattr(item, "function", None)
@@ -59,12 +59,12 @@ def _place(item: pytest.Item) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:  # noqa: ANN401 - xdist's
-    """With several processes: a file's tests in one of them, and all that share the Spark session in one."""
+    """Schedule several processes: one runs all tests of a file, and one runs all tests with the Spark session."""
     return OneSession(config, log)
 
 
 class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """The tests of one file stay together, and so do those of one Spark session."""
+    """Keeps the tests of one file together, and all tests that need the Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if nodeid.partition("::")[0].endswith(IN_SPARK) else nodeid.partition("::")[0]

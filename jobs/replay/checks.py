@@ -1,7 +1,7 @@
 """The checks of a run: its suites and the law of conservation, as `CheckResult`s, and the verdict of the run.
 
-There are four verdicts. Pass: no check failed. Fail: a check failed whose severity stops publication. Warn: a check of a
-lower severity failed. Error: a check itself failed, so its result is unknown. Error stops publication at any severity.
+There are four verdicts. Pass: no check failed. Fail: a check failed whose severity stops publication. Warn: a check of
+a lower severity failed. Error: a check itself failed, so its result is unknown. Error always stops publication.
 """
 
 import json

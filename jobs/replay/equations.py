@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.lake.store import ArrowSql, Attempt, plain_rows, read_attempts
-from jobs.runs import CheckpointRef, CheckResult, Verdict
+from jobs.runs import LAWS, CheckpointRef, CheckResult, Verdict
 from windowlib.errors import AuditError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -273,7 +273,7 @@ def _name(others: Sequence[_Tree]) -> str:
 def _passed(slice_id: str, equation: str) -> CheckResult:
     return CheckResult(
         slice_id=slice_id,
-        table="laws",
+        table=LAWS,
         check=f"audit_{equation}",
         severity="critical",
         verdict=Verdict.PASS,

@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for, what the lock brings, and what the code imports are one."""
+"""The dependencies in pyproject.toml, the lock and the imports of the code agree."""
 
 import ast
 import re
@@ -74,7 +74,7 @@ def test_what_is_imported_is_declared() -> None:
 
 
 def parts_of_declared() -> set[str]:
-    """Distributions that come with a declared one and have no life of their own."""
+    """Return distributions that are parts of a declared one."""
     return {"apache-airflow-core", "apache-airflow-task-sdk", "markupsafe", "pydantic-core", "typing-extensions"}
 
 

@@ -1,4 +1,4 @@
-"""What the documents promise is there: names in the glossary, commands, files."""
+"""Names in the glossary and links in the documents exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Python in the documents and in docstrings runs, and says what it says it says."""
+"""The Python examples in documents and docstrings run, and give the shown results."""
 
 import ast
 import doctest

@@ -1,4 +1,4 @@
-"""Imports point one way, and DAG files and planning stay light."""
+"""Imports have one direction, and DAG files import neither Spark nor Great Expectations."""
 
 import ast
 import subprocess
@@ -59,7 +59,7 @@ def imported(file: Path) -> set[str]:
 
 
 def test_what_dag_files_import_loads_neither_spark_nor_great_expectations() -> None:
-    """Lazy imports inside functions are fine: what counts is what parsing a DAG file loads."""
+    """Imports inside functions are allowed: parsing a DAG file does not run them."""
     ours = {
         name
         for file in (ROOT / "dags").rglob("*.py")

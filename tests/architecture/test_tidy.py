@@ -1,4 +1,4 @@
-"""The style guide where a machine can hold it: small functions and modules, nothing unsafe, nothing of one machine."""
+"""Rules of style: small functions and modules, no unsafe call, no path of one machine."""
 
 import ast
 import io
@@ -57,7 +57,7 @@ OPEN_WORK = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?! \(#\d+\))")
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """What is in the repository or would enter it: neither ignored files nor the environment."""
+    """Return the files in the repository and the new ones, without ignored files."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     return tuple(sorted(ROOT / name for name in listed if (ROOT / name).is_file()))
@@ -237,7 +237,7 @@ def test_the_check_for_traces_of_a_machine_finds_them(text: str, found: int) -> 
 
 
 def test_commands_print_through_the_console_module_only() -> None:
-    """There what comes from outside is escaped; `print`, `click.echo` and a console of one's own are not."""
+    """Only the console module escapes text from outside. `print`, `click.echo` and other consoles do not."""
     for file in sorted((ROOT / "jobs" / "cli").glob("*.py")):
         calls = [
             node.func for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)

@@ -1,4 +1,4 @@
-"""Simple windows read straight from the log's records in SQL: no operator, no trigger, no state.
+"""Simple windows computed in SQL from the records of the log, without operator, trigger or state.
 
 Tumbling and sliding windows and sessions that fire once, at their end, under a bounded watermark. What this module
 knows is the definition: a record misses a window that the watermark before it had completed.
@@ -43,7 +43,7 @@ _IN_BURSTS: Final = """
 
 
 def can_read(case: Case) -> bool:
-    """Whether the pipeline is simple enough; sessions are where no record can be late."""
+    """Return whether the pipeline is simple enough. Sessions are, if no record can be late."""
     choice = case.choice
     if case.family not in OWN_WINDOWS or any(choice[name] not in allowed for name, allowed in SIMPLE.items()):
         return False

@@ -1,4 +1,4 @@
-"""What is asked about one pipeline of the matrix, without Spark: the reference against the tasks of a chunk."""
+"""The checks of one pipeline of the matrix, without Spark: the reference against the tasks of a chunk."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def _all_that_differs(case: Case, said: Answer, hashes: Hashes, rng: random.Rand
 
 
 def emitted_rows(case: Case, said: Answer) -> Rows:
-    """Return the rows that tasks emit: no records, which Spark gives back later."""
+    """Return the rows that tasks emit. They have no column `record`, which Spark adds later."""
     rows = expected_rows(case, said)
     return {
         name: [{column: value for column, value in row.items() if column != "record"} for row in found]

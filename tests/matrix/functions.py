@@ -1,4 +1,4 @@
-"""Functions of a user's own over the second log, one of each kind; they read few columns and repeat themselves."""
+"""User functions over the log of sensors, one of each kind."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def gap_of_level(columns: Columns) -> int:
 
 
 def watermark_of_feed(timestamp_ms: int, columns: Columns) -> int | None:
-    """The records of one feed carry the watermark."""
+    """Return the watermark, which the records of one feed carry."""
     return timestamp_ms - 5 * MINUTE_MS if columns["feed"] == "one" else None
 
 
@@ -37,20 +37,16 @@ class OnHighLevel(Trigger):
     can_merge = True
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Ask for the end, and fire at a high level."""
         ctx.register_event_timer(window.last_ms)
         return FIRE if (record.value["level"] or 0) >= 15 else CONTINUE
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire at the end."""
         return FIRE if at_ms == window.last_ms else CONTINUE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002
-        """Ask for the new end."""
         ctx.register_event_timer(window.last_ms)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Take the timer back."""
         ctx.delete_event_timer(window.last_ms)
 
 
@@ -58,7 +54,6 @@ class KeepLow(Evictor):
     """The function sees records with a level below 15."""
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:  # noqa: ARG002
-        """Choose."""
         return [record for record in records if (record.value["level"] or 0) < 15]
 
 
@@ -114,7 +109,6 @@ class Rests(KeyedProcessFunction):
     """Without windows: how long each key rested, on both clocks, and a side output."""
 
     def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
-        """Wait anew."""
         last, levels = ctx.state.value("last_ms"), ctx.state.list("levels")
         rested = None if last.get() is None else (record.timestamp_ms or 0) - last.get()
         last.set(max(record.timestamp_ms or 0, last.get() or 0))
@@ -124,7 +118,6 @@ class Rests(KeyedProcessFunction):
         return [(rested, record.value["level"])]
 
     def on_timer(self, at_ms: int, ctx: KeyContext) -> Iterable[Any]:
-        """Say it: the clock's timers to the side output."""
         levels = ctx.state.list("levels")
         if ctx.domain == "processing":
             ctx.output("reports", {"due_ms": at_ms, "levels": [one for one in levels.get() if one is not None]})

@@ -1,4 +1,4 @@
-"""Laws that a replay of the matrix keeps whatever its windows are, over the rows and tallies that it left."""
+"""Laws of every replay of the matrix, checked on its rows and tallies."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ from windowlib.spark.arrow import arrow_type
 
 
 def open_equations(rows: Rows, tallies: Tallies, answer: Answer) -> Iterator[str]:
-    """Say which equations of the audit do not close: edges from slice to slice, and the fates of the records."""
+    """Yield the equations of the audit that do not close: edges from slice to slice, and fates of records."""
     before = IdSum()
     for number in range(len(HOURS)):
         after, left, right = IdSum(), IdSum(), IdSum()

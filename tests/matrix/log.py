@@ -1,4 +1,4 @@
-"""The second log: readings of sensors by the minute, three hours of them, small enough for hundreds of replays.
+"""The log of sensors: readings by the minute in three hours, small enough for hundreds of replays.
 
 Pure Python. Everything that a pipeline of the matrix can be about is a column: keys, gaps, sources, watermarks.
 """

@@ -1,4 +1,4 @@
-"""What a pipeline of the matrix says when nothing of Spark, buckets, checkpoints or tables is near: the reference.
+"""The reference of the matrix: a pipeline in one operator, without Spark, buckets, checkpoints or tables.
 
 One operator gets all keys, sees every record and every step of the time, one after the other, and is never cut.
 """
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Hour:
-    """What one slice gave: outputs in the order of their emission, and the state at its end."""
+    """The results of one slice: outputs in the order of their emission, and the state at its end."""
 
     outputs: list[Output] = field(default_factory=list)
     fates: dict[Fate, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Hour:
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """Everything that one process says of a pipeline over the log. `timeline` is what a feed needs, too."""
+    """All results of a pipeline over the log. The feed of the tasks needs `timeline`, too."""
 
     entries: list[Entry]
     hours: list[Hour]
@@ -54,7 +54,7 @@ class Answer:
 
 
 def own_hashes(commits: Sequence[Commit]) -> Hashes:
-    """Return ids for the records where no Spark makes them: any 64-bit numbers will do."""
+    """Return ids for the records, for tests without Spark: any 64-bit numbers."""
     places = [(number, rank) for number in range(len(HOURS)) for rank in range(sum(len(one) for one in commits))]
     ids = (((index + 1) * _GOLDEN) % (1 << 64) - (1 << 63) for index in range(len(places)))
     return dict(zip(places, ids, strict=True))
@@ -66,7 +66,7 @@ def slice_start_ms(number: int) -> int:
 
 
 def entries_of(case: Case, commits: Sequence[Commit]) -> list[Entry]:
-    """Return the records in log order, each with its place and what is wrong with it."""
+    """Return the records in log order, each with its place and its problem."""
     entries: list[Entry] = []
     counts: dict[int, int] = {}
     seen: dict[int, int] = {}
@@ -139,7 +139,7 @@ def _plain(value: object) -> object:
 
 
 class TimePass:
-    """The clock, and the driver of time: every valid record is told of, and none is left out."""
+    """The clock and the driver of time. They get every valid record."""
 
     def __init__(self, case: Case, timeline: Timeline) -> None:
         self._run, self._timeline = case.engine, timeline
@@ -159,7 +159,7 @@ class TimePass:
 
 
 class _Driven:
-    """An operator that is told of every step."""
+    """An operator that gets every step."""
 
     def __init__(self, operator: Operator, entries: Sequence[Entry], *, clock_ms: int) -> None:
         self._operator, self._entries = operator, entries

@@ -9,18 +9,17 @@ Choice = Mapping[str, str]
 """Factor -> value."""
 Pair = tuple[tuple[str, str], tuple[str, str]]
 BASES: Final = 200
-"""How many random surroundings a pair is tried in before it counts as refused."""
+"""In how many random combinations a pair is tried before it counts as refused."""
 TRIES: Final = 4
-"""How many values of a factor are tried, those first that cover most."""
+"""How many values of a factor are tried. Values that cover most pairs come first."""
 
 
 class Pairs:
-    """All pairs of a set of factors, those covered so far, and those that are refused in every surroundings tried."""
+    """All pairs of a set of factors, the covered ones, and those that were refused in every combination."""
 
     def __init__(
         self, factors: Mapping[str, Sequence[str]], is_allowed: Callable[[Choice], bool], rng: random.Random
     ) -> None:
-        """Start with no pair covered; the first value of each factor is its plain one."""
         self._factors = {name: tuple(values) for name, values in factors.items()}
         self._is_allowed = is_allowed
         self._rng = rng
@@ -55,7 +54,7 @@ class Pairs:
         return None
 
     def _enriched(self, choice: dict[str, str], *, kept: set[str]) -> dict[str, str]:
-        """Change what may change, as long as it stays allowed, to what covers most of the waiting pairs."""
+        """Change the free factors to allowed values that cover most of the waiting pairs."""
         free = [name for name in self._factors if name not in kept]
         for name in self._rng.sample(free, len(free)):
             values = self._rng.sample(self._factors[name], len(self._factors[name]))

@@ -1,4 +1,4 @@
-"""The pipelines of the matrix: four families of choices, turned into documents, and the grammar asked about each."""
+"""The pipelines of the matrix: families of choices, each turned into a document that the grammar accepts or refuses."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -31,12 +31,12 @@ SIMPLE: Final = {
     "trigger": ("default",), "evictor": ("none",), "lateness": ("none",), "combiner": ("end",),
     "leftovers": ("refuse",), "compute": ("plain", "extremes"), "watermark": ("wide", "bounded", "ascending", "legacy"),
 }  # fmt: skip
-"""What the smaller two choose from."""
+"""The choices of the two smaller families."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One pipeline of the matrix: where it came from, what the file says, what was built."""
+    """One pipeline of the matrix: its choices, its document, and the pipeline built from it."""
 
     family: str
     choice: Choice
@@ -46,17 +46,17 @@ class Case:
     engine: Engine
 
     def named(self, name: str) -> "Case":
-        """Return the same under another name; Atlas's dead letters say which pipeline they are of."""
+        """Return the same pipeline with another name. Atlas's dead letters contain the name."""
         pipeline = build_pipeline({**self.document, "pipeline": name}, source="matrix.yaml")
         return replace(self, pipeline=pipeline, engine=engine(pipeline, COLUMNS))
 
     @property
     def forgets_sessions(self) -> bool:
-        """Whether Flink may lose what a session held, when one with the same bounds comes (F1)."""
+        """Return whether Flink may lose the contents of a session when one with the same bounds is merged (F1)."""
         return self.choice.get("windows") in ("dynamic", "function") and self.choice["semantics"] == "flink"
 
     def __str__(self) -> str:
-        """What a failure prints: the seed, the choices, the file."""
+        """Return the text of a failure: the seed, the choices, the document."""
         chosen = ", ".join(f"{name}={value}" for name, value in self.choice.items())
         text = yaml.safe_dump(dict(self.document), sort_keys=False, allow_unicode=True)
         return f"matrix of {self.family}, HINDCAST_SEED={self.seed}: {chosen}\n{text}"
@@ -64,7 +64,7 @@ class Case:
 
 @dataclass(slots=True, kw_only=True)
 class Matrix:
-    """The cases of one family. `tried` counts what the grammar was asked, `refused` how often it said no."""
+    """The cases of one family. `tried` counts the documents given to the grammar, `refused` those that it refused."""
 
     family: str
     seed: int
@@ -91,7 +91,7 @@ class Matrix:
             )
 
     def summary(self, played: int) -> str:
-        """Say how much was tried, for a person who reads the output of a test."""
+        """Return the counts as text, for the output of a test."""
         return (
             f"matrix of {self.family}, HINDCAST_SEED={self.seed}: {played} pipelines; the grammar refused "
             f"{self.refused} of {self.tried} combinations that were tried, {len(self.refused_pairs)} pairs among them"
@@ -128,7 +128,7 @@ def sample(seed: int, counts: Mapping[str, int]) -> list[Case]:
 
 @cache
 def factors(family: str) -> dict[str, tuple[str, ...]]:
-    """Return what can be chosen in a family: factor -> values, the plain one first."""
+    """Return the choices of a family: factor -> values, the plain value first."""
     if family in OWN_WINDOWS[1:]:
         return {**factors("windows"), **(COUNTED if family == "counted" else SIMPLE)}
     own = {name: tuple(forms) for name, forms in _FORMS[family].items()}

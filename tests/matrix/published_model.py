@@ -1,4 +1,4 @@
-"""What a reader must see, derived from the operator's emissions alone, in the order in which it made them."""
+"""A model of the published view, computed from the outputs of the operator in the order of their emission."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def published_rows(case: Case, answer: Answer) -> list[Row]:
 
 
 def _visible(emitted: Sequence[tuple[int, Pane]]) -> list[tuple[int, Pane]]:
-    """Return the rows of one window that still hold, from all of its emissions in their order."""
+    """Return the visible rows of one window, from all its outputs in the order of their emission."""
     standing: list[list[tuple[int, Pane]]] = []
     for number, pane in emitted:
         latest = standing[-1] if standing else []

@@ -1,4 +1,4 @@
-"""From what the reference emitted to the rows that must be in each table, and the comparison with what is there.
+"""The expected rows of each table, computed from the outputs of the reference, and their comparison with stored rows.
 
 The rows are spelled here once more, from outputs and snapshots, so that an error in jobs' own spelling is seen.
 """
@@ -29,7 +29,7 @@ STATE_COLUMNS: Final = (
 
 
 def expected_rows(case: Case, answer: Answer) -> dict[str, list[Row]]:
-    """Return the rows that a replay must commit, by table; tables without rows are there, empty."""
+    """Return the rows that a replay must commit, by table. A table without rows has an empty list."""
     found: dict[str, list[Row]] = {name: [] for name in table_names(case)}
     for entry in answer.entries:
         if entry.problem is not None:
@@ -48,7 +48,7 @@ def expected_rows(case: Case, answer: Answer) -> dict[str, list[Row]]:
 
 
 def table_names(case: Case) -> tuple[str, ...]:
-    """Return the tables that are compared: all but tallies, which the laws are about."""
+    """Return the tables that are compared: all except tallies, which the laws check."""
     run = case.engine
     sides = (tables.side_outputs_name(tag) for tag in run.side_outputs)
     users = (tables.USER_STATE,) if run.keeps_user_state else ()

@@ -1,4 +1,4 @@
-"""The log of flights as Delta holds it: order, properties, a commit per day, loads that are cut short or repeated."""
+"""The log of flights as a Delta table: order, properties, a commit per day, killed and repeated loads."""
 
 import json
 import os
@@ -31,7 +31,7 @@ END = date(2013, 2, 10)
 
 @pytest.fixture(scope="module")
 def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with three days, under a name that has to be quoted everywhere."""
+    """A lake with three days. Its name needs quoting in every language."""
     assert spark is not None
     root = tmp_path_factory.mktemp("lakes") / "a `lake` of 'ours' é"
     load_flights(str(root), DAYS[0], END)
@@ -40,7 +40,7 @@ def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def own_lake(lake: Path, tmp_path: Path) -> Path:
-    """A copy that a test may spoil. A copied table keeps its commit times: they are in the log."""
+    """A copy that a test may change. A copied table keeps its commit times, which are in the Delta log."""
     shutil.copytree(lake, tmp_path / "lake")
     return tmp_path / "lake"
 

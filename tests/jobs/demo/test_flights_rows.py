@@ -166,7 +166,7 @@ def test_local_times_of_new_york(day: str, clock: str, utc: str) -> None:
 
 
 def test_departures_show_the_clock_time_of_the_source(log: list[FlightRow]) -> None:
-    """The source gives the departure twice, as a delay and as a local clock time: all 328,521 have to agree."""
+    """The source has the departure twice, as a delay and as a local clock time. All 328,521 must agree."""
     zone = ZoneInfo(NEW_YORK)
     departed = {row.flight_id: row.departed_at for row in log}
     compared = 0
