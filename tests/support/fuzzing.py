@@ -1,12 +1,7 @@
 """The number of random cases of a test: few in `make test`, `HINDCAST_FUZZ` in `make fuzz`.
 
-<<<<<<< HEAD
 All random tests get their number of cases from this module: Hypothesis through its profile, a test with `@settings`
 through `cases`, a test with a loop of its own through `seeds`.
-=======
-All random tests take their number from here, so one variable raises them all: Hypothesis through its profile, a test
-with `@settings` through `cases`, a test with its own loop through `seeds`.
->>>>>>> j4
 """
 
 import os
@@ -15,11 +10,7 @@ from random import SystemRandom
 from typing import Final
 
 ASKED: Final = int(os.environ.get("HINDCAST_FUZZ", "0"))
-<<<<<<< HEAD
 """The number of cases that `make fuzz` asks of each random test; 0 means that the test decides."""
-=======
-"""The number of cases for each random test. With 0, each test plays its usual number."""
->>>>>>> j4
 DEFAULT_SEED: Final = 20130208
 
 
