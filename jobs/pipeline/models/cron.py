@@ -68,8 +68,10 @@ def _explain(expression: str, texts: list[str]) -> None:
         if not _is_valid(alone):
             raise _wrong_field(expression, text, field)
     _, _, days, months, weekdays = texts
-    # If weekdays are given as well, a day that fits either field is enough, so some day always fits.
-    if weekdays == "*":
+    # If weekdays are given as well, a day that fits either field is enough, so some day always fits. croniter ignores
+    # the * of a list such as 31,* when it looks for days that no month has.
+    has_star = "*" in days.split(",") or "*" in months.split(",")
+    if weekdays == "*" and not has_star:
         raise ValueError(f"{expression!r} never runs: day of month {days} is in none of its months ({months})")
 
 
