@@ -34,6 +34,7 @@ def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Spar
     return write_log(spark, tmp_path_factory.mktemp("matrix"), commits, plain.pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_few_pipelines(log: SparkLog) -> None:
     """Each in one chunk or cut in two; either way the answer is that of one process, which is never cut."""

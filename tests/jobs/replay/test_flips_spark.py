@@ -298,7 +298,9 @@ def _is_told(found: object, expected: object) -> bool:
     return found.fingerprints != expected.fingerprints
 
 
-@pytest.mark.parametrize("target", list(TARGETS))
+@pytest.mark.parametrize(
+    "target", [pytest.param(name, marks=pytest.mark.slow if name == LOG else ()) for name in TARGETS]
+)
 def test_no_flip_is_silent(written: Written, target: str) -> None:
     """Spark reads the log again after each flip, so there are few of them here."""
     few = target == LOG
