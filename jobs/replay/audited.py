@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from jobs.lake.store import ensure_table, read_attempts
 from jobs.reading.stored_rows import TALLIES_DIGEST, quality_id
 from jobs.replay.checks import CheckedTable, conservation, quality_rows, run_checks, run_row, verdict
-from jobs.replay.chunk_tables import SliceRun
+from jobs.replay.chunk.driver_rows import append_driver_rows
+from jobs.replay.chunk.table_writes import SliceRun
 from jobs.replay.computed import Computed
-from jobs.replay.driver_rows import append_driver_rows
 from jobs.replay.equations import Audit
 from jobs.replay.written import Written
 from jobs.runs import CheckResult, RunResult, warnings_of

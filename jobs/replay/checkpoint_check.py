@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jobs.lake.damage import data_files, data_problem
 from jobs.lake.store import Attempt, read_attempts
 from jobs.reading.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums
-from jobs.replay.tallies import Sums, state_fingerprint
+from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
 from windowlib.errors import CheckpointError, HindcastError, StoreError
 from windowlib.records import tables

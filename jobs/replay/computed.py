@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.planning.fingerprints import run_id
-from jobs.replay.chunk_input import ChunkInput, log_reading, read_chunk, scan_log
-from jobs.replay.chunk_plan import plan_buckets
-from jobs.replay.chunk_tables import SliceRun
-from jobs.replay.chunk_time import ChunkTime, chunk_time, watermark_row
+from jobs.replay.chunk.bucket_plan import plan_buckets
+from jobs.replay.chunk.log_input import ChunkInput, log_reading, read_chunk, scan_log
+from jobs.replay.chunk.table_writes import SliceRun
+from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, Sums, Tallies, collect_tallies, state_fingerprint
+from jobs.replay.chunk.time_steps import ChunkTime, chunk_time, watermark_row
 from jobs.replay.pinned import Pinned
-from jobs.replay.tallies import CLOCK, FATES, ROWS, Sums, Tallies, collect_tallies, state_fingerprint
 from jobs.runs import EMPTY_STATE
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum

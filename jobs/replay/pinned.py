@@ -8,11 +8,11 @@ from jobs.lake.event_log import PinnedLog
 from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.replay.checkpoint_check import CheckpointCheck
 from jobs.replay.checks import load_checks
-from jobs.replay.chunk_input import pin_chunk
-from jobs.replay.chunk_plan import ChunkTables, chunk_tables
-from jobs.replay.chunk_time import time_before
+from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
+from jobs.replay.chunk.log_input import pin_chunk
+from jobs.replay.chunk.record_columns import stored_records
+from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.orders import ReplayOrder
-from jobs.replay.record_columns import stored_records
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.records.row_ids import IdSum
 from windowlib.watermarks.timeline import SourceRow

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.lake.store import ensure_table
-from jobs.replay.chunk_tables import Rows, table_rows, write_tables
+from jobs.replay.chunk.driver_rows import append_driver_rows
+from jobs.replay.chunk.record_columns import rename_records
+from jobs.replay.chunk.table_writes import Rows, table_rows, write_tables
 from jobs.replay.computed import Computed
-from jobs.replay.driver_rows import append_driver_rows
-from jobs.replay.record_columns import rename_records
 from windowlib.records import tables
 from windowlib.records.tables import Table
 

@@ -8,9 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk_input import log_reading, pin_chunk, read_chunk
-from jobs.replay.chunk_plan import chunk_tables
-from jobs.replay.chunk_time import chunk_time, time_before
+from jobs.replay.chunk.bucket_plan import chunk_tables
+from jobs.replay.chunk.log_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk.time_steps import chunk_time, time_before
 from jobs.runs import CheckpointRef, Slice
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import RequestError

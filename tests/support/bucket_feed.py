@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk_plan import ChunkTables, chunk_tables, plan_buckets
-from jobs.replay.chunk_time import ChunkTime
+from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables, plan_buckets
+from jobs.replay.chunk.time_steps import ChunkTime
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.records.column_types import parse_type
 from windowlib.spark.arrow import arrow_struct, arrow_type

@@ -20,7 +20,7 @@ from jobs.engine.engine import Engine
 from jobs.lake.store import query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
-from jobs.replay.chunk_plan import ChunkTables
+from jobs.replay.chunk.bucket_plan import ChunkTables
 from jobs.replay.equations import READ, Audit
 from tests.support.bucket_feed import (
     FedRecord,
@@ -155,7 +155,7 @@ def _chunk(
 
 
 def _time(pipeline: Pipeline, run: Engine, log: Sequence[LogSlice], *, chain: Replayed) -> tuple[Steps, Beginning]:
-    """The sequential pass of jobs.replay.chunk_time, over records that are all valid."""
+    """The sequential pass of jobs.replay.chunk.time_steps, over records that are all valid."""
     first_ms = log[0].start_ms if run.needs_clock else MIN_TIME_MS
     timeline = Timeline(run.time.driver(), clock_ms=first_ms)
     if chain.time:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.planning.fingerprints import state_of
-from jobs.replay.driver_rows import identified
+from jobs.replay.chunk.driver_rows import identified
 from jobs.runs import Counts
 from windowlib.records import tables
 from windowlib.records.named_rows import tally_content

@@ -8,9 +8,9 @@ from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
 from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk_input import ChunkInput
-from jobs.replay.chunk_time import ChunkTime
-from jobs.replay.record_columns import record_names
+from jobs.replay.chunk.log_input import ChunkInput
+from jobs.replay.chunk.record_columns import record_names
+from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from jobs.lake.store import append_rows
-from jobs.replay.chunk_input import invalid_row_id
+from jobs.replay.chunk.log_input import invalid_row_id
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
 from windowlib.records import tables

@@ -16,8 +16,8 @@ from jobs.engine.engine import Engine
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk_input import ChunkInput
-from jobs.replay.driver_rows import identified
+from jobs.replay.chunk.driver_rows import identified
+from jobs.replay.chunk.log_input import ChunkInput
 from jobs.runs import CheckpointRef
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError
