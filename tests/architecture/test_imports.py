@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.support.places import ROOT
@@ -46,8 +47,16 @@ def test_dag_files_import_neither_spark_nor_great_expectations() -> None:
 
 
 def imported(file: Path) -> set[str]:
+    return modules_of(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+def top_level(file: Path) -> set[str]:
+    return modules_of(ast.parse(file.read_text(encoding="utf-8")).body)
+
+
+def modules_of(nodes: Iterable[ast.AST]) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes:
         match node:
             case ast.Import(names=aliases):
                 names |= {alias.name for alias in aliases}
@@ -69,16 +78,3 @@ def test_what_dag_files_import_loads_neither_spark_nor_great_expectations() -> N
     assert ours
     loaded = loaded_by("; ".join(f"import {name}" for name in sorted(ours)))
     assert not {"pyspark", "delta", "great_expectations", "pandas", "pyarrow"} & {name.split(".")[0] for name in loaded}
-
-
-def top_level(file: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        match node:
-            case ast.Import(names=aliases):
-                names |= {alias.name for alias in aliases}
-            case ast.ImportFrom(module=str(module)):
-                names.add(module)
-            case _:
-                pass
-    return names
