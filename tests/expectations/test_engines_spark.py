@@ -174,7 +174,9 @@ def compared(outcome: Outcome) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "nulls and NaN" else []) for name in FRAMES]
+)
 def test_pandas_and_spark_give_the_same_verdicts(name: str, spark: "SparkSession") -> None:
     suite = suite_of(*CASES[name])
     on_pandas = runner.validate("t", frame(name), suite)
@@ -357,6 +359,7 @@ def test_spark_tables_get_the_same_verdicts_below_and_above_the_limit(
     assert checks.run_checks(_Flights(), "s", on_spark) == expected
 
 
+@pytest.mark.slow
 def test_many_slices_need_constant_time_and_memory_each() -> None:
     loaded = load_suite_file(EXPECTATIONS_DIR / "flights.json")
     tables = checked(COUNTS, watermark_ms=1, rows=100)

@@ -128,8 +128,8 @@ PIPELINES = {
     "process": (PROCESS, TAIL),
     "clock": (CLOCK, ORIGIN),
 }
-SLOW = frozenset({"storm", "beam"})
-"""`make test` plays Storm's windows over Spark in tests/matrix, and Beam's triggers without Spark."""
+SLOW = frozenset({"storm", "beam", "clock"})
+"""`make slow` plays these over Spark. `make test` plays them through the code of a Spark task, without Spark."""
 
 
 class Replayed(NamedTuple):

@@ -166,6 +166,7 @@ def test_the_same_rows_give_the_same_page() -> None:
     assert render(build_model(blizzard())) == render(build_model(blizzard()))
 
 
+@pytest.mark.slow
 def test_ten_thousand_slices_need_two_megabytes_and_linear_time() -> None:
     def spent(days: int) -> float:
         rows, best = many_days(days), math.inf
