@@ -135,14 +135,34 @@ def check_resumable(spec: OperatorSpec, steps: Sequence[Step], *, expected: tupl
     Raises:
         InvariantBroken: a cut changes the outputs or the last state.
     """
+    leader = started(spec, steps)  # plays the steps before each cut once
+    before: list[Output] = []
     for cut in range(len(steps) + 1):
-        outputs, state = resume_at(spec, steps, cut)
+        later, state = _continued(spec, leader, steps, cut=cut)
+        outputs = before + later
         if (outputs, state) != expected:
             raise InvariantBroken(
                 f"an operator restored from a snapshot after {cut} of {len(steps)} steps gives another result: "
                 f"{_difference(outputs, expected[0]) or _difference_of_states(state, expected[1])}. "
                 "Memory is kept outside the state"
             )
+        if cut < len(steps):
+            play_step(leader, steps[cut], cut)
+            before += leader.drain()
+
+
+def _continued(
+    spec: OperatorSpec, operator: Operator, steps: Sequence[Step], *, cut: int
+) -> tuple[list[Output], Snapshot]:
+    """Play the steps after `cut` on a fresh operator with the state of `operator`; return outputs and last state."""
+    fresh = resumed(spec, operator)
+    if cut < len(steps):
+        _begin(fresh, steps)
+    outputs: list[Output] = []
+    for rank in range(cut, len(steps)):
+        play_step(fresh, steps[rank], rank)
+        outputs += fresh.drain()
+    return outputs, fresh.snapshot()
 
 
 def _difference(found: Sequence[object], wanted: Sequence[object], what: str = "output") -> str | None:
@@ -187,15 +207,11 @@ def resume_at(spec: OperatorSpec, steps: Sequence[Step], cut: int) -> tuple[list
     """Play the steps with a snapshot and a fresh operator after `cut` of them; return outputs and last state."""
     operator = started(spec, steps)
     outputs: list[Output] = []
-    for rank, step in enumerate(steps):
-        if rank == cut:
-            operator = resumed(spec, operator)
-            _begin(operator, steps)
-        play_step(operator, step, rank)
+    for rank in range(cut):
+        play_step(operator, steps[rank], rank)
         outputs += operator.drain()
-    if cut == len(steps):
-        operator = resumed(spec, operator)
-    return outputs, operator.snapshot()
+    later, state = _continued(spec, operator, steps, cut=cut)
+    return outputs + later, state
 
 
 def resumed(spec: OperatorSpec, operator: Operator) -> Operator:
