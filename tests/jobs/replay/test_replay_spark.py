@@ -134,6 +134,7 @@ def small_sizes(chunk: int) -> Sizes:
     )
 
 
+@pytest.mark.slow  # make test plays cuts over Spark in tests/conformance/test_recorded_cases_spark.py
 def test_cuts_blocks_and_buckets_change_nothing(spark: "SparkSession", replayed: Replayed, copied: Path) -> None:
     """Laws L1 and L2: other chunks and sizes, another lake; same ids, digests and checkpoint."""
     cut = run_range(spark, copied, replayed.pipeline, BOUNDS, chunk=2, sizes=small_sizes(2))
