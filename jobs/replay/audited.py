@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.lake.store import ensure_table, read_attempts
-from jobs.reading.stored_rows import TALLIES_DIGEST, quality_id
+from jobs.reading.stored_rows import TALLIES_DIGEST
 from jobs.replay.checks import CheckedTable, conservation, quality_rows, run_checks, run_row, verdict
-from jobs.replay.chunk.driver_rows import append_driver_rows
+from jobs.replay.chunk.driver_rows import append_driver_rows, identified
 from jobs.replay.chunk.table_writes import SliceRun
 from jobs.replay.computed import Computed
 from jobs.replay.equations import Audit
@@ -94,8 +94,7 @@ def _own_rows(spark: "SparkSession", computed: Computed, one: SliceRun, *, table
 
 def _quality_rows(one: SliceRun, results: Sequence[CheckResult], checks_fingerprint: str) -> list[dict[str, object]]:
     rows = quality_rows(results, attempt_id=one.attempt_id, run_id=one.run_id, checks_fingerprint=checks_fingerprint)
-    ids = [quality_id(result, checks_fingerprint) for result in results]
-    return [row | {tables.ROW_ID: identity} for row, identity in zip(rows, ids, strict=True)]
+    return [identified(tables.quality_results(), row) for row in rows]
 
 
 def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], *, seconds: float) -> RunResult:
