@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from windowlib.columnar.record_values import ValueLayout
 from windowlib.keyed.operator_protocol import OperatorSpec
-from windowlib.spark.record_values import ValueLayout
 from windowlib.watermarks.timeline import TimeDriver
 
 __all__ = ["Engine", "TimeSpec", "ValueLayout"]

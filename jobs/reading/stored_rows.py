@@ -18,12 +18,12 @@ from jobs.lake.store import Attempt, read_attempts, table_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_tables import Columns, spec_of, stored_table
 from jobs.runs import CheckResult
+from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
 from windowlib.errors import StoreError
 from windowlib.records import tables
 from windowlib.records.named_rows import content_id
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.spark.row_identity import UNREADABLE, RowIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,7 +1,7 @@
 """Checks the checkpoint before a chunk, before the chunk starts from it (law L9).
 
 The driver compares the sums of the stored ids with the ledger. This finds rows that were lost or doubled. The tasks
-compute the id of every row that they restore from its content (`windowlib.spark.restored`). If a table has few rows,
+compute the id of every row that they restore from its content (`windowlib.columnar.restored`). If a table has few rows,
 the driver does that as well, before the tasks start.
 """
 
@@ -15,11 +15,11 @@ from jobs.lake.store import Attempt, read_attempts
 from jobs.reading.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums
 from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
+from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED
 from windowlib.errors import CheckpointError, HindcastError, StoreError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.spark.restored import BEFORE, DAMAGED, RESTORED
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,10 +18,10 @@ from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, Sums, Tallies, collect
 from jobs.replay.chunk.time_steps import ChunkTime, chunk_time, watermark_row
 from jobs.replay.pinned import Pinned
 from jobs.runs import EMPTY_STATE
+from windowlib.columnar.restored import BEFORE
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.spark.feed import CheckpointRows, replay_windows
-from windowlib.spark.restored import BEFORE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

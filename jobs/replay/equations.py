@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.store import ArrowSql, Attempt, plain_rows, read_attempts
 from jobs.runs import LAWS, CheckpointRef, CheckResult, Verdict
+from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import AuditError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 from windowlib.records.tallies import NO_EDGES
-from windowlib.spark.row_identity import RowIdentity
 from windowlib.storm.acker.acker import STRICT, Acker
 from windowlib.storm.acker.messages import Ack, Init, Message, NoticeKind, RootId
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from jobs.reading.stored_rows import CONTENT_ROWS
 from jobs.replay.checks import PANDAS_ROWS
 from jobs.replay.equations import AUDITED_ROWS
+from windowlib.columnar.plan import ROWS_PER_BATCH
 from windowlib.spark.log_order import RECORDS_PER_BLOCK
-from windowlib.spark.tagged_rows import ROWS_PER_BATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

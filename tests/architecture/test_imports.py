@@ -29,7 +29,7 @@ def test_the_core_needs_the_standard_library_only() -> None:
     modules = [
         ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for file in (ROOT / "windowlib").rglob("*.py")
-        if "spark" not in file.parts and file.stem != "__init__"
+        if not {"spark", "columnar", "execution", "kernels"} & {*file.parts} and file.stem != "__init__"
     ]
     assert len(modules) > 50
     code = f"import sys\nbefore = set(sys.modules)\nimport {', '.join(modules)}\nprint(*(set(sys.modules) - before))"

@@ -16,15 +16,16 @@ import pytest
 
 from tests.support.recorded_cases import CHECKER, case_files
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
+from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.record_values import ValueLayout
+from windowlib.columnar.restored import DAMAGED
+from windowlib.columnar.steps import Beginning, Steps, columns_of
+from windowlib.execution.bucket import FEED_KINDS, replay_bucket
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.records import tables
 from windowlib.records.records import LATE_IN_GAP, PAST_CLEANUP
 from windowlib.records.tables import Table
-from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange, replay_bucket
 from windowlib.spark.feed import result_schema, spark_struct
-from windowlib.spark.record_values import ValueLayout
-from windowlib.spark.restored import DAMAGED
-from windowlib.spark.steps import Beginning, Steps, columns_of
 from windowlib.testkit.conformance import play
 from windowlib.testkit.flink_conformance import spec_of
 from windowlib.watermarks.timeline import Step

@@ -24,11 +24,12 @@ from tests.support.bucket_feed import (
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.restored import BEFORE, DAMAGED, STATE_KINDS
+from windowlib.columnar.steps import Beginning, Steps
+from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-from windowlib.spark.bucket import BucketPlan, SliceRange, replay_bucket
-from windowlib.spark.restored import BEFORE, DAMAGED, STATE_KINDS
-from windowlib.spark.steps import Beginning, Steps
 from windowlib.watermarks.timeline import ALL_SOURCES, SourceRow, Timeline
 
 Tallies = dict[tuple[int, str, str], IdSum]

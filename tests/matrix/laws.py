@@ -11,10 +11,10 @@ from tests.matrix.log import HOURS
 from tests.matrix.one_process import Answer
 from tests.matrix.pipelines import OWN_WINDOWS, Case
 from tests.matrix.rows import Row, Rows
+from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 from windowlib.records.records import Fate
 from windowlib.records.row_ids import IdSum
-from windowlib.spark.arrow import arrow_type
 
 
 def open_equations(rows: Rows, tallies: Tallies, answer: Answer) -> Iterator[str]:

@@ -14,11 +14,12 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables, plan_buckets
 from jobs.replay.chunk.time_steps import ChunkTime
 from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.arrow import arrow_struct, arrow_type
+from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.restored import STATE_KINDS
+from windowlib.columnar.steps import Beginning, Steps, columns_of
+from windowlib.execution.bucket import FEED_KINDS
 from windowlib.records.column_types import parse_type
-from windowlib.spark.arrow import arrow_struct, arrow_type
-from windowlib.spark.bucket import FEED_KINDS, BucketPlan, SliceRange
-from windowlib.spark.restored import STATE_KINDS
-from windowlib.spark.steps import Beginning, Steps, columns_of
 from windowlib.watermarks.timeline import Timeline
 
 Row = dict[str, Any]

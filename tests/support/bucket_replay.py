@@ -34,12 +34,13 @@ from tests.support.bucket_feed import (
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.plan import SliceRange
+from windowlib.columnar.restored import DAMAGED, STATE_KINDS
+from windowlib.columnar.steps import Beginning, Steps
+from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.spark.bucket import SliceRange, replay_bucket
-from windowlib.spark.restored import DAMAGED, STATE_KINDS
-from windowlib.spark.steps import Beginning, Steps
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
 
 ATTEMPT: Final = "a" * 32

@@ -20,12 +20,12 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.row_identity import RowIdentity
 from windowlib.records import tables
 from windowlib.records.column_types import parse_type
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.spark.arrow import arrow_type
-from windowlib.spark.row_identity import RowIdentity
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("key", pa.string()), ("at_ms", pa.int64()), ("amount", pa.int64()), ("day", pa.date32())]
@@ -95,8 +95,8 @@ def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, obj
     names = [name for name in table.columns() if name != "record"]
     values = [[row.get(name) for name in names] for row in rows]
     arrays = identity.arrays(values)
-    columns = identity.emitted(values, arrays)
     named = dict(zip(names, arrays, strict=True))
+    columns = identity.stored(named)
     if "record" in table.coordinates:
         named["record"] = pa.nulls(len(rows), arrow_type(table.coordinates["record"]))
     ids = identity.ids(columns)

@@ -155,7 +155,7 @@ def window_state(
 
     `accumulators` maps an aggregate to the columns of its state. `last` has the columns of a pane if retractions can
     withdraw one. Positions inside the state are coordinates: a row's id covers only their order
-    (windowlib.spark.state_rows).
+    (windowlib.columnar.state_rows).
     """
     contents = "array<struct<slice_start_ms:bigint,rank:bigint,event_time_ms:bigint,edge_id:bigint,value:string>>"
     return Table(

@@ -14,9 +14,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
+from windowlib.columnar.plan import BucketPlan
+from windowlib.execution.bucket import FEED_KINDS, replay_bucket
 from windowlib.records.column_types import Node, spell_type
 from windowlib.records.tables import Table
-from windowlib.spark.bucket import FEED_KINDS, BucketPlan, replay_bucket
 from windowlib.spark.columns import column
 
 

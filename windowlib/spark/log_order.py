@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
+from windowlib.columnar.steps import Int64s
 from windowlib.errors import LogError
-from windowlib.spark.steps import Int64s
 
 BLOCK_BITS = 33  # monotonically_increasing_id has the partition in the bits above and the row in the bits below
 RECORDS_PER_BLOCK = 500_000

@@ -12,10 +12,10 @@ from jobs.replay.chunk.log_input import ChunkInput
 from jobs.replay.chunk.record_columns import record_names
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.sizes import SIZES, Sizes
+from windowlib.columnar.plan import BucketPlan
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type
 from windowlib.records.tables import Table
-from windowlib.spark.bucket import BucketPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

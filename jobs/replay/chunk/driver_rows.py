@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.lake.store import append_rows
+from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 from windowlib.records.named_rows import content_id
 from windowlib.records.tables import Table
-from windowlib.spark.arrow import arrow_type
 
 
 def identified(table: Table, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import TimeColumn as TimeGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import Slice
+from windowlib.columnar.plan import SliceRange
 from windowlib.errors import LogError
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import INVALID_RECORDS
-from windowlib.spark.bucket import SliceRange
 from windowlib.spark.columns import TimeColumn
 from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
 from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids

@@ -17,9 +17,9 @@ from jobs.lake.store import append_rows
 from jobs.replay.chunk.log_input import invalid_row_id
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
+from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 from windowlib.records.tables import Table
-from windowlib.spark.arrow import arrow_type
 from windowlib.spark.columns import record_check
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ from jobs.replay.chunk.driver_rows import identified
 from jobs.replay.chunk.log_input import ChunkInput
 from jobs.runs import CheckpointRef
 from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.arrow import column_values
+from windowlib.columnar.row_identity import RowIdentity
+from windowlib.columnar.steps import Beginning, Int64s, Steps, columns_of
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
-from windowlib.spark.arrow import column_values
 from windowlib.spark.feed import feed_value
 from windowlib.spark.log_order import Rises, find_rises
-from windowlib.spark.row_identity import RowIdentity
-from windowlib.spark.steps import Beginning, Int64s, Steps, columns_of
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
 
 if TYPE_CHECKING:

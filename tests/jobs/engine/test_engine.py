@@ -11,11 +11,11 @@ from jobs.engine.engine import Engine, ValueLayout
 from jobs.engine.window_spec import engine
 from tests.support.grammar import COLUMNS, OURS, document, every_form, pipeline
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.columnar.output_rows import OutputRows
 from windowlib.errors import SpecError
 from windowlib.records import tables
 from windowlib.records.column_types import struct_type
 from windowlib.records.records import Emitted, Output, Pane, Record, SideOutput
-from windowlib.spark.output_rows import OutputRows
 from windowlib.watermarks.timeline import Arrival, SourceRow
 
 HOUR_MS = 3_600_000

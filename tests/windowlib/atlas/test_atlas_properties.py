@@ -23,8 +23,8 @@ from tests.windowlib.atlas.playing import (
     steps_of,
 )
 from windowlib.atlas import AtlasSpec
+from windowlib.columnar.steps import Beginning, Steps, Walk, columns_of
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Output, Record, Tally
-from windowlib.spark.steps import Beginning, Steps, Walk, columns_of
 
 small = st.integers(1, 12)
 # A document with n = 0 fails in this pipeline. The others are grouped, sorted and limited.

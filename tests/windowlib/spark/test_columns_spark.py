@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from tests.support.fuzzing import seeds
+from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import SpecError
 from windowlib.records.instants import read_instant
 from windowlib.records.tables import unassigned_records
 from windowlib.spark.columns import TimeColumn, instant, range_problem, record_check, record_hash
-from windowlib.spark.row_identity import RowIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

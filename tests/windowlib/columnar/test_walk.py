@@ -10,10 +10,10 @@ from hypothesis import example, given, reject
 
 from tests.support.windows import specs, steps
 from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.steps import Beginning, Steps, Walk, columns_of
 from windowlib.keyed.operator_protocol import Operator
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Late, Output, Record, Unassigned
-from windowlib.spark.steps import Beginning, Steps, Walk, columns_of
 from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import ClockStep, RecordStep, WatermarkStep
 from windowlib.testkit.harness import Step as ScriptStep

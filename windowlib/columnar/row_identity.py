@@ -12,23 +12,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from windowlib.columnar.arrow import arrow_type, plain_values
+from windowlib.columnar.xxhash import xxhash64
 from windowlib.records import tables
 from windowlib.records.column_types import Node
 from windowlib.records.records import Position
-from windowlib.records.row_ids import row_check, row_id
+from windowlib.records.row_ids import IdSum, row_check, row_id
 from windowlib.records.tables import Table
-from windowlib.spark.arrow import arrow_type, plain_values
-from windowlib.spark.xxhash import xxhash64
 
 Columns = Mapping[str, Sequence[Any]]
 """Column name -> one canonical value per row."""
 
-_EXACT: Final[Mapping[str, type]] = {
-    **dict.fromkeys(("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz"), int),
-    "boolean": bool, "double": float, "string": str, "binary": bytes,
-}  # fmt: skip
-"""Types whose Python values Arrow stores unchanged. All other values are read back from Arrow before hashing."""
-_NONE: Final = type(None)
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
 """Errors that Python or Arrow may raise for the bytes of a damaged row."""
 _OWN_STRUCTS: Final = ("acc_", "contents", "last_emitted", "missed_windows")
@@ -59,21 +53,23 @@ class RowIdentity:
         values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]
         return [pa.array(list(one), type=kind) for one, kind in zip(values, self._kinds.values(), strict=True)]
 
-    def emitted(self, rows: Sequence[Sequence[Any]], arrays: Sequence[pa.Array]) -> Columns:
-        """Return the canonical columns of emitted rows. `arrays` are the same rows in Arrow."""
-        columns = list(zip(*rows, strict=True)) if rows else [() for _ in self._kinds]
-        nodes = self.table.columns()
-        return {
-            name: values
-            if _is_exact(values, nodes[name])
-            else canonical_values(array, nodes[name], keeps_nulls=_is_own_struct(name))
-            for name, values, array in zip(self._kinds, columns, arrays, strict=True)
-        }
+    def identified(self, rows: pa.Table) -> tuple[pa.Table, IdSum]:
+        """Return emitted rows with their ids and checks, and the sum of the ids.
+
+        Args:
+            rows: the columns of `Table.columns()`. For `window_state`, all rows of each key.
+        """
+        columns = self.stored({name: rows[name].combine_chunks() for name in rows.column_names})
+        ids = self.ids(columns)
+        rows = rows.append_column(tables.ROW_ID, pa.array(ids, pa.int64()))
+        if tables.ROW_CHECK in self.table.emitted_columns():
+            rows = rows.append_column(tables.ROW_CHECK, pa.array(self.checks(ids, columns), pa.int64()))
+        return rows, IdSum.of(ids)
 
     def stored(self, columns: Mapping[str, pa.Array]) -> Columns:
         """Return the canonical columns of stored rows. A column that `columns` does not have is null in all rows."""
         nodes = self.table.columns()
-        count = len(columns[tables.ROW_ID])
+        count = len(next(iter(columns.values())))
         found = {
             name: canonical_values(_one_chunk(columns[name]), nodes[name], keeps_nulls=_is_own_struct(name))
             if name in columns
@@ -214,11 +210,6 @@ def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _is_own_struct(name: str) -> bool:
     return name.startswith(_OWN_STRUCTS)
-
-
-def _is_exact(values: Sequence[Any], node: Node) -> bool:
-    exact = _EXACT.get(node) if isinstance(node, str) else None
-    return exact is not None and set(map(type, values)) <= {exact, _NONE}
 
 
 def _invalid_id(record_hash: int | None, reason: str | None) -> int:

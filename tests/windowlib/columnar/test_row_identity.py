@@ -6,18 +6,15 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from tests.support.fuzzing import seeds
+from windowlib.columnar.row_identity import RowIdentity
+from windowlib.columnar.tagged_rows import TaggedRows
+from windowlib.columnar.xxhash import hash_bytes, hash_int, hash_long, signed, xxhash64
 from windowlib.records import tables
 from windowlib.records.column_types import Node, parse_type
-from windowlib.records.named_rows import RowBuilder
-from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-from windowlib.spark.row_identity import RowIdentity
-from windowlib.spark.tagged_rows import TaggedRows
-from windowlib.spark.xxhash import hash_bytes, hash_int, hash_long, signed, xxhash64
 
 TYPES = (
     "bigint", "int", "tinyint", "double", "float", "boolean", "string", "binary", "timestamp", "date",
@@ -61,9 +58,9 @@ def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
         rows = [(*(value_of(kind, rng) for kind in kinds.values()), rank) for rank in range(rng.randrange(1, 9))]
         identity = RowIdentity(table)
         arrays = identity.arrays(rows)
-        columns = identity.emitted(rows, arrays)
-        ids = identity.ids(columns)
         stored = dict(zip(table.columns(), arrays, strict=True))
+        columns = identity.stored(stored)
+        ids = identity.ids(columns)
         stored |= {"row_id": pa.array(ids), "row_check": pa.array(identity.checks(ids, columns))}
         assert list(identity.damage(stored)) == []
         row = rng.randrange(len(rows))
@@ -73,25 +70,18 @@ def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("rows_per_batch", [1, 2, 3, 100])
-def test_batches_of_any_size_have_the_same_rows_ids_and_sums(rows_per_batch: int) -> None:
-    """A checkpoint's rows of one key may be in several batches, and their ids depend on each other."""
-    places = {"slice_starts_ms": "array<bigint>", "ranks": "array<bigint>", "values": "array<string>"}
-    table = tables.window_state({"k": "string"}, {"names": places})
-    plain = dict.fromkeys(table.columns(), 0) | dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), False)
+def test_batches_of_any_size_have_the_same_rows(rows_per_batch: int) -> None:
+    table = table_of({"k": "string"})
+    identity = RowIdentity(table)
+    names = list(table.columns())
+    rows, ids = identity.identified(pa.table(identity.arrays([(text, 0) for text in "abcde"]), names=names))
     tagged = TaggedRows((table, tables.tallies()), rows_per_batch=rows_per_batch)
-    for slice_no in range(2):
-        for number in range(5):
-            state = {"slice_starts_ms": [7, 7], "ranks": [10 * number, 10 * number + 1], "values": ["x", "y"]}
-            row = plain | {"k": "ab"[number % 2], "acc_names": state, "contents": [], "trigger_state": "{}"}
-            row |= {"window_start_ms": number}
-            tagged.add(slice_no, RowBuilder(table, row).row(tuple(row.values())))
-    batches = list(tagged.batches()) + list(tagged.batches(everything=True))
+    batches = [*tagged.batches(3, table.name, rows), tagged.tally_batch([((3, "rows", table.name), ids)])]
     found = pa.Table.from_batches(batches)
-    state_rows = found.filter(pc.equal(found["tag"], table.name))
-    ids = state_rows[table.name].combine_chunks().field("row_id").to_pylist()
-    [tallied, _] = [row["tallies"] for row in found.to_pylist() if row["tag"] == "tallies"]
-    assert (tallied["record_count"], tallied["id_xor"]) == IdSum.of(ids[:5]).as_row()[:2]
-    assert ids[:5] == ids[5:]
+    assert found["tag"].to_pylist() == [table.name] * 5 + ["tallies"]
+    assert set(found["slice_no"].to_pylist()) == {3}
+    assert [row[table.name] for row in found.to_pylist()[:5]] == rows.to_pylist()
+    assert found["tallies"].to_pylist()[-1]["id_xor"] == ids.as_row()[1]
     assert max(batch.num_rows for batch in batches) <= max(rows_per_batch, 2)
 
 
@@ -108,7 +98,7 @@ def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_th
         ]  # fmt: skip
         values = [tuple(row[name] for name in table.columns()) for row in rows]
         identity = RowIdentity(table)
-        found = identity.emitted(values, identity.arrays(values))
+        found = identity.stored(dict(zip(table.columns(), identity.arrays(values), strict=True)))
         return identity.ids(found), identity.checks(identity.ids(found), found)
 
     ids, checks = words((1, 5), (2, 0))

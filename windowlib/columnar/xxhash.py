@@ -24,7 +24,7 @@ _LONG_DECIMAL_DIGITS: Final = 18
 """Spark stores decimals of at most this many digits in 64 bits, and hashes them as longs."""
 
 Hash = Callable[[Any, int], int]
-"""(value, seed) -> unsigned 64-bit hash. The value has the form of `windowlib.spark.arrow.plain_values`."""
+"""(value, seed) -> unsigned 64-bit hash. The value has the form of `windowlib.columnar.arrow.plain_values`."""
 
 
 def xxhash64(values: Iterable[tuple[Any, pa.DataType]]) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from windowlib.spark.arrow import column_values, plain_values
+from windowlib.columnar.arrow import column_values, plain_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 The aggregates first, last and collect_list keep positions in the log in their state. These positions are coordinates:
 two lakes with the same records, cut into other slices, have different positions and the same state. A row's id
-therefore covers only the order of the positions in the state of one key (windowlib.spark.row_identity).
+therefore covers only the order of the positions in the state of one key (windowlib.columnar.row_identity).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
+from windowlib.columnar.steps import Beginning
 from windowlib.errors import CheckpointError
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import UserStateRow
@@ -19,7 +20,6 @@ from windowlib.records.named_rows import Row, RowBuilder
 from windowlib.records.plain_json import from_json, to_json
 from windowlib.records.records import Stored
 from windowlib.records.tables import Table
-from windowlib.spark.steps import Beginning
 
 NamedRow = Mapping[str, Any]
 """A stored row: column -> plain value. Accumulators and `last_emitted` are tuples in the order of their fields."""

@@ -1,0 +1,75 @@
+"""The protocol of executors: what runs the records of one bucket, as columns in and columns out.
+
+Two executors implement it. `OperatorExecutor` runs any operator record by record. `windowlib.kernels` computes whole
+columns for the specs that it covers. Their rows, tallies and states are equal, so a checkpoint of one can be restored
+by the other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from windowlib.records.records import Fate
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
+
+Emission = Mapping[str, pa.Table]
+"""Table -> new rows: the columns of `Table.columns()` in `BucketPlan.tables`, without ids. No table is empty."""
+
+StateColumns = Mapping[str, pa.Table]
+"""Checkpoint table -> its rows, with the columns of `Table.columns()`. A table without rows may be missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketTallies:
+    """What an executor counted since the last call: the fates of records, and the edges by term of the audit."""
+
+    fates: Mapping[Fate, IdSum] = field(default_factory=dict)
+    edges: Mapping[str, IdSum] = field(default_factory=dict)
+
+
+class Executor(Protocol):
+    """Runs the records of one bucket along the steps of a chunk (`BucketPlan.steps`), slice by slice.
+
+    A caller restores exactly once, before the first record. For each slice it calls `process` any number of times, and
+    then `end_slice`. How it cuts the records of a slice into batches does not change the rows.
+    """
+
+    def restore(self, state: StateColumns) -> None:
+        """Load the time before the chunk, and the bucket's part of a checkpoint (empty at the beginning of a chain).
+
+        Raises:
+            CheckpointError: the rows are not a state of this spec.
+        """
+
+    def process(self, records: pa.RecordBatch) -> Emission:
+        """Process records of the current slice in log order, and the steps before each of them.
+
+        Args:
+            records: `sequence, rank, event_time_ms, record_hash` (int64), the key columns `k0, k1 ..`, and the columns
+                of `ValueLayout.read()` as `v0, v1 ..`.
+
+        Returns:
+            The rows that the records and steps caused. Rows that are not ready may come with a later call.
+        """
+
+    def end_slice(self) -> Emission:
+        """Take the remaining steps of the current slice, and begin the next slice."""
+
+    def state(self) -> StateColumns:
+        """Return the checkpoint after the slice that ended. The executor is not changed."""
+
+    def take_tallies(self) -> BucketTallies:
+        """Return the tallies since the last call."""
+
+
+def without_empty(emitted: Mapping[str, pa.Table]) -> Emission:
+    """Return the tables that have rows."""
+    return {name: rows for name, rows in emitted.items() if rows.num_rows}
+
+
+def arrow_columns(table: Table) -> tuple[str, ...]:
+    """Return the columns of an emitted table, in order."""
+    return tuple(name for name in table.columns() if name != "record")

@@ -1,0 +1,121 @@
+"""The executor that runs any operator, record by record."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from windowlib.columnar.arrow import column_values, plain_values
+from windowlib.columnar.executor import BucketTallies, Emission, StateColumns, arrow_columns
+from windowlib.columnar.output_rows import OutputRows
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.record_values import batch_keys, batch_values
+from windowlib.columnar.row_identity import RowIdentity
+from windowlib.columnar.state_rows import NamedRow, StateRows
+from windowlib.columnar.steps import Walk
+from windowlib.keyed.timers import KeyGroupRange
+from windowlib.records import tables
+from windowlib.records.named_rows import Row
+from windowlib.records.records import Fate, Record
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
+
+
+class OperatorExecutor:
+    """Runs the operator of a plan's spec (windowlib.columnar.executor.Executor)."""
+
+    def __init__(self, plan: BucketPlan) -> None:
+        """Build a fresh operator that owns all key groups."""
+        self._plan = plan
+        self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
+        self._walk = Walk(self._operator, plan.steps, plan.beginning)
+        self._stored = {table.name: table for table in plan.tables if table.name in tables.CHECKPOINT_TABLES}
+        self._state = StateRows(self._stored.values(), plan.accumulators, plan.last)
+        self._outputs = OutputRows(plan.tables, plan.outputs, plan.side_outputs)
+        self._identities = {table.name: RowIdentity(table) for table in plan.tables}
+        self._slices = iter(plan.slices)
+        self._slice = next(self._slices)
+        self._fates: dict[Fate, IdSum] = {}
+        self._has_begun = False
+
+    def restore(self, state: StateColumns) -> None:
+        """Load the bucket's part of a checkpoint."""
+        for name, rows in state.items():
+            named = _named_rows(self._stored[name], rows)
+            match name:
+                case tables.WINDOW_STATE:
+                    self._state.add_windows(named)
+                case tables.TIMERS:
+                    self._state.add_timers(named)
+                case _:
+                    self._state.add_user_state(named)
+        self._operator.restore(self._state.snapshot(self._plan.beginning))
+        self._begin()
+
+    def process(self, records: pa.RecordBatch) -> Emission:
+        """Process the records of one batch; before each record, take the steps up to it."""
+        self._begin()
+        sequences = records.column("sequence").to_numpy()
+        steps_before = np.searchsorted(self._plan.steps.sequence, sequences, side="left").tolist()
+        plain = (records.column(name).to_pylist() for name in ("rank", "event_time_ms", "record_hash"))
+        process, walk = self._operator.process, self._walk
+        fates = {fate: IdSum() for fate in Fate}
+        values, gaps = batch_values(records, self._plan.layout)
+        rows = zip(batch_keys(records, len(self._plan.keys)), values, gaps, steps_before, *plain, strict=True)
+        start_ms = self._slice.start_ms
+        for key, value, gap_ms, steps, rank, at_ms, identity in rows:
+            if steps > walk.taken:
+                walk.until(steps)
+            fate = process(Record(key, at_ms, value, (start_ms, rank), identity, gap_ms))
+            fates[fate].add(identity)
+        for fate, ids in fates.items():
+            self._fates.setdefault(fate, IdSum()).merge(ids)
+        return self._drain()
+
+    def end_slice(self) -> Emission:
+        """Take the remaining steps of the current slice, and begin the next slice."""
+        self._begin()
+        self._walk.until(self._plan.steps.slice_ends[self._slice.slice_no])
+        emitted = self._drain()
+        self._slice = next(self._slices, self._slice)
+        return emitted
+
+    def state(self) -> StateColumns:
+        """Return the checkpoint after the slice that ended."""
+        return self._columns(self._state.rows(self._operator.snapshot()))
+
+    def take_tallies(self) -> BucketTallies:
+        """Return the tallies since the last call."""
+        edges = {term: IdSum(*tally) for term, tally in self._operator.take_tallies().items()}
+        fates, self._fates = self._fates, {}
+        return BucketTallies(fates=fates, edges=edges)
+
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            if self._plan.beginning.first_arrival_ms is not None:
+                self._operator.begin(self._plan.beginning.first_arrival_ms)
+
+    def _drain(self) -> Emission:
+        start_ms = self._slice.start_ms
+        return self._columns(self._outputs.row(output, start_ms) for output in self._operator.drain())
+
+    def _columns(self, rows: Iterable[Row]) -> dict[str, pa.Table]:
+        by_table: dict[str, list[tuple[object, ...]]] = {}
+        for name, values in rows:
+            by_table.setdefault(name, []).append(values)
+        return {
+            name: pa.table(self._identities[name].arrays(found), names=list(arrow_columns(self._plan.table(name))))
+            for name, found in by_table.items()
+        }
+
+
+def _named_rows(table: Table, columns: pa.Table) -> Iterable[NamedRow]:
+    """Yield the rows of a table; `contents` has dicts, because its records are read by field name."""
+    names = tuple(table.columns())
+    values = [
+        column_values(columns[name]) if name == "contents" else plain_values(columns[name].combine_chunks())
+        for name in names
+    ]
+    for row in zip(*values, strict=True):
+        yield dict(zip(names, row, strict=True))

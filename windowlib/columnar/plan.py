@@ -1,0 +1,54 @@
+"""The plan of a chunk: what every task gets besides rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from windowlib.columnar.record_values import ValueLayout
+from windowlib.columnar.steps import Beginning, Steps
+from windowlib.keyed.operator_protocol import OperatorSpec
+from windowlib.records.tables import Table
+
+ROWS_PER_BATCH: Final = 8_192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRange:
+    """One slice of the chunk. Its records have sequence numbers from the previous `end_sequence` up to its own."""
+
+    slice_no: int
+    start_ms: int
+    end_ms: int
+    end_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlan:
+    """The input of every task of a chunk besides rows. Spark sends it to the workers once per task.
+
+    `keys` and `inputs` map a column to its Spark type; `inputs` are the columns that `layout` reads. `outputs` are the
+    columns of a pane's values, and `side_outputs` those of each tag. `last` has the columns of a pane's values if panes
+    may be retracted, else it is empty. `accumulators` maps an aggregate to the columns of its state.
+    `max_parallelism` is the number of key groups; each key's group is stored with its state.
+    """
+
+    spec: OperatorSpec
+    layout: ValueLayout
+    keys: Mapping[str, str]
+    inputs: Mapping[str, str]
+    outputs: tuple[str, ...]
+    side_outputs: Mapping[str, tuple[str, ...]]
+    accumulators: Mapping[str, Mapping[str, str]]
+    last: tuple[str, ...]
+    slices: tuple[SliceRange, ...]
+    steps: Steps
+    beginning: Beginning
+    max_parallelism: int
+    tables: tuple[Table, ...]
+    buckets: int
+    tasks: int
+    rows_per_batch: int = ROWS_PER_BATCH
+
+    def table(self, name: str) -> Table:
+        """Return the table with this name."""
+        return next(table for table in self.tables if table.name == name)
