@@ -24,7 +24,10 @@ StateColumns = Mapping[str, pa.Table]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketTallies:
-    """What an executor counted since the last call: the fates of records, and the edges by term of the audit."""
+    """What an executor counted since the last call: the fates of records, and the edges by term of the audit.
+
+    `fates` has an entry for every fate, `edges` only for terms that have edges.
+    """
 
     fates: Mapping[Fate, IdSum] = field(default_factory=dict)
     edges: Mapping[str, IdSum] = field(default_factory=dict)

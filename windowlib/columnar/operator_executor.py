@@ -35,7 +35,7 @@ class OperatorExecutor:
         self._identities = {table.name: RowIdentity(table) for table in plan.tables}
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
-        self._fates: dict[Fate, IdSum] = {}
+        self._fates = {fate: IdSum() for fate in Fate}
         self._has_begun = False
 
     def restore(self, state: StateColumns) -> None:
@@ -69,7 +69,7 @@ class OperatorExecutor:
             fate = process(Record(key, at_ms, value, (start_ms, rank), identity, gap_ms))
             fates[fate].add(identity)
         for fate, ids in fates.items():
-            self._fates.setdefault(fate, IdSum()).merge(ids)
+            self._fates[fate].merge(ids)
         return self._drain()
 
     def end_slice(self) -> Emission:
@@ -87,7 +87,7 @@ class OperatorExecutor:
     def take_tallies(self) -> BucketTallies:
         """Return the tallies since the last call."""
         edges = {term: IdSum(*tally) for term, tally in self._operator.take_tallies().items()}
-        fates, self._fates = self._fates, {}
+        fates, self._fates = self._fates, {fate: IdSum() for fate in Fate}
         return BucketTallies(fates=fates, edges=edges)
 
     def _begin(self) -> None:
