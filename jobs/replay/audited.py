@@ -11,7 +11,7 @@ from jobs.lake.store import ensure_table, read_attempts
 from jobs.reading.stored_rows import TALLIES_DIGEST
 from jobs.replay.checks import CheckedTable, conservation, quality_rows, run_checks, run_row, verdict
 from jobs.replay.chunk.driver_rows import append_driver_rows, identified
-from jobs.replay.chunk.table_writes import SliceRun
+from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.computed import Computed
 from jobs.replay.equations import Audit
 from jobs.replay.written import Written
@@ -77,7 +77,7 @@ def _check(spark: "SparkSession", audited: Audited, one: SliceRun) -> tuple[Chec
     laws = (*(law for law in audited.laws if law.slice_id == slice_id), conservation(slice_id, counts))
     if pinned.suites is None:
         return laws
-    checked: dict[str, CheckedTable] = {"run": run_row(slice_id, counts, computed.time.watermark_ms(one.slice_no))}
+    checked: dict[str, CheckedTable] = {"run": run_row(slice_id, counts, computed.run.time.watermark_ms(one.slice_no))}
     for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS):
         checked[name] = _own_rows(spark, computed, one, table=name)
     return (*laws, *run_checks(pinned.order.pipeline.quality, slice_id, checked, suites=pinned.suites))
@@ -101,7 +101,7 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
     pinned, tallies, number = computed.pinned, computed.tallies, one.slice_no
     pipeline = pinned.order.pipeline
     quality, arrival = pipeline.quality, pipeline.log.arrival_time
-    counts, clamped = tallies.counts(number), computed.time.clamped[number]
+    counts, clamped = tallies.counts(number), computed.run.time.clamped[number]
     log.info(
         "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d",
         one.slice.slice_id, one.run_id, counts.read, counts.panes, counts.late, counts.unassigned, counts.invalid,
@@ -116,7 +116,7 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
         state_after=one.state_after,
         digests={table: tallies.emitted(number, table).digest() for table in pinned.tables.digested()},
         counts=counts,
-        watermark_ms=computed.time.watermark_ms(number),
+        watermark_ms=computed.run.time.watermark_ms(number),
         log=pinned.log.coordinates(one.slice.slice_id),
         seconds=seconds,
         verdict=verdict(checks, quality.fail_on if quality else "critical"),

@@ -53,7 +53,10 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         pinned = pin(order, sizes=sizes)
         with _preparing(pinned.suites):
             computed = compute(spark, pinned)
-    audited = audit(write(computed))
+    try:
+        audited = audit(write(computed))
+    finally:
+        computed.run.rows.close()
     return check(spark, audited, seconds=time.monotonic() - started)
 
 

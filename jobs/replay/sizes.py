@@ -1,6 +1,7 @@
 """The thresholds of a replay. They change where and how fast rows are made, never the rows."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from jobs.reading.stored_rows import CONTENT_ROWS
 from jobs.replay.checks import PANDAS_ROWS
@@ -14,8 +15,13 @@ class Sizes:
     """The thresholds of a replay. Tests draw small values, so that both sides of each threshold run.
 
     Attributes:
+        way: `auto` lets tasks read the log's files if the log allows it; `frames` always uses DataFrames.
         records_per_block: the sort of the log makes blocks of about this many records.
         records_per_bucket: the number of buckets grows by one for this many records.
+        records_per_task: a task that reads the log's files reads about this many records.
+        rows_per_read: the number of rows that such a task decodes at once.
+        rows_per_file: the largest number of rows in a file that such a task writes.
+        rows_per_encoding: a task that writes files takes slices until they have this many rows.
         buckets: the largest number of buckets.
         rows_per_batch: the largest number of rows in one batch that a task returns.
         driver_rows: the driver commits a table of a chunk with at most this many rows; Spark commits a larger one.
@@ -25,8 +31,13 @@ class Sizes:
         pandas_rows: Great Expectations uses pandas for a table with at most this many rows, and Spark for a larger one.
     """
 
+    way: Literal["auto", "frames"] = "auto"
     records_per_block: int = RECORDS_PER_BLOCK
     records_per_bucket: int = 50_000
+    records_per_task: int = 2_000_000
+    rows_per_read: int = 131_072
+    rows_per_file: int = 2_000_000
+    rows_per_encoding: int = 1_000_000
     buckets: int = 64
     rows_per_batch: int = ROWS_PER_BATCH
     driver_rows: int = 20_000
@@ -34,6 +45,10 @@ class Sizes:
     content_rows: int = CONTENT_ROWS
     audited_rows: int = AUDITED_ROWS
     pandas_rows: int = PANDAS_ROWS
+
+    def buckets_for(self, records: int, *, has_keys: bool) -> int:
+        """Return the number of buckets of a chunk."""
+        return min(self.buckets, 1 + records // self.records_per_bucket) if has_keys else 1
 
 
 SIZES = Sizes()

@@ -10,7 +10,8 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.chunk.log_input import log_reading, pin_chunk, read_chunk
-from jobs.replay.chunk.time_steps import chunk_time, time_before
+from jobs.replay.chunk.time_steps import time_before
+from jobs.replay.frames.frame_time import frame_time
 from jobs.runs import CheckpointRef, Slice
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import RequestError
@@ -51,7 +52,7 @@ def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wan
     row = chunk.ordered.where(F.col("record_id") == wanted.record_id).orderBy("rank").first()
     if row is None:
         raise RequestError(f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}")
-    time = chunk_time(engine, chunk, time_before(lake, pipeline, wanted.before))
+    time = frame_time(engine, chunk, time_before(lake, pipeline, wanted.before))
     step = int(np.searchsorted(time.steps.sequence, row["sequence"], side="left"))
     met_ms = int(time.steps.watermark_ms[step - 1]) if step else time.beginning.watermark_ms
     return Located(rank=row["rank"], watermark_ms=None if met_ms == MIN_TIME_MS else met_ms)

@@ -48,9 +48,8 @@ def bucket_plan(
     pipeline: Pipeline, written: ChunkTables, ranges: Sequence[SliceRange], *, steps: Steps, beginning: Beginning
 ) -> BucketPlan:
     """Return the plan of a chunk with one bucket."""
-    read: Any = SimpleNamespace(slices=[], ranges=tuple(ranges))
     time = ChunkTime(steps=steps, beginning=beginning, after=(), clamped=())
-    return plan_buckets(pipeline, written, read, time=time)
+    return plan_buckets(pipeline, written, ranges, records=0, time=time)
 
 
 def steps_of(timeline: Timeline, places: Mapping[int, Place]) -> Steps:

@@ -4,12 +4,12 @@ A task never fails on a damaged row. It reports the damage as a tally of the sli
 driver reads the tally and raises the error before anything is written.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 
-from windowlib.columnar.arrow import arrow_type, plain_values
+from windowlib.columnar.arrow import plain_values
 from windowlib.columnar.executor import Executor, arrow_columns
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
 from windowlib.errors import HindcastError
@@ -21,8 +21,7 @@ BEFORE: Final = -1
 """The slice number of tallies about the checkpoint that a task read."""
 RESTORED, DAMAGED = "restored", "damaged"
 """Equations of these tallies. RESTORED: the ids of the restored rows, by table. DAMAGED: the term is the error text."""
-StateKind = Literal["window", "timer", "user"]
-STATE_KINDS: Final[Mapping[StateKind, str]] = {
+STATE_KINDS: Final[Mapping[str, str]] = {
     "window": tables.WINDOW_STATE,
     "timer": tables.TIMERS,
     "user": tables.USER_STATE,
@@ -33,16 +32,16 @@ STATE_KINDS: Final[Mapping[StateKind, str]] = {
 class RestoredState:
     """Collects the rows of a checkpoint, checks them, and restores an executor from them."""
 
-    def __init__(self, stored: Mapping[StateKind, Table]) -> None:
-        """Prepare for one bucket; `stored` maps a kind in the feed to its table."""
-        self._stored = stored
-        self._parts: dict[StateKind, list[pa.RecordBatch]] = {}
+    def __init__(self, emitted: Iterable[Table]) -> None:
+        """Prepare for one bucket; `emitted` has the checkpoint tables, and may have others."""
+        self._stored = {table.name: table for table in emitted}
+        self._parts: dict[str, list[pa.Table]] = {}
         self._sums: dict[str, IdSum] = {}
 
-    def add(self, kind: StateKind, batch: pa.RecordBatch) -> None:
-        """Add rows of one kind."""
-        if batch.num_rows:
-            self._parts.setdefault(kind, []).append(batch)
+    def add(self, table: str, rows: pa.Table) -> None:
+        """Add rows of one table, with the columns of `Table.emitted_columns()`."""
+        if rows.num_rows:
+            self._parts.setdefault(table, []).append(rows)
 
     def sums(self) -> Iterator[tuple[str, IdSum]]:
         """Yield each table's name and the ids of its restored rows."""
@@ -52,13 +51,13 @@ class RestoredState:
         """Restore the executor. Return None, or a text about the first damaged row or the executor's own error."""
         state: dict[str, pa.Table] = {}
         try:
-            for kind, parts in self._parts.items():
-                table = self._stored[kind]
-                columns = self._columns(kind, pa.Table.from_batches(parts))
+            for name, parts in self._parts.items():
+                table, rows = self._stored[name], pa.concat_tables(parts).combine_chunks()
+                columns = {one: rows[one].combine_chunks() for one in rows.column_names}
                 damage = self._check(table, columns)
                 if damage is not None:
                     return damage
-                state[table.name] = pa.table({name: columns[name] for name in arrow_columns(table)})
+                state[name] = rows.select(list(arrow_columns(table)))
             executor.restore(state)
         except HindcastError as error:
             return str(error)
@@ -74,14 +73,6 @@ class RestoredState:
             return f"a row{whose} in table {table.name} is not what was written: {damage.what}"
         self._sums[table.name] = IdSum.of(columns[tables.ROW_ID].to_pylist())
         return None
-
-    def _columns(self, kind: StateKind, rows: pa.Table) -> dict[str, pa.Array]:
-        table = self._stored[kind]
-        state = rows[kind].combine_chunks()
-        named = dict(zip((field.name for field in state.type), state.flatten(), strict=True))
-        kinds = {name: arrow_type(table.content[name]) for name in table.keys}
-        keys = {name: rows[f"k{i}"].combine_chunks().cast(kinds[name]) for i, name in enumerate(table.keys)}
-        return {**keys, **named}
 
 
 def _key(table: Table, columns: Mapping[str, pa.Array], row: int) -> tuple[object, ...]:

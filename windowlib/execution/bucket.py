@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, Executor
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
@@ -21,6 +22,7 @@ from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED, STATE_KINDS, 
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.tagged_rows import TaggedRows, TallyKey
 from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 
 FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
 """Kinds of rows in the feed, in their sort order: rows of the three checkpoint tables, then records."""
@@ -49,7 +51,7 @@ def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterat
     run = BucketRun(plan)
     tagged = TaggedRows(plan.tables, rows_per_batch=plan.rows_per_batch)
     for batch in batches:
-        for slice_no, table, rows in run.take(batch):
+        for slice_no, table, rows in _take(batch, run):
             yield from tagged.batches(slice_no, table, rows)
     for slice_no, table, rows in run.finish():
         yield from tagged.batches(slice_no, table, rows)
@@ -63,59 +65,48 @@ class BucketRun:
     plan: BucketPlan
     tallies: dict[TallyKey, IdSum] = field(default_factory=dict)
     _executor: Executor = field(init=False)
-    _restored: RestoredState | None = field(init=False)
+    _restored: RestoredState = field(init=False)
     _identities: dict[str, RowIdentity] = field(init=False)
+    _has_begun: bool = False
     _is_damaged: bool = False
     _slice_no: int = 0
 
     def __post_init__(self) -> None:
         self._executor = executor_for(self.plan)
         self._identities = {table.name: RowIdentity(table) for table in self.plan.tables}
-        stored = {kind: table for kind, name in STATE_KINDS.items() for table in self.plan.tables if table.name == name}
-        self._restored = RestoredState(stored)
+        self._restored = RestoredState(self.plan.tables)
 
-    def take(self, batch: pa.RecordBatch) -> Iterator[IdentifiedRows]:
-        """Take rows of the feed in order."""
-        kinds = batch.column("kind").to_numpy(zero_copy_only=False)
-        bounds = np.searchsorted(kinds, [*range(len(FEED_KINDS)), len(FEED_KINDS)]).tolist()
-        windows, timers, user, records = (batch.slice(start, end - start) for start, end in pairwise(bounds))
-        if self._restored is not None:
-            self._restored.add("window", windows)
-            self._restored.add("timer", timers)
-            self._restored.add("user", user)
-        if records.num_rows:
-            yield from self.records(records)
+    def restore(self, table: str, rows: pa.Table) -> None:
+        """Add rows of a checkpoint table, with the columns of `Table.emitted_columns()`. Called before any record."""
+        self._restored.add(table, rows)
 
-    def records(self, records: pa.RecordBatch) -> Iterator[IdentifiedRows]:
-        """Process records, which may be of several slices."""
-        self._restore()
+    def process(self, slice_no: int, records: pa.RecordBatch) -> Iterator[IdentifiedRows]:
+        """Process the next records, which are of one slice."""
+        self._begin()
         if self._is_damaged:
             return
-        numbers = records.column("slice_no").to_numpy()
-        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-        for start, end in pairwise([*starts.tolist(), len(numbers)]):
-            while self._slice_no < numbers[start]:
-                yield from self._end_slice()
-            yield from self._identified(self._executor.process(records.slice(start, end - start)))
+        while self._slice_no < slice_no:
+            yield from self._end_slice()
+        yield from self._identified(self._executor.process(records))
 
     def finish(self) -> Iterator[IdentifiedRows]:
         """End the slices that have no more records in this bucket."""
-        self._restore()
+        self._begin()
         while not self._is_damaged and self._slice_no < len(self.plan.slices):
             yield from self._end_slice()
 
-    def _restore(self) -> None:
+    def _begin(self) -> None:
         """Restore the executor at the first call. If the checkpoint is damaged, report that; process nothing."""
-        restored, self._restored = self._restored, None
-        if restored is None:
+        if self._has_begun:
             return
-        damage = restored.restore(self._executor)
+        self._has_begun = True
+        damage = self._restored.restore(self._executor)
         if damage is not None:
             self._is_damaged = True
-            self.count(BEFORE, DAMAGED, damage, ids=IdSum(1))
+            self._count(BEFORE, DAMAGED, damage, ids=IdSum(1))
             return
-        for table, ids in restored.sums():
-            self.count(BEFORE, RESTORED, table, ids=ids)
+        for table, ids in self._restored.sums():
+            self._count(BEFORE, RESTORED, table, ids=ids)
 
     def _end_slice(self) -> Iterator[IdentifiedRows]:
         """Take the slice's remaining steps; emit its checkpoint and tallies."""
@@ -123,17 +114,45 @@ class BucketRun:
         yield from self._identified(self._executor.state())
         counted = self._executor.take_tallies()
         for term, ids in counted.edges.items():
-            self.count(self._slice_no, "edges", term, ids=ids)
+            self._count(self._slice_no, "edges", term, ids=ids)
         for fate, ids in counted.fates.items():
-            self.count(self._slice_no, "fates", fate.value, ids=ids)
+            self._count(self._slice_no, "fates", fate.value, ids=ids)
         self._slice_no += 1
 
-    def count(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
+    def _count(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
         """Add ids to a term of an equation of the audit."""
         self.tallies.setdefault((slice_no, equation, term), IdSum()).merge(ids)
 
     def _identified(self, emitted: Emission) -> Iterator[IdentifiedRows]:
         for table, rows in emitted.items():
             identified, ids = self._identities[table].identified(rows)
-            self.count(self._slice_no, "rows", table, ids=ids)
+            self._count(self._slice_no, "rows", table, ids=ids)
             yield self._slice_no, table, identified
+
+
+def _take(batch: pa.RecordBatch, run: BucketRun) -> Iterator[IdentifiedRows]:
+    """Give rows of the feed to the run of their bucket."""
+    kinds = batch.column("kind").to_numpy(zero_copy_only=False)
+    bounds = np.searchsorted(kinds, [*range(len(FEED_KINDS)), len(FEED_KINDS)]).tolist()
+    parts = (batch.slice(start, end - start) for start, end in pairwise(bounds))
+    for kind, rows in zip(FEED_KINDS, parts, strict=True):
+        if not rows.num_rows:
+            continue
+        if kind in STATE_KINDS:
+            table = run.plan.table(STATE_KINDS[kind])
+            run.restore(table.name, _state_rows(rows, kind, table))
+            continue
+        numbers = rows.column("slice_no").to_numpy()
+        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+        for start, end in pairwise([*starts.tolist(), len(numbers)]):
+            yield from run.process(int(numbers[start]), rows.slice(start, end - start))
+
+
+def _state_rows(rows: pa.RecordBatch, kind: str, table: Table) -> pa.Table:
+    """Return rows of a checkpoint table from the feed, which has keys in feed form, and the rest as a struct."""
+    state = rows.column(kind)
+    named = dict(zip((field.name for field in state.type), state.flatten(), strict=True))
+    keys = {
+        name: rows.column(f"k{place}").cast(arrow_type(table.content[name])) for place, name in enumerate(table.keys)
+    }
+    return pa.table({**keys, **named})

@@ -1,6 +1,6 @@
 """The plan of a chunk: the tables it writes, the engine it runs, and the buckets that its tasks work on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.engine.engine import Engine
@@ -8,11 +8,10 @@ from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
 from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk.log_input import ChunkInput
 from jobs.replay.chunk.record_columns import record_names
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.sizes import SIZES, Sizes
-from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.plan import BucketPlan, SliceRange
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type
 from windowlib.records.tables import Table
@@ -78,11 +77,16 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
 
 
 def plan_buckets(
-    pipeline: Pipeline, written: ChunkTables, read: ChunkInput, *, time: ChunkTime, sizes: Sizes = SIZES
+    pipeline: Pipeline,
+    written: ChunkTables,
+    ranges: Sequence[SliceRange],
+    *,
+    records: int,
+    time: ChunkTime,
+    sizes: Sizes = SIZES,
 ) -> BucketPlan:
     """Return the plan that every task gets. The number of buckets changes the speed only."""
-    records = sum(one.records.count for one in read.slices)
-    buckets = min(sizes.buckets, 1 + records // sizes.records_per_bucket) if written.keys else 1
+    buckets = sizes.buckets_for(records, has_keys=bool(written.keys))
     run = written.engine
     return BucketPlan(
         spec=run.operator,
@@ -93,7 +97,7 @@ def plan_buckets(
         side_outputs={tag: tuple(named) for tag, named in run.side_outputs.items()},
         accumulators=run.accumulators,
         last=tuple(run.outputs) if run.keeps_last else (),
-        slices=read.ranges,
+        slices=tuple(ranges),
         steps=time.steps,
         beginning=time.beginning,
         max_parallelism=pipeline.max_parallelism,

@@ -16,6 +16,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import TimeColumn as TimeGrammar
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.replay.chunk.chunk_run import SliceInput
 from jobs.runs import Slice
 from windowlib.columnar.plan import SliceRange
 from windowlib.errors import LogError
@@ -41,20 +42,6 @@ _DAMAGE = (
 )
 COMMIT_COLUMN = "o0"
 """The first order column, if the log is read in the order of its commits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceInput:
-    """The input of one slice: its fingerprint, and sums of ids.
-
-    `records` are all records of the slice, `invalid` the invalid ones. `invalid_rows` are their rows in
-    `invalid_records`.
-    """
-
-    fingerprint: str
-    records: IdSum
-    invalid: IdSum
-    invalid_rows: IdSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

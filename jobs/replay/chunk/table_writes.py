@@ -15,8 +15,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from jobs.lake.store import append_rows
 from jobs.replay.chunk.log_input import invalid_row_id
+from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.sizes import SIZES, Sizes
-from jobs.runs import Slice
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 from windowlib.records.tables import Table
@@ -24,23 +24,6 @@ from windowlib.spark.columns import record_check
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceRun:
-    """The run of one slice within a chunk: its number there, its ids, and the states before and after it."""
-
-    slice_no: int
-    slice: Slice
-    run_id: str
-    attempt_id: str
-    input_fingerprint: str
-    state_before: str
-    state_after: str
-
-    def columns(self) -> dict[str, str]:
-        """Return the columns that identify the run of a row."""
-        return {"slice_id": self.slice.slice_id, "attempt_id": self.attempt_id, "run_id": self.run_id}
 
 
 def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":

@@ -1,33 +1,32 @@
 """Computes how clock and watermark move along a chunk, before any window runs.
 
-In general this is one sequential pass over a few columns of the records, through the pipeline's driver of time.
+In general this is one sequential pass over a few columns of the records, through the pipeline's driver of time. The
+columns come block by block, so the pass needs the memory of one block and of the steps.
 Fast path: if the pipeline has one source with a bounded delay that emits with every record, and no clock, then the
-watermark is the running maximum of event time minus the bound. Spark computes that maximum in parallel.
+watermark is the running maximum of event time minus the bound. The tasks find that maximum in parallel.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.engine.engine import Engine
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.driver_rows import identified
-from jobs.replay.chunk.log_input import ChunkInput
 from jobs.runs import CheckpointRef
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import column_values
+from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.steps import Beginning, Int64s, Steps, columns_of
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
-from windowlib.spark.feed import feed_value
-from windowlib.spark.log_order import Rises, find_rises
+from windowlib.spark.log_order import Rises
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
 
 if TYPE_CHECKING:
@@ -97,28 +96,31 @@ def combined(rows: Sequence[SourceRow]) -> SourceRow:
     return next((row for row in rows if row.source == ALL_SOURCES), SourceRow(ALL_SOURCES, None, None))
 
 
-def chunk_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow]) -> ChunkTime:
-    """Compute how clock and watermark move along a chunk.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The places of a chunk's records. `locate` maps sequence numbers to arrays (slice_no, rank)."""
 
-    Args:
-        engine: the engine of the pipeline.
-        read: the records of the chunk in log order.
-        before: the rows of `time_before`.
+    ranges: tuple[SliceRange, ...]
+    locate: Callable[[Int64s], tuple[Int64s, Int64s]]
+
+
+def needs_pass(engine: Engine) -> bool:
+    """Return whether the time of a pipeline needs a sequential pass over records, and not only the rises."""
+    return engine.time.bound_ms is None or engine.needs_clock
+
+
+def bounded_time(engine: Engine, rises: Rises, places: Places, *, before: Sequence[SourceRow]) -> ChunkTime:
+    """Compute the time of a chunk from the rises of its event time, where `needs_pass` is False.
+
+    `before` has the rows of `time_before`.
     """
-    if engine.time.bound_ms is not None and not engine.needs_clock:
-        return _bounded_time(engine, read, before)
-    return _driven_time(engine, read, before)
-
-
-def _bounded_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow]) -> ChunkTime:
-    assert engine.time.bound_ms is not None, "chunk_time checked it"
-    rises = find_rises(read.ordered, max_before_ms=combined(before).max_event_time_ms)
-    ends = tuple(int(np.searchsorted(rises.sequence, one.end_sequence, side="left")) for one in read.ranges)
+    assert engine.time.bound_ms is not None, "needs_pass checked it"
+    ends = tuple(int(np.searchsorted(rises.sequence, one.end_sequence, side="left")) for one in places.ranges)
     watermarks_ms = rises.max_event_time_ms - engine.time.bound_ms
     still = np.full(len(watermarks_ms), MIN_TIME_MS, dtype=np.int64)
     watermark_ms = combined(before).watermark_ms
     return ChunkTime(
-        steps=_placed(read, (rises.sequence, still, still, watermarks_ms), ends),
+        steps=_placed(places, (rises.sequence, still, still, watermarks_ms), ends),
         beginning=Beginning(watermark_ms=MIN_TIME_MS if watermark_ms is None else watermark_ms),
         after=_bounded_rows(engine, rises, ends, before=before),
         clamped=(0,) * len(ends),
@@ -143,103 +145,122 @@ def _bounded_rows(
     return tuple(after)
 
 
-def _driven_time(engine: Engine, read: ChunkInput, before: Sequence[SourceRow]) -> ChunkTime:
-    first_ms = read.ranges[0].start_ms if engine.needs_clock else MIN_TIME_MS
+def driven_time(
+    engine: Engine, blocks: "Iterable[pa.Table | pa.RecordBatch]", places: Places, *, before: Sequence[SourceRow]
+) -> ChunkTime:
+    """Compute the time of a chunk in one pass over its valid records.
+
+    Args:
+        engine: the engine of the pipeline.
+        blocks: the records in log order: `sequence, slice_no, event_time_ms, arrival_ms, commit`, the text `source`
+            (null: no source), and the columns that the driver of time asks for as `c0, c1 ..` in feed form.
+        places: the places of the records.
+        before: the rows of `time_before`.
+    """
+    first_ms = places.ranges[0].start_ms if engine.needs_clock else MIN_TIME_MS
     timeline = Timeline(engine.time.driver(), clock_ms=first_ms)
     if before:
         timeline.restore(before)
     beginning_ms = combined(timeline.snapshot()).watermark_ms
-    rows = _records(engine, read)
-    sequence = rows["sequence"].to_numpy()
-    clock_ms, clamped = _clock(engine, read, rows)
-    matters = np.ones(len(sequence), dtype=bool)
-    if not engine.time.needs_every_record:
-        matters = _matters(clock_ms, rows["event_time_ms"].to_numpy(), rows["source"])
-    chosen = np.flatnonzero(matters)
-    arrivals = _arrivals(engine, rows.take(chosen), clock_ms[chosen])
-    after, at = [], 0
-    for one in read.ranges:
-        while at < len(arrivals) and arrivals[at].sequence < one.end_sequence:
-            timeline.arrive(arrivals[at])
-            at += 1
-        timeline.end_slice(one.end_ms if engine.needs_clock else MIN_TIME_MS)
-        after.append(tuple(timeline.snapshot()))
+    arrivals = _Arrivals(engine, places)
+    after, ended = [], 0
+
+    def end_slices(until: int) -> None:
+        nonlocal ended
+        while ended < until:
+            timeline.end_slice(places.ranges[ended].end_ms if engine.needs_clock else MIN_TIME_MS)
+            after.append(tuple(timeline.snapshot()))
+            ended += 1
+
+    for block in blocks:
+        for slice_no, arrival in arrivals.of(block):
+            end_slices(slice_no)
+            timeline.arrive(arrival)
+    end_slices(len(places.ranges))
     return ChunkTime(
-        steps=_placed(read, columns_of(timeline.steps), tuple(timeline.slice_ends)),
+        steps=_placed(places, columns_of(timeline.steps), tuple(timeline.slice_ends)),
         beginning=Beginning(
             watermark_ms=MIN_TIME_MS if beginning_ms is None else beginning_ms,
             clock_ms=first_ms,
             first_arrival_ms=timeline.first_arrival_ms if engine.needs_clock else None,
         ),
         after=tuple(after),
-        clamped=clamped,
+        clamped=tuple(int(number) for number in arrivals.clamped),
     )
 
 
-def _records(engine: Engine, read: ChunkInput) -> "pa.Table":
-    """Collect the columns that the pass reads, for the valid records, in log order."""
-    time, record = engine.time, F.col("record")
-    kinds = {field.name: field.dataType.simpleString() for field in read.record_type}
-    source = record.getField(time.source).cast("string") if time.source else F.lit(None).cast("string")
-    commit = F.col("commit") if time.needs_commits else F.lit(None).cast("bigint")
-    asked = [feed_value(record.getField(name), kinds[name]).alias(f"c{i}") for i, name in enumerate(time.columns)]
-    rows = read.ordered.where("problem is null").select(
-        "sequence",
-        "slice_no",
-        "event_time_ms",
-        (F.col("arrival_ms") if engine.needs_clock else F.lit(None).cast("bigint")).alias("arrival_ms"),
-        F.coalesce(source, F.lit(NO_SOURCE)).alias("source"),
-        commit.alias("commit"),
-        *asked,
-    )
-    return rows.toArrow().sort_by("sequence").combine_chunks()
+class _Arrivals:
+    """The records that can move the time, block by block. It keeps the clock and the greatest time of each source."""
+
+    def __init__(self, engine: Engine, places: Places) -> None:
+        self._engine = engine
+        self._starts = np.array([one.start_ms for one in places.ranges], dtype=np.int64)
+        self._ends = np.array([one.end_ms for one in places.ranges], dtype=np.int64)
+        self._clock_ms = MIN_TIME_MS
+        self._last_clock_ms: int | None = None
+        self._highest: dict[str, tuple[int, int]] = {}
+        """Source -> its greatest clock and event time so far."""
+        self.clamped = np.zeros(len(places.ranges), dtype=np.int64)
+
+    def of(self, block: "pa.Table | pa.RecordBatch") -> Iterator[tuple[int, Arrival]]:
+        """Yield (slice_no, arrival) of the next records that matter."""
+        if not block.num_rows:
+            return
+        time = self._engine.time
+        sequence, slice_no, event_time_ms = (
+            np.asarray(block[name]) for name in ("sequence", "slice_no", "event_time_ms")
+        )
+        clock_ms = self._clock(slice_no, block)
+        sources = [source or NO_SOURCE for source in block["source"].to_pylist()]
+        chosen = np.arange(len(sequence))
+        if not time.needs_every_record:
+            chosen = np.flatnonzero(self._matters(clock_ms, event_time_ms, sources))
+        kept = block.take(chosen)
+        asked = [column_values(kept[f"c{place}"]) for place in range(len(time.columns))]
+        read = zip(*asked, strict=True) if asked else ((),) * len(chosen)
+        plain = (numbers[chosen].tolist() for numbers in (slice_no, sequence, event_time_ms, clock_ms))
+        rows = zip(chosen.tolist(), *plain, read, kept["commit"].to_pylist(), strict=True)
+        for at, number, place, timestamp_ms, at_ms, values, commit in rows:
+            columns = dict(zip(time.columns, values, strict=True))
+            yield number, Arrival(place, timestamp_ms, at_ms, sources[at], columns, commit)
+
+    def _clock(self, slice_no: Int64s, block: "pa.Table | pa.RecordBatch") -> Int64s:
+        """Return the replay's clock at each record, and count the clamped arrivals of each slice."""
+        if not self._engine.needs_clock:
+            return np.full(block.num_rows, MIN_TIME_MS, dtype=np.int64)
+        arrival_ms = np.asarray(block["arrival_ms"])
+        inside = np.clip(arrival_ms, self._starts[slice_no], self._ends[slice_no] - 1)
+        self.clamped += np.bincount(slice_no[inside != arrival_ms], minlength=len(self.clamped))
+        clock_ms = np.maximum(np.maximum.accumulate(inside), self._clock_ms)
+        self._clock_ms = int(clock_ms[-1])
+        return clock_ms
+
+    def _matters(self, clock_ms: Int64s, event_time_ms: Int64s, sources: Sequence[str]) -> Flags:
+        """Return which records can move the time: they raise the clock or the maximum of their source, or wake it."""
+        matters = _rises(clock_ms, self._last_clock_ms)
+        self._last_clock_ms = int(clock_ms[-1])
+        names = np.asarray(sources, dtype=object)
+        for name in dict.fromkeys(sources):
+            own = np.flatnonzero(names == name)
+            clock_before, time_before = self._highest.get(name, (None, None))
+            times = np.maximum.accumulate(event_time_ms[own])
+            if time_before is not None:
+                times = np.maximum(times, time_before)
+            matters[own] |= _rises(clock_ms[own], clock_before) | _rises(times, time_before)
+            self._highest[name] = int(clock_ms[own[-1]]), int(times[-1])
+        return matters
 
 
-def _clock(engine: Engine, read: ChunkInput, rows: "pa.Table") -> tuple[Int64s, tuple[int, ...]]:
-    """Return the replay's clock at each record, and the number of clamped arrivals of each slice."""
-    count = rows.num_rows
-    if not engine.needs_clock or not count:
-        return np.full(count, MIN_TIME_MS, dtype=np.int64), (0,) * len(read.ranges)
-    slice_no = rows["slice_no"].to_numpy()
-    arrival_ms = rows["arrival_ms"].to_numpy()
-    starts = np.array([one.start_ms for one in read.ranges], dtype=np.int64)[slice_no]
-    ends = np.array([one.end_ms for one in read.ranges], dtype=np.int64)[slice_no]
-    inside = np.clip(arrival_ms, starts, ends - 1)
-    clamped = np.bincount(slice_no[inside != arrival_ms], minlength=len(read.ranges))
-    return np.maximum.accumulate(inside), tuple(int(number) for number in clamped)
+def _rises(ascending: Int64s, before: int | None) -> Flags:
+    """Return where an ascending array exceeds the element before it; the first exceeds `before`, or is a rise."""
+    first = np.array([before is None or ascending[0] > before] if len(ascending) else [], dtype=bool)
+    return np.concatenate((first, np.diff(ascending) > 0))
 
 
-def _matters(
-    clock_ms: Int64s, event_time_ms: Int64s, source: "pa.ChunkedArray"
-) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Return which records can move the time: they raise the clock or the maximum of their source, or wake a source."""
-    matters = _rises(clock_ms)
-    codes = source.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    for code in np.unique(codes):
-        own = np.flatnonzero(codes == code)
-        matters[own] |= _rises(clock_ms[own]) | _rises(np.maximum.accumulate(event_time_ms[own]))
-    return matters
-
-
-def _rises(ascending: Int64s) -> Flags:
-    return np.concatenate((np.ones(min(len(ascending), 1), dtype=bool), np.diff(ascending) > 0))
-
-
-def _arrivals(engine: Engine, rows: "pa.Table", clock_ms: Int64s) -> list[Arrival]:
-    names = engine.time.columns
-    asked = [column_values(rows[f"c{i}"]) for i in range(len(names))]
-    read = zip(*asked, strict=True) if asked else ((),) * rows.num_rows
-    plain = (rows[name].to_pylist() for name in ("sequence", "event_time_ms", "source", "commit"))
-    return [
-        Arrival(sequence, timestamp_ms, at_ms, source, dict(zip(names, values, strict=True)), commit)
-        for sequence, timestamp_ms, source, commit, at_ms, values in zip(*plain, clock_ms.tolist(), read, strict=True)
-    ]
-
-
-def _placed(read: ChunkInput, moved: tuple[Int64s, Int64s, Int64s, Int64s], ends: tuple[int, ...]) -> Steps:
+def _placed(places: Places, moved: tuple[Int64s, Int64s, Int64s, Int64s], ends: tuple[int, ...]) -> Steps:
     sequence, due_ms, clock_ms, watermark_ms = moved
-    slice_no, rank = read.ranks.locate(sequence)
-    starts = np.array([one.start_ms for one in read.ranges], dtype=np.int64)
+    slice_no, rank = places.locate(sequence)
+    starts = np.array([one.start_ms for one in places.ranges], dtype=np.int64)
     return Steps(
         sequence=sequence,
         slice_start_ms=starts[slice_no],

@@ -1,0 +1,49 @@
+"""The result of one pass over a chunk, by either way: counts and time on the driver, and rows that can be written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.chunk.tallies import Sums, Tallies
+from jobs.replay.chunk.time_steps import ChunkTime
+from windowlib.records.row_ids import IdSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceInput:
+    """The input of one slice: its fingerprint, and sums of ids.
+
+    `records` are all records of the slice, `invalid` the invalid ones. `invalid_rows` are their rows in
+    `invalid_records`.
+    """
+
+    fingerprint: str
+    records: IdSum
+    invalid: IdSum
+    invalid_rows: IdSum
+
+
+class ComputedRows(Protocol):
+    """The rows that the tasks of a chunk made, where they left them. Their tables exist."""
+
+    def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:
+        """Append the rows to their tables: one commit per table for all slices, at most once."""
+
+    def close(self) -> None:
+        """Delete what the tasks left. Called when the chunk is written, or has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRun:
+    """A chunk whose windows ran.
+
+    `slices` has the input of each slice, `counted` what the tasks counted, `scanned` the ids of the records that the
+    audit's own scan of the log found, by slice number.
+    """
+
+    slices: tuple[SliceInput, ...]
+    time: ChunkTime
+    counted: Sums
+    scanned: Mapping[int, IdSum]
+    rows: ComputedRows

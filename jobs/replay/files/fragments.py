@@ -1,0 +1,77 @@
+"""Fragments: Arrow files through which the tasks of one attempt pass rows to the next tasks.
+
+A fragment file holds record batches of one schema. A batch belongs to one slice, one bucket and one table. Readers map
+the file into memory and take single batches, so a fragment costs no copy on one machine.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+
+
+class Fragment(NamedTuple):
+    """One batch of a fragment file: its file, its number there, its slice and bucket, and its number of rows."""
+
+    path: str
+    number: int
+    slice_no: int
+    bucket: int
+    rows: int
+
+
+@dataclass(slots=True)
+class FragmentWriter:
+    """Writes one fragment file. The file is created with the first batch."""
+
+    directory: Path
+    name: str
+    fragments: list[Fragment] = field(default_factory=list)
+    _path: str = ""
+    _writer: pa.RecordBatchFileWriter | None = None
+
+    def write(self, rows: pa.Table | pa.RecordBatch, *, slice_no: int, bucket: int = 0) -> None:
+        """Append rows as one batch."""
+        batch = rows if isinstance(rows, pa.RecordBatch) else _one_batch(rows)
+        if not batch.num_rows:
+            return
+        if self._writer is None:
+            # A retried task writes another file, so no reader sees a half-written one.
+            self._path = str(self.directory / f"{self.name}-{uuid4().hex}.arrow")
+            self._writer = pa.ipc.new_file(self._path, batch.schema)
+        self._writer.write_batch(batch)
+        self.fragments.append(Fragment(self._path, len(self.fragments), slice_no, bucket, batch.num_rows))
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+@contextmanager
+def fragment_writers(*writers: FragmentWriter) -> Iterator[None]:
+    """Close the writers at the end of the context."""
+    try:
+        yield
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def read_fragments(fragments: Iterable[Fragment]) -> Iterator[tuple[Fragment, pa.RecordBatch]]:
+    """Yield the batches of fragments in the given order."""
+    opened: dict[str, pa.RecordBatchFileReader] = {}
+    for one in fragments:
+        if one.path not in opened:
+            opened[one.path] = pa.ipc.open_file(pa.memory_map(one.path))
+        yield one, opened[one.path].get_batch(one.number)
+
+
+def _one_batch(rows: pa.Table) -> pa.RecordBatch:
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)

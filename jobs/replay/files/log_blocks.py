@@ -1,0 +1,78 @@
+"""Reading a block of the log with Arrow: its records as columns of the log's types, batch by batch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.replay.files.layout import Block
+from windowlib.columnar.arrow import arrow_type
+from windowlib.errors import LogError
+from windowlib.records.column_types import Node
+
+UNREADABLE = (OSError, ValueError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogColumns:
+    """How tasks read the files of a log: its name and version for errors, and its columns.
+
+    The values of partition columns are in the Delta log and not in the files.
+    """
+
+    uri: str
+    version: int
+    nodes: Mapping[str, Node]
+    rows_per_batch: int
+
+    def batches(self, block: Block, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a block in order, with the log's columns (or those that are named).
+
+        A column that the file does not have is null in all rows.
+
+        Raises:
+            LogError: the file cannot be read, or it does not have as many records as the Delta log states.
+        """
+        found = 0
+        with self.reading(block):
+            file = pq.ParquetFile(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
+            stored = set(file.schema_arrow.names)
+            wanted = list(self.nodes if columns is None else columns)
+            read = [name for name in wanted if name in stored]
+            for batch in file.iter_batches(
+                batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
+            ):
+                found += batch.num_rows
+                yield pa.RecordBatch.from_arrays([self._column(batch, name, block) for name in wanted], names=wanted)
+        if found != block.records:
+            raise LogError(
+                f"file {block.named} of event log {self.uri} holds {found:,} records, but by its statistics version "
+                f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
+                "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
+            )
+
+    def _column(self, batch: pa.RecordBatch, name: str, block: Block) -> pa.Array:
+        kind = arrow_type(self.nodes[name])
+        if name in block.partition:
+            return pa.repeat(pa.scalar(block.partition[name], pa.string()).cast(kind), batch.num_rows)
+        if name not in batch.schema.names:
+            return pa.nulls(batch.num_rows, kind)
+        values = batch.column(name)
+        return values if values.type == kind else values.cast(kind)
+
+    @contextmanager
+    def reading(self, block: Block) -> Iterator[None]:
+        """Replace errors about the file by one paragraph.
+
+        Raises:
+            LogError: names the file and the log.
+        """
+        try:
+            yield
+        except UNREADABLE as error:
+            raise LogError(
+                f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: it is damaged, "
+                "or it was removed while it was read. Restore it from a backup, or replay a range that does not need it"
+            ) from error

@@ -1,0 +1,287 @@
+"""The first task of a chunk: it reads blocks of the log, judges each record, and passes on narrow columns by bucket.
+
+It counts ids of records, for the audit and for the fingerprint of the input. It finds the rises of event time inside
+each block. The driver joins them to the rises of the chunk, without a record.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from windowlib.columnar.hashing import content_ids, invalid_ids, key_hashes, record_hashes
+
+from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
+from jobs.replay.files.layout import Block
+from jobs.replay.files.log_blocks import LogColumns
+from windowlib.columnar import instants
+from windowlib.columnar.instants import Codes
+from windowlib.columnar.steps import Int64s
+from windowlib.records.row_ids import IdSum
+from windowlib.spark.log_slices import LogReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What every scan task gets besides its blocks.
+
+    `inputs` are the columns that the executor reads. The pass over time reads the column `source`, if there is one, and
+    the columns that its driver asked for; `asked` is None if time needs no pass. `slice_starts_ms` has the start of
+    each slice. With `needs_commits`, the commit of a record is content.
+    """
+
+    log: LogColumns
+    reading: LogReading
+    inputs: tuple[str, ...]
+    source: str | None
+    asked: tuple[str, ...] | None
+    slice_starts_ms: tuple[int, ...]
+    needs_commits: bool
+    buckets: int
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What a scan task found in one block. The four sums are those of `SliceInput`; `content` covers rank and hash.
+
+    `rises_at` and `rises_to` are the sequence numbers and event times of the valid records that exceed all earlier ones
+    of the block.
+    """
+
+    block: Block
+    content: IdSum
+    records: IdSum
+    invalid: IdSum
+    invalid_rows: IdSum
+    rises_at: Int64s
+    rises_to: Int64s
+    records_of_buckets: tuple[Fragment, ...]
+    records_of_time: tuple[Fragment, ...]
+    invalid_records: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A batch of the log with what was read from it. Records are numbered from `sequence`; the slice is the block's."""
+
+    rows: pa.RecordBatch
+    hashes: Int64s
+    event_time_ms: Int64s
+    arrival_ms: Int64s | None
+    problems: Codes
+    sequence: Int64s
+    rank: Int64s
+    commit: int
+
+    def valid(self) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+        """Return the indexes of the valid records."""
+        return np.flatnonzero(self.problems == 0)
+
+
+def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
+    """Read blocks, which are contiguous in log order.
+
+    Raises:
+        LogError: a file cannot be read.
+    """
+    name = f"records-{blocks[0].sequence}"
+    directory = Path(plan.directory)
+    records, passed, invalid = (FragmentWriter(directory, f"{kind}-{name}") for kind in ("feed", "time", "invalid"))
+    with fragment_writers(records, passed, invalid):
+        return [_scan_block(block, plan, (records, passed, invalid)) for block in blocks]
+
+
+@dataclass(slots=True)
+class _Found:
+    content: IdSum = field(default_factory=IdSum)
+    records: IdSum = field(default_factory=IdSum)
+    invalid: IdSum = field(default_factory=IdSum)
+    invalid_rows: IdSum = field(default_factory=IdSum)
+    rises_at: list[Int64s] = field(default_factory=list)
+    rises_to: list[Int64s] = field(default_factory=list)
+    highest: int | None = None
+
+
+def _scan_block(
+    block: Block, plan: ScanPlan, writers: tuple[FragmentWriter, FragmentWriter, FragmentWriter]
+) -> Scanned:
+    records, passed, invalid = writers
+    before = [len(one.fragments) for one in writers]
+    found = _Found()
+    for judged in judged_batches(block, plan):
+        _count(judged, plan, found)
+        _write_records(judged, plan, block=block, writer=records)
+        if plan.asked is not None:
+            passed.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
+        if (judged.problems != 0).any():
+            invalid.write(_invalid(judged), slice_no=block.slice_no)
+    parts = (tuple(one.fragments[start:]) for one, start in zip(writers, before, strict=True))
+    own, own_passed, own_invalid = parts
+    return Scanned(
+        block=block,
+        content=found.content,
+        records=found.records,
+        invalid=found.invalid,
+        invalid_rows=found.invalid_rows,
+        rises_at=_joined(found.rises_at),
+        rises_to=_joined(found.rises_to),
+        records_of_buckets=own,
+        records_of_time=own_passed,
+        invalid_records=own_invalid,
+    )
+
+
+def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
+    """Yield the batches of a block, each record with its id, times and problem.
+
+    Raises:
+        LogError: the file cannot be read.
+    """
+    done = 0
+    commit = plan.slice_starts_ms[block.slice_no] + block.commit
+    for rows in plan.log.batches(block):
+        places = np.arange(done, done + rows.num_rows, dtype=np.int64)
+        done += rows.num_rows
+        reading = plan.reading
+        time = instants.read_instants(rows.column(reading.event_time.name), reading.event_time.unit)
+        problems = [instants.key_problems(rows.column(name)) for name in reading.key]
+        problems.append(instants.time_problems(time))
+        arrival_ms = None
+        if reading.arrival_time is not None:
+            arrival = instants.read_instants(rows.column(reading.arrival_time.name), reading.arrival_time.unit)
+            problems.append(instants.arrival_problems(arrival))
+            arrival_ms = arrival.ms
+        if reading.gap is not None:
+            gap = instants.read_instants(rows.column(reading.gap.name), reading.gap.unit)
+            problems.append(instants.gap_problems(gap))
+        yield Judged(
+            rows=rows,
+            hashes=record_hashes(rows, reading.widened),
+            event_time_ms=time.ms,
+            arrival_ms=arrival_ms,
+            problems=instants.first_problems(*problems, instants.range_problems(time)),
+            sequence=block.sequence + places,
+            rank=block.rank + places,
+            commit=commit,
+        )
+
+
+def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
+    commit = judged.commit if plan.needs_commits else None
+    found.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
+    found.records.merge(IdSum.of_array(judged.hashes))
+    bad = judged.problems != 0
+    if bad.any():
+        hashes = judged.hashes[bad]
+        found.invalid.merge(IdSum.of_array(hashes))
+        found.invalid_rows.merge(IdSum.of_array(invalid_ids(hashes, instants.problem_names(judged.problems[bad]))))
+    valid = judged.valid()
+    times = judged.event_time_ms[valid]
+    if len(times):
+        floor = np.iinfo(np.int64).min if found.highest is None else found.highest
+        highest = np.maximum.accumulate(np.concatenate(([floor], times)))
+        risen = np.flatnonzero(highest[1:] > highest[:-1])
+        found.rises_at.append(judged.sequence[valid[risen]])
+        found.rises_to.append(times[risen])
+        found.highest = int(highest[-1])
+
+
+def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: FragmentWriter) -> None:
+    """Write the narrow columns of the valid records, in log order inside each bucket."""
+    valid = judged.valid()
+    is_whole = len(valid) == judged.rows.num_rows
+    rows = judged.rows if is_whole else judged.rows.take(pa.array(valid))
+    words = {
+        "sequence": judged.sequence,
+        "rank": judged.rank,
+        "event_time_ms": judged.event_time_ms,
+        "record_hash": judged.hashes,
+    }
+    columns: dict[str, pa.Array] = {
+        name: pa.array(word if is_whole else word[valid]) for name, word in words.items()
+    }  # fmt: skip
+    keys = {f"k{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.reading.key)}
+    inputs = {f"v{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.inputs)}
+    fed = pa.RecordBatch.from_pydict({**columns, **keys, **inputs})
+    if plan.buckets == 1:
+        writer.write(fed, slice_no=block.slice_no)
+        return
+    owners = bucket_of(keys, plan.buckets)
+    order = np.argsort(owners, kind="stable")
+    sorted_rows = fed.take(pa.array(order))
+    bounds = np.searchsorted(owners[order], np.arange(plan.buckets + 1))
+    for bucket in range(plan.buckets):
+        start, end = int(bounds[bucket]), int(bounds[bucket + 1])
+        writer.write(sorted_rows.slice(start, end - start), slice_no=block.slice_no, bucket=bucket)
+
+
+def bucket_of(keys: Mapping[str, pa.Array], buckets: int) -> Int64s:
+    """Return the bucket of each row by its key columns in feed form."""
+    owners: Int64s = (key_hashes(keys).view(np.uint64) % np.uint64(buckets)).astype(np.int64)
+    return owners
+
+
+def feed_form(values: pa.Array) -> pa.Array:
+    """Return a column in the form that executors read: times as integers, and -0.0 as 0.0."""
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_date32(kind):
+        return values.cast(pa.int32())
+    if pa.types.is_floating(kind):
+        return pc.add(values, pa.scalar(0.0, kind))
+    return values
+
+
+def _time_columns(judged: Judged, plan: ScanPlan, slice_no: int) -> pa.RecordBatch:
+    """The columns of the pass over time, for the valid records."""
+    valid = judged.valid()
+    rows = judged.rows.take(pa.array(valid))
+    count = len(valid)
+    arrival = pa.nulls(count, pa.int64()) if judged.arrival_ms is None else pa.array(judged.arrival_ms[valid])
+    commit = pa.repeat(pa.scalar(judged.commit if plan.needs_commits else None, pa.int64()), count)
+    source = pa.nulls(count, pa.string()) if plan.source is None else rows.column(plan.source).cast(pa.string())
+    asked = {f"c{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.asked or ())}
+    return pa.RecordBatch.from_pydict(
+        {
+            "sequence": pa.array(judged.sequence[valid]),
+            "slice_no": pa.repeat(pa.scalar(slice_no, pa.int32()), count),
+            "event_time_ms": pa.array(judged.event_time_ms[valid]),
+            "arrival_ms": arrival,
+            "commit": commit,
+            "source": source,
+            **asked,
+        }
+    )
+
+
+def _invalid(judged: Judged) -> pa.RecordBatch:
+    bad = np.flatnonzero(judged.problems)
+    return pa.RecordBatch.from_pydict(
+        {
+            "rank": pa.array(judged.rank[bad]),
+            "record_hash": pa.array(judged.hashes[bad]),
+            "reason": instants.problem_names(judged.problems[bad]),
+        }
+    )
+
+
+def _joined(parts: Sequence[Int64s]) -> Int64s:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def scan_again(blocks: Sequence[Block], plan: ScanPlan) -> dict[int, IdSum]:
+    """Read blocks a second time, for the audit. Return slice number -> ids of its records.
+
+    Raises:
+        LogError: a file cannot be read.
+    """
+    found: dict[int, IdSum] = {}
+    for block in blocks:
+        for rows in plan.log.batches(block):
+            ids = IdSum.of_array(record_hashes(rows, plan.reading.widened))
+            found.setdefault(block.slice_no, IdSum()).merge(ids)
+    return found

@@ -1,0 +1,92 @@
+"""Late, unassigned and invalid rows get their records back: the log is read a second time at their places only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.replay.files.layout import Block
+from jobs.replay.files.log_blocks import LogColumns
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.row_identity import RowIdentity
+from windowlib.columnar.steps import Int64s
+from windowlib.errors import InvariantBroken
+from windowlib.records import tables
+from windowlib.records.tables import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRecords:
+    """Reads records of the log by their rank. `names` maps a column of the log to its field in `record`."""
+
+    log: LogColumns
+    names: Mapping[str, str]
+    record_id: str | None
+
+    def attached(self, table: Table, rows: pa.Table, blocks: Sequence[Block]) -> list[pa.Table]:
+        """Return rows of one slice with their records, ids of records and checks.
+
+        Args:
+            table: `late_records`, `unassigned_records` or `invalid_records`.
+            rows: rows with `rank`, `record_hash` and, except for invalid records, `row_id`.
+            blocks: the blocks of the slice.
+
+        Raises:
+            LogError: a file of the log cannot be read.
+        """
+        ranks = rows["rank"].to_numpy()
+        order = np.argsort(ranks, kind="stable")
+        rows = rows.take(pa.array(order))
+        ranks = ranks[order]
+        parts = []
+        for block in sorted(blocks, key=lambda one: one.rank):
+            start, end = np.searchsorted(ranks, (block.rank, block.rank + block.records))
+            if start < end:
+                found = self._records(block, ranks[start:end] - block.rank)
+                parts.append(self._checked(table, rows.slice(start, end - start), found))
+        if sum(part.num_rows for part in parts) != rows.num_rows:
+            raise InvariantBroken(
+                f"{rows.num_rows} rows of {table.name} have places in the log, and {sum(p.num_rows for p in parts)} "
+                "records were found there; please report this"
+            )
+        return parts
+
+    def _records(self, block: Block, wanted: Int64s) -> pa.Table:
+        """Return the records at ascending rows of a block. A row may be wanted more than once."""
+        parts, done = [], 0
+        for batch in self.log.batches(block):
+            start, end = np.searchsorted(wanted, (done, done + batch.num_rows))
+            if start < end:
+                parts.append(pa.Table.from_batches([batch]).take(pa.array(wanted[start:end] - done)))
+            done += batch.num_rows
+        return pa.concat_tables(parts).combine_chunks()
+
+    def _checked(self, table: Table, rows: pa.Table, found: pa.Table) -> pa.Table:
+        columns = {name: rows[name] for name in rows.column_names if name != "rank"}
+        node = arrow_type(table.coordinates["record"])
+        named = {self.names[name]: found[name].combine_chunks() for name in found.column_names}
+        fields = [named[field.name].cast(field.type) for field in node]
+        columns["record"] = pa.StructArray.from_arrays(fields, fields=list(node))
+        columns["record_id"] = self._ids(rows, found)
+        columns["rank"] = rows["rank"]
+        for name, kind in table.coordinates.items():
+            if name not in columns:
+                columns[name] = pa.nulls(rows.num_rows, arrow_type(kind))
+        identity = RowIdentity(table)
+        whole = pa.table(columns)
+        if tables.ROW_ID not in columns:
+            return identity.identified(whole)[0]
+        return identity.with_checks(whole)
+
+    def _ids(self, rows: pa.Table, found: pa.Table) -> pa.Array | pa.ChunkedArray:
+        if self.record_id is not None:
+            return found[self.record_id].cast(pa.string())
+        words = rows["record_hash"].to_numpy().astype(">i8")
+        texts = words.tobytes().hex()
+        return pa.array([texts[at : at + 16] for at in range(0, len(texts), 16)], pa.string())
+
+
+def can_name_records(kind: pa.DataType) -> bool:
+    """Return whether Arrow and Spark spell the values of a record id of this type alike."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind))

@@ -1,0 +1,321 @@
+"""Runs a chunk through files: scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobs.lake.direct_reading import direct_reading
+from jobs.lake.store import commit_files
+from jobs.replay.chunk.bucket_plan import plan_buckets
+from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput
+from jobs.replay.chunk.log_input import log_reading
+from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.chunk.tallies import Sums, Tallies
+from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
+from jobs.replay.files.encode import EncodedFile, EncodePlan, EncodeTask, SliceRows, encode
+from jobs.replay.files.fragments import Fragment, read_fragments
+from jobs.replay.files.layout import Block, Layout, layout_of
+from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
+from jobs.replay.files.side_records import SideRecords, can_name_records
+from jobs.replay.files.tasks import Tasks
+from jobs.replay.files.windows import BucketRows, BucketTask, StateFiles, WindowsPlan, run_bucket, save_steps
+from jobs.replay.pinned import Pinned
+from jobs.spark.private_dir import private_directory
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.instants import can_read_instants
+from windowlib.columnar.restored import BEFORE
+from windowlib.records import tables
+from windowlib.records.column_types import spell_type
+from windowlib.records.row_ids import IdSum
+from windowlib.spark.log_order import Rises
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from windowlib.columnar.steps import Int64s
+
+_SOURCES = ("string", "long", "integer", "short", "byte")
+"""The types of a source column whose texts Arrow and Spark spell alike."""
+
+
+def why_not_files(pinned: Pinned) -> str | None:
+    """Return None if a chunk can run through files, else the reason as one sentence."""
+    return next(_reasons(pinned), None)
+
+
+def _reasons(pinned: Pinned) -> Iterator[str]:
+    nodes, engine, log = pinned.log.nodes, pinned.tables.engine, pinned.order.pipeline.log
+    if pinned.sizes.way == "frames":
+        yield "the sizes of the replay ask for DataFrames"
+    if "://" in pinned.uri(tables.WINDOW_OUTPUTS):
+        yield "the lake is not on a local file system"
+    reading = log_reading(pinned.order.pipeline, pinned.log, pinned.order.slices, needs_clock=engine.needs_clock)
+    for time in (reading.event_time, reading.arrival_time, reading.gap):
+        if time is not None and not can_read_instants(arrow_type(nodes[time.name])):
+            yield f"column {time.name!r} holds times of type {spell_type(nodes[time.name])}"
+    if reading.record_id and not can_name_records(arrow_type(nodes[reading.record_id])):
+        yield f"column {reading.record_id!r} holds record ids of type {spell_type(nodes[reading.record_id])}"
+    source = engine.time.source
+    if source is not None and nodes[source] not in _SOURCES:
+        yield f"column {source!r} holds sources of type {spell_type(nodes[source])}"
+    reason = direct_reading(pinned.log, order=None if log.order == "commits" else log.order)
+    if reason is not None:
+        yield reason
+
+
+def run_files(spark: "SparkSession", pinned: Pinned) -> ChunkRun:
+    """Read the log's files in tasks, and run the windows of a chunk.
+
+    Raises:
+        LogError: a file of the log cannot be read, or holds other records than its statistics say.
+        CheckpointError: a task found a damaged row of the checkpoint.
+        SpecError: a user's function failed.
+    """
+    directory = _directory(spark, pinned)
+    directory.mkdir(parents=True)
+    try:
+        return _run(Tasks(spark), pinned, directory)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _directory(spark: "SparkSession", pinned: Pinned) -> Path:
+    """Return where the tasks leave fragments: on one machine a directory of this process, else below the lake."""
+    if spark.sparkContext.master.startswith("local"):
+        return private_directory() / "fragments" / pinned.order.attempt_id
+    return Path(pinned.uri(f"_fragments/{pinned.order.attempt_id}"))
+
+
+def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
+    sizes = pinned.sizes
+    layout = layout_of(pinned.log, pinned.order.slices, records_per_block=sizes.records_per_task)
+    plan = _scan_plan(pinned, layout, directory)
+    groups = _groups(layout.blocks, records=sizes.records_per_task)
+    scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
+    time = _time(pinned, layout, scanned)
+    found = _run_buckets(tasks, pinned, layout, directory=directory, scanned=scanned, time=time)
+    again = _merged(tasks.run(lambda blocks: scan_again(blocks, plan), groups))
+    return ChunkRun(
+        slices=_slice_inputs(scanned, len(pinned.order.slices)),
+        time=time,
+        counted=_counted(pinned, found),
+        scanned=again,
+        rows=FileRows(
+            tasks=tasks,
+            pinned=pinned,
+            layout=layout,
+            columns=plan.log,
+            found=found,
+            scanned=scanned,
+            directory=directory,
+        ),
+    )
+
+
+def _scan_plan(pinned: Pinned, layout: Layout, directory: Path) -> ScanPlan:
+    order, engine, sizes = pinned.order, pinned.tables.engine, pinned.sizes
+    reading = log_reading(order.pipeline, pinned.log, order.slices, needs_clock=engine.needs_clock)
+    return ScanPlan(
+        log=LogColumns(
+            uri=pinned.log.uri,
+            version=pinned.log.version,
+            nodes=pinned.log.nodes,
+            rows_per_batch=sizes.rows_per_read,
+        ),
+        reading=reading,
+        inputs=engine.layout.read(),
+        source=engine.time.source,
+        asked=engine.time.columns if needs_pass(engine) else None,
+        slice_starts_ms=tuple(one.start_ms for one in order.slices),
+        needs_commits=engine.time.needs_commits,
+        buckets=sizes.buckets_for(layout.records, has_keys=bool(pinned.tables.keys)),
+        directory=str(directory),
+    )
+
+
+def _groups(blocks: Sequence[Block], *, records: int) -> list[tuple[Block, ...]]:
+    """Cut the blocks into contiguous groups of about this many records, one per task."""
+    groups: list[tuple[Block, ...]] = []
+    group: list[Block] = []
+    count = 0
+    for block in blocks:
+        if group and count + block.records > records:
+            groups.append(tuple(group))
+            group, count = [], 0
+        group.append(block)
+        count += block.records
+    return [*groups, tuple(group)] if group else groups
+
+
+def _time(pinned: Pinned, layout: Layout, scanned: Sequence[Scanned]) -> ChunkTime:
+    places = Places(ranges=layout.ranges, locate=layout.locate)
+    engine, before = pinned.tables.engine, pinned.time_before
+    if not needs_pass(engine):
+        return bounded_time(engine, _rises(scanned, combined(before).max_event_time_ms), places, before=before)
+    return driven_time(engine, _passed(scanned), places, before=before)
+
+
+def _passed(scanned: Sequence[Scanned]) -> "Iterator[pa.RecordBatch]":
+    for one in scanned:
+        for _, batch in read_fragments(one.records_of_time):
+            yield batch
+
+
+def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
+    """Join the rises of the blocks: of each block, those above the maximum of all blocks before it."""
+    sequences: list[Int64s] = []
+    times: list[Int64s] = []
+    highest = before_ms
+    for one in scanned:
+        start = 0 if highest is None else int(np.searchsorted(one.rises_to, highest, side="right"))
+        if start < len(one.rises_to):
+            sequences.append(one.rises_at[start:])
+            times.append(one.rises_to[start:])
+            highest = int(one.rises_to[-1])
+    nothing = np.empty(0, dtype=np.int64)
+    return Rises(sequence=np.concatenate([nothing, *sequences]), max_event_time_ms=np.concatenate([nothing, *times]))
+
+
+def _run_buckets(
+    tasks: Tasks, pinned: Pinned, layout: Layout, *, directory: Path, scanned: Sequence[Scanned], time: ChunkTime
+) -> list[BucketRows]:
+    order = pinned.order
+    plan = plan_buckets(
+        order.pipeline, pinned.tables, layout.ranges, records=layout.records, time=time, sizes=pinned.sizes
+    )
+    before = order.before
+    stored = {table.name for table in pinned.tables.stored} & {*tables.CHECKPOINT_TABLES} - {tables.WATERMARKS}
+    windows = WindowsPlan(
+        bucket_plan=replace(plan, steps=save_steps(time.steps, directory)),
+        steps_directory=str(directory),
+        state=None
+        if before is None
+        else StateFiles(
+            uris={name: pinned.uri(name) for name in stored}, slice_id=before.slice_id, attempt_id=before.attempt_id
+        ),
+        directory=str(directory),
+    )
+    of_bucket: dict[int, list[Fragment]] = {bucket: [] for bucket in range(plan.buckets)}
+    for one in scanned:
+        for fragment in one.records_of_buckets:
+            of_bucket[fragment.bucket].append(fragment)
+    asked = [BucketTask(bucket=bucket, fragments=tuple(found)) for bucket, found in of_bucket.items()]
+    with pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
+        return tasks.run(lambda task: run_bucket(task, windows), asked)
+
+
+def _counted(pinned: Pinned, found: Iterable[BucketRows]) -> Sums:
+    counted: Sums = {}
+    for one in found:
+        for key, ids in one.tallies.items():
+            counted.setdefault(key, IdSum()).merge(ids)
+    if pinned.checkpoint:
+        pinned.checkpoint.check_restored(counted, pinned.stored_state)
+    return {key: ids for key, ids in counted.items() if key[0] != BEFORE}
+
+
+def _merged(parts: Iterable[Mapping[int, IdSum]]) -> dict[int, IdSum]:
+    whole: dict[int, IdSum] = {}
+    for part in parts:
+        for number, ids in part.items():
+            whole.setdefault(number, IdSum()).merge(ids)
+    return whole
+
+
+def _slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
+    sums = [{name: IdSum() for name in ("content", "records", "invalid", "invalid_rows")} for _ in range(slices)]
+    for one in scanned:
+        for name, ids in sums[one.block.slice_no].items():
+            ids.merge(getattr(one, name))
+    return tuple(
+        SliceInput(
+            fingerprint=input_fingerprint(found["content"]),
+            records=found["records"],
+            invalid=found["invalid"],
+            invalid_rows=found["invalid_rows"],
+        )
+        for found in sums
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRows:
+    """The rows of the tasks in fragments, below the directory of the attempt."""
+
+    tasks: Tasks
+    pinned: Pinned
+    layout: Layout
+    columns: LogColumns
+    found: Sequence[BucketRows]
+    scanned: Sequence[Scanned]
+    directory: Path
+
+    def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:  # noqa: ARG002 - the fragments have the counts
+        """Encode all tables in one job, and commit them."""
+        plan = EncodePlan(
+            rows_per_file=self.pinned.sizes.rows_per_file,
+            records=SideRecords(
+                log=self.columns,
+                names=self.pinned.tables.record_names,
+                record_id=self.pinned.order.pipeline.log.record_id,
+            ),
+        )
+        encoded = [
+            file for found in self.tasks.run(lambda task: encode(task, plan), self._tasks(runs)) for file in found
+        ]
+        by_table: dict[str, list[EncodedFile]] = {}
+        for file in encoded:
+            by_table.setdefault(file.table, []).append(file)
+        for name, files in by_table.items():
+            commit_files(self.pinned.uri(name), files)
+
+    def close(self) -> None:
+        """Delete the fragments."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _tasks(self, runs: Sequence[SliceRun]) -> list[EncodeTask]:
+        blocks: dict[int, list[Block]] = {}
+        for block in self.layout.blocks:
+            blocks.setdefault(block.slice_no, []).append(block)
+        made = []
+        for table in self.pinned.tables.stored:
+            by_slice = self._fragments(table.name)
+            slices, rows = [], 0
+            for run in runs:
+                own = by_slice.get(run.slice_no, [])
+                if not own:
+                    continue
+                needed = tuple(blocks.get(run.slice_no, ())) if table.name in tables.RECORD_TABLES else ()
+                slices.append(SliceRows(run=run, fragments=tuple(own), blocks=needed))
+                rows += sum(one.rows for one in own)
+                if rows >= self.pinned.sizes.rows_per_encoding:
+                    made.append(EncodeTask(table=table, root=self.pinned.uri(table.name), slices=tuple(slices)))
+                    slices, rows = [], 0
+            if slices:
+                made.append(EncodeTask(table=table, root=self.pinned.uri(table.name), slices=tuple(slices)))
+        return made
+
+    def _fragments(self, table: str) -> dict[int, list[Fragment]]:
+        if table == tables.INVALID_RECORDS:
+            found: Iterable[Fragment] = (one for part in self.scanned for one in part.invalid_records)
+        else:
+            found = (one for part in self.found for one in part.fragments.get(table, ()))
+        by_slice: dict[int, list[Fragment]] = {}
+        for one in found:
+            by_slice.setdefault(one.slice_no, []).append(one)
+        return by_slice
+
+
+def input_fingerprint(content: IdSum) -> str:
+    """Return the fingerprint of a slice's input from the ids of (rank, record)."""
+    count, xor, total = content.as_row()
+    return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()

@@ -1,0 +1,111 @@
+"""Runs a chunk through DataFrames. One Spark job computes the rows of every table and slice as one tagged result."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+
+from jobs.replay.chunk.bucket_plan import plan_buckets
+from jobs.replay.chunk.chunk_run import ChunkRun
+from jobs.replay.chunk.log_input import ChunkInput, log_reading, read_chunk, scan_log
+from jobs.replay.chunk.record_columns import rename_records
+from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.chunk.table_writes import Rows, table_rows, write_tables
+from jobs.replay.chunk.tallies import Sums, Tallies, collect_tallies
+from jobs.replay.chunk.time_steps import ChunkTime
+from jobs.replay.frames.frame_time import frame_time
+from jobs.replay.pinned import Pinned
+from windowlib.columnar.restored import BEFORE
+from windowlib.records import tables
+from windowlib.spark.feed import CheckpointRows, replay_windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def run_frames(spark: "SparkSession", pinned: Pinned) -> ChunkRun:
+    """Read, order, and run the windows of a chunk.
+
+    Raises:
+        LogError: a file of the log cannot be read, or holds other records than its statistics say.
+        CheckpointError: a task found a damaged row of the checkpoint.
+        SpecError: a user's function failed.
+    """
+    order, engine = pinned.order, pinned.tables.engine
+    reading = log_reading(order.pipeline, pinned.log, order.slices, needs_clock=engine.needs_clock)
+    read = read_chunk(
+        spark,
+        pinned.log,
+        reading,
+        slices=order.slices,
+        needs_commits=engine.time.needs_commits,
+        records_per_block=pinned.sizes.records_per_block,
+    )
+    time = frame_time(engine, read, pinned.time_before)
+    tagged, counted = _run_windows(spark, pinned, read, time=time)
+    scanned = scan_log(spark, read, pinned.log)
+    rows = FrameRows(pinned=pinned, read=read, tagged=tagged)
+    return ChunkRun(slices=read.slices, time=time, counted=counted, scanned=scanned, rows=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameRows:
+    """The rows of the tasks as a local checkpoint of Spark, and the invalid records of the ordered log."""
+
+    pinned: Pinned
+    read: ChunkInput
+    tagged: "DataFrame"
+
+    def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:
+        """Append the rows of all tables."""
+        write_tables(self._tables(runs, tallies), runs, sizes=self.pinned.sizes)
+
+    def close(self) -> None:
+        """Spark deletes its local checkpoints itself."""
+
+    def _tables(self, runs: Sequence[SliceRun], tallies: Tallies) -> Iterator[Rows]:
+        records = rename_records(self.read.ordered, self.pinned.tables.record_names)
+        for table in self.pinned.tables.stored:
+            count = sum(tallies.emitted(one.slice_no, table.name).count for one in runs)
+            if count and table.name not in {tables.WATERMARKS, tables.TALLIES}:
+                frame = table_rows(table.name, self.tagged, records)
+                yield Rows(table=table, uri=self.pinned.uri(table.name), frame=frame, count=count)
+
+
+def _run_windows(
+    spark: "SparkSession", pinned: Pinned, read: ChunkInput, *, time: ChunkTime
+) -> "tuple[DataFrame, Sums]":
+    """Run the windows in Spark; return the tagged result and what the tasks counted."""
+    records = sum(one.records.count for one in read.slices)
+    plan = plan_buckets(
+        pinned.order.pipeline, pinned.tables, read.ranges, records=records, time=time, sizes=pinned.sizes
+    )
+    valid = read.ordered.where("problem is null")
+    checkpoint = pinned.checkpoint
+    # Not persist(): after an append to a checkpoint table that the plan has read, Spark would compute all of it again.
+    with checkpoint.restoring() if checkpoint else nullcontext():
+        tagged: DataFrame = replay_windows(valid, _checkpoint_rows(spark, pinned), plan).localCheckpoint()
+    counted = collect_tallies(tagged)
+    if checkpoint:
+        checkpoint.check_restored(counted, pinned.stored_state)
+    return tagged, {key: ids for key, ids in counted.items() if key[0] != BEFORE}
+
+
+def _checkpoint_rows(spark: "SparkSession", pinned: Pinned) -> CheckpointRows | None:
+    before = pinned.order.before
+    if before is None:
+        return None
+    names = {table.name for table in pinned.tables.stored} & {*tables.CHECKPOINT_TABLES}
+    frames = {
+        name: spark.read.format("delta")
+        .load(pinned.uri(name))
+        .where((F.col("slice_id") == before.slice_id) & (F.col("attempt_id") == before.attempt_id))
+        for name in names - {tables.WATERMARKS}
+    }
+    return CheckpointRows(
+        window_state=frames[tables.WINDOW_STATE],
+        timers=frames[tables.TIMERS],
+        user_state=frames.get(tables.USER_STATE),
+    )
