@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type, plain_values
-from windowlib.columnar.xxhash import xxhash64
+from windowlib.columnar.chained import xxhash64
 from windowlib.records import tables
 from windowlib.records.column_types import Node
 from windowlib.records.records import Position

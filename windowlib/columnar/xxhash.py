@@ -1,174 +1,187 @@
-"""Spark's `xxhash64` without Spark: the same hash of a sequence of values as Spark's expression.
+"""XXH64 of whole columns: of 64-bit words, and of byte strings in one buffer.
 
-The seed of each value is the hash of the values before it; the first seed is 42. A null does not change the hash.
-Structs are hashed field by field and arrays item by item. Spark cannot hash maps. They are hashed as the array of their
-entries, as in `windowlib.spark.columns.record_check`.
+`windowlib.records.xxh64` computes the same hashes for one value. All functions work in place on arrays that should fit
+the cache of a core, so callers pass blocks of rows (`windowlib.columnar.hashing`).
 
-Source: Spark, sql/catalyst, XXH64.java and hash.scala (HashExpression, XxHash64Function).
+Source: xxHash, doc/xxhash_spec.md.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final, NamedTuple, TypeAlias
 
-import pyarrow as pa
+import numpy as np
+from numpy.typing import NDArray
 
-SEED: Final = 42
-_MASK: Final = 0xFFFFFFFFFFFFFFFF
-_P1: Final = 0x9E3779B185EBCA87
-_P2: Final = 0xC2B2AE3D27D4EB4F
-_P3: Final = 0x165667B19E3779F9
-_P4: Final = 0x85EBCA77C2B2AE63
-_P5: Final = 0x27D4EB2F165667C5
-_LONG_DECIMAL_DIGITS: Final = 18
-"""Spark stores decimals of at most this many digits in 64 bits, and hashes them as longs."""
+from windowlib.records import xxh64
 
-Hash = Callable[[Any, int], int]
-"""(value, seed) -> unsigned 64-bit hash. The value has the form of `windowlib.columnar.arrow.plain_values`."""
+Words: TypeAlias = NDArray[np.uint64]
+Numbers: TypeAlias = NDArray[np.int64]
 
 
-def xxhash64(values: Iterable[tuple[Any, pa.DataType]]) -> int:
-    """Return the signed 64-bit hash of (value, type) pairs in order."""
-    found = SEED
-    for value, kind in values:
-        if value is not None:
-            found = hash_of(kind)(value, found)
-    return signed(found)
+class Spans(NamedTuple):
+    """Byte strings inside one buffer: `data[start:start + length]` each."""
+
+    data: NDArray[np.uint8]
+    starts: Numbers
+    lengths: Numbers
 
 
-def signed(word: int) -> int:
-    """Return an unsigned 64-bit word as a signed integer."""
-    return word - (1 << 64) if word >> 63 else word
+FEW: Final = 16
+"""At most this many strings are hashed one by one, because about 200 array operations cost more."""
+_P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in (xxh64.P1, xxh64.P2, xxh64.P3, xxh64.P4, xxh64.P5))
+_LONG_TAIL: Final = 8 * xxh64.STRIPE
+"""Strings of at most this many bytes are always hashed together."""
 
 
-def hash_of(kind: pa.DataType) -> Hash:
-    """Return the hash function for values of a type."""
-    if pa.types.is_decimal(kind):
-        return _decimal_hash(kind)
-    return _nested_hash(kind) if kind.num_fields else _FLAT[kind]
+def hash_words(words: Words, seed: int | Words) -> Words:
+    """Return the hash of each 64-bit word; `seed` is one seed, or one per word."""
+    found = words * _P2
+    spare = np.empty_like(found)
+    _rotate(found, 31, spare)
+    found *= _P1
+    found ^= _added(seed, xxh64.P5 + 8)
+    _rotate(found, 27, spare)
+    found *= _P1
+    found += _P4
+    return _avalanche(found, spare)
 
 
-def _nested_hash(kind: pa.DataType) -> Hash:
-    if pa.types.is_struct(kind):
-        return _folded([hash_of(field.type) for field in kind])
-    if pa.types.is_map(kind):
-        entry = _folded([hash_of(kind.key_type), hash_of(kind.item_type)])
-        return _each(entry)
-    return _each(hash_of(kind.value_type))
+def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
+    """Return the hash of each span of bytes.
+
+    Args:
+        spans: the byte strings.
+        seed: the seed of all hashes.
+        few: this many spans, and the longest spans up to this number, are hashed one by one.
+    """
+    data, starts, lengths = spans
+    if len(starts) <= few:
+        return _one_by_one(spans, seed)
+    if lengths.min() == lengths.max():
+        return _hash_sorted(spans, seed)
+    order = np.argsort(lengths.astype(np.uint16) if lengths.max() < 1 << 16 else lengths, kind="stable")
+    found = np.empty(len(starts), np.uint64)
+    sizes = lengths[order]
+    together = int(np.searchsorted(sizes, max(_LONG_TAIL, int(sizes[-1 - few])), side="right"))
+    short, long = order[:together], order[together:]
+    found[short] = _hash_sorted(Spans(data, starts[short], sizes[:together]), seed)
+    found[long] = _one_by_one(Spans(data, starts[long], sizes[together:]), seed)
+    return found
 
 
-def _folded(parts: list[Hash]) -> Hash:
-    def fold(values: Iterable[Any], seed: int) -> int:
-        for value, part in zip(values, parts, strict=True):
-            if value is not None:
-                seed = part(value, seed)
-        return seed
-
-    return fold
-
-
-def _each(item: Hash) -> Hash:
-    def fold(values: Iterable[Any], seed: int) -> int:
-        for value in values:
-            if value is not None:
-                seed = item(value, seed)
-        return seed
-
-    return fold
+def _one_by_one(spans: Spans, seed: int) -> Words:
+    data, starts, lengths = spans
+    hashes = [
+        xxh64.hash_bytes(data[start : start + length].tobytes(), seed)
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+    ]
+    return np.array(hashes, np.uint64)
 
 
-def _decimal_hash(kind: pa.DataType) -> Hash:
-    scale, is_long = kind.scale, kind.precision <= _LONG_DECIMAL_DIGITS
-
-    def decimal(value: Any, seed: int) -> int:  # noqa: ANN401 - a Decimal
-        sign, digits, exponent = value.as_tuple()
-        unscaled = int("".join(map(str, digits))) * 10 ** (scale + exponent) * (-1 if sign else 1)
-        if is_long:
-            return hash_long(unscaled, seed)
-        length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
-        return hash_bytes(unscaled.to_bytes(length, "big", signed=True), seed)
-
-    return decimal
-
-
-def _word(float_format: str, int_format: str, value: float) -> int:
-    # All NaNs have the same bits, as in Java's doubleToLongBits, and Spark hashes -0.0 as 0.0.
-    plain = 0.0 if value == 0 else float("nan") if value != value else value  # noqa: PLR0124 - NaN alone differs
-    return int(struct.unpack(int_format, struct.pack(float_format, plain))[0])
-
-
-def hash_int(value: int, seed: int) -> int:
-    """Return the hash of a 32-bit integer."""
-    found = (seed + _P5 + 4) & _MASK
-    found ^= ((value & 0xFFFFFFFF) * _P1) & _MASK
-    return _avalanche((_rotated(found, 23) * _P2 + _P3) & _MASK)
-
-
-def hash_long(value: int, seed: int) -> int:
-    """Return the hash of a 64-bit integer."""
-    found = (seed + _P5 + 8) & _MASK
-    found ^= (_rotated(((value & _MASK) * _P2) & _MASK, 31) * _P1) & _MASK
-    return _avalanche((_rotated(found, 27) * _P1 + _P4) & _MASK)
+def _hash_sorted(spans: Spans, seed: int) -> Words:
+    """Return the hashes of spans that are sorted by length, so the spans with a next word are a suffix."""
+    data, starts, lengths = spans
+    low = int(starts.min())
+    size = int((starts + lengths).max()) - low
+    padded = np.zeros(size + 8, np.uint8)
+    padded[:size] = data[low : low + size]
+    # One unaligned word begins at each byte. Words behind the last span are read, and not used.
+    words: Words = np.ndarray((size + 1,), np.dtype("<u8"), padded, strides=(1,))
+    at = starts - low
+    found = np.full(len(at), (seed + xxh64.P5) & xxh64.MASK, np.uint64)
+    first = int(np.searchsorted(lengths, xxh64.STRIPE))
+    if first < len(at):
+        found[first:] = _hash_stripes(words, at[first:], lengths[first:], seed=seed)
+        at = at + lengths // xxh64.STRIPE * xxh64.STRIPE
+    found += lengths.view(np.uint64)
+    rest = lengths % xxh64.STRIPE
+    spare = np.empty_like(found)
+    for number in range(3):
+        rows = _rows_with(rest >= 8 * (number + 1))
+        part, here = found[rows], spare[: len(found[rows])]
+        part ^= _mixed(words[at[rows] + 8 * number], here)
+        _rotate(part, 27, here)
+        part *= _P1
+        part += _P4
+        found[rows] = part
+    at = at + (rest & ~7)
+    return _avalanche(_hash_tails(found, words[at], rest), spare)
 
 
-def hash_bytes(data: bytes, seed: int) -> int:
-    """Return the hash of bytes by the specification of XXH64."""
-    length, at = len(data), 0
-    if length >= 32:  # noqa: PLR2004 - a stripe of XXH64
-        found, at = _stripes(data, seed)
-    else:
-        found = (seed + _P5) & _MASK
-    found = (found + length) & _MASK
-    while at + 8 <= length:
-        word = int.from_bytes(data[at : at + 8], "little")
-        found ^= (_rotated((word * _P2) & _MASK, 31) * _P1) & _MASK
-        found = (_rotated(found, 27) * _P1 + _P4) & _MASK
-        at += 8
-    if at + 4 <= length:
-        found ^= (int.from_bytes(data[at : at + 4], "little") * _P1) & _MASK
-        found = (_rotated(found, 23) * _P2 + _P3) & _MASK
-        at += 4
-    for byte in data[at:]:
-        found ^= (byte * _P5) & _MASK
-        found = (_rotated(found, 11) * _P1) & _MASK
-    return _avalanche(found)
-
-
-def _stripes(data: bytes, seed: int) -> tuple[int, int]:
-    """Hash the complete stripes of 32 bytes. Return the hash so far and the offset of the rest."""
-    lanes = [(seed + _P1 + _P2) & _MASK, (seed + _P2) & _MASK, seed, (seed - _P1) & _MASK]
-    end = len(data) // 32 * 32
-    for number, word in enumerate(struct.unpack(f"<{end // 8}Q", data[:end])):
-        lane = (lanes[number % 4] + word * _P2) & _MASK
-        lanes[number % 4] = (_rotated(lane, 31) * _P1) & _MASK
-    found = sum(_rotated(lane, shift) for lane, shift in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
+def _hash_stripes(words: Words, at: Numbers, lengths: Numbers, *, seed: int) -> Words:
+    starts = (seed + xxh64.P1 + xxh64.P2, seed + xxh64.P2, seed, seed - xxh64.P1)
+    lanes = [np.full(len(at), start & xxh64.MASK, np.uint64) for start in starts]
+    spare = np.empty(len(at), np.uint64)
+    for end in range(xxh64.STRIPE, int(lengths[-1]) + 1, xxh64.STRIPE):
+        first = int(np.searchsorted(lengths, end))
+        for number, whole in enumerate(lanes):
+            lane = whole[first:]
+            lane += words[at[first:] + (end - xxh64.STRIPE + 8 * number)] * _P2
+            _rotate(lane, 31, spare[first:])
+            lane *= _P1
+    found = np.zeros(len(at), np.uint64)
+    for lane, shift in zip(lanes, (1, 7, 12, 18), strict=True):
+        rotated = lane.copy()
+        _rotate(rotated, shift, spare)
+        found += rotated
     for lane in lanes:
-        found ^= (_rotated((lane * _P2) & _MASK, 31) * _P1) & _MASK
-        found = (found * _P1 + _P4) & _MASK
-    return found, end
+        found ^= _mixed(lane, spare)
+        found *= _P1
+        found += _P4
+    return found
 
 
-def _rotated(word: int, bits: int) -> int:
-    return ((word << bits) | (word >> (64 - bits))) & _MASK
+def _hash_tails(found: Words, tails: Words, rest: Numbers) -> Words:
+    """Add the last 0 to 7 bytes of each span, which `tails` begin with: 4 bytes at once, then single bytes."""
+    rows = _rows_with(rest & 4 != 0)
+    part = found[rows]
+    part ^= (tails[rows] & np.uint64(0xFFFFFFFF)) * _P1
+    _rotate(part, 23, np.empty_like(part))
+    part *= _P2
+    part += _P3
+    found[rows] = part
+    tails >>= ((rest & 4) << 3).view(np.uint64)
+    for number in range(3):
+        rows = _rows_with(rest & 3 > number)
+        part = found[rows]
+        part ^= (tails[rows] >> np.uint64(8 * number) & np.uint64(0xFF)) * _P5
+        _rotate(part, 11, np.empty_like(part))
+        part *= _P1
+        found[rows] = part
+    return found
 
 
-def _avalanche(word: int) -> int:
-    word = ((word ^ (word >> 33)) * _P2) & _MASK
-    word = ((word ^ (word >> 29)) * _P3) & _MASK
-    return word ^ (word >> 32)
+def _rows_with(chosen: NDArray[np.bool_]) -> Numbers | slice:
+    """Return the chosen rows; all rows as a slice, which makes no copies."""
+    rows = np.flatnonzero(chosen)
+    return slice(None) if len(rows) == len(chosen) else rows
 
 
-_FLAT: Final[Mapping[pa.DataType, Hash]] = {
-    pa.bool_(): lambda value, seed: hash_int(1 if value else 0, seed),
-    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.date32()), hash_int),
-    **dict.fromkeys((pa.int64(), pa.timestamp("us", tz="UTC"), pa.timestamp("us")), hash_long),
-    pa.float32(): lambda value, seed: hash_int(_word(">f", ">i", value), seed),
-    pa.float64(): lambda value, seed: hash_long(_word(">d", ">q", value), seed),
-    **dict.fromkeys((pa.string(), pa.large_string()), lambda value, seed: hash_bytes(_utf8(value), seed)),
-    **dict.fromkeys((pa.binary(), pa.large_binary()), hash_bytes),
-}
-"""Type without parts -> the hash function of its values."""
+def _mixed(words: Words, spare: Words) -> Words:
+    found = words * _P2
+    _rotate(found, 31, spare)
+    found *= _P1
+    return found
 
 
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", errors="surrogatepass")
+def _added(seed: int | Words, constant: int) -> np.uint64 | Words:
+    if isinstance(seed, int):
+        return np.uint64((seed + constant) & xxh64.MASK)
+    return seed + np.uint64(constant & xxh64.MASK)
+
+
+def _rotate(words: Words, bits: int, spare: Words) -> None:
+    """Rotate words to the left, in place. `spare` is overwritten."""
+    np.right_shift(words, np.uint64(64 - bits), out=spare)
+    words <<= np.uint64(bits)
+    words |= spare
+
+
+def _avalanche(words: Words, spare: Words) -> Words:
+    """Finish hashes in place. `spare` is overwritten."""
+    for bits, prime in ((33, _P2), (29, _P3)):
+        np.right_shift(words, np.uint64(bits), out=spare)
+        words ^= spare
+        words *= prime
+    np.right_shift(words, np.uint64(32), out=spare)
+    words ^= spare
+    return words

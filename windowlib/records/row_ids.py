@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from windowlib.bounds import wrap_int64
 
+RECORD = "record"
+"""The name that seeds the hash of a log's record, as the name of a table seeds the id of its rows."""
+
 
 def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
     """Return the signed 64-bit id of a row: BLAKE2b of the ASCII spelling of its table and non-null content.

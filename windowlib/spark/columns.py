@@ -3,11 +3,9 @@
 No expression runs Python per record. No value in a log fails the job: a value that cannot be read gives a reason.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from types import MappingProxyType
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
@@ -67,29 +65,10 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = MappingProxyType({})) -> Column:
-    """Return the 64-bit id of a record's content: Spark's xxhash64 over its non-null (name, value) pairs, by name.
-
-    A null value and its name do not change the hash, so a new nullable column changes no id. Nested values, which Spark
-    does not hash alike everywhere, are hashed as JSON, with maps as sorted entries at any depth.
-
-    Args:
-        fields: the log's fields.
-        widened: column -> its first type. A value that fits that type is hashed as that type, so that the ids of old
-            records stay the same after a column was widened, for example from INT to BIGINT.
-    """
-    parts: list[Column] = []
-    for field in sorted(fields, key=lambda one: one.name):
-        value = column(field.name)
-        parts.append(F.when(value.isNotNull(), F.lit(field.name)))
-        parts += _hashable(value, field.dataType, widened.get(field.name))
-    return F.xxhash64(*parts)
-
-
 def record_check(record: T.StructType) -> Column:
     """Return the `row_check` of a row that holds a record: a hash of `row_id`, `rank`, `record_id` and `record`.
 
-    As in `record_hash`, a null does not change the hash.
+    A null does not change the hash.
     """
     pairs: list[Column] = []
     for field in sorted(record.fields, key=lambda one: one.name):
@@ -117,42 +96,6 @@ def _without_maps(value: Column, kind: T.DataType) -> Column:
             raise InvariantBroken(f"type {kind.simpleString()} holds no map; please report this")
 
 
-def _hashable(value: Column, kind: T.DataType, began_as: str | None) -> list[Column]:
-    if isinstance(kind, T.MapType | T.StructType | T.ArrayType | T.VariantType):
-        canonical = _canonical(value, kind)
-        return [canonical if isinstance(kind, T.VariantType) else F.to_json(canonical)]
-    if began_as is None or not isinstance(kind, T.LongType | T.DoubleType):
-        return [value]
-    before = value.try_cast(began_as)
-    fits = before.cast(kind).eqNullSafe(value)
-    return [F.when(fits, before), F.when(~fits, value)]
-
-
-def _canonical(value: Column, kind: T.DataType) -> Column:
-    """Return a nested value with maps as sorted entries. A VARIANT becomes its JSON, whose keys are sorted."""
-    match kind:
-        case T.MapType() if _has_maps(kind.keyType) or _has_maps(kind.valueType):
-            entries = F.transform(
-                F.map_entries(value),
-                lambda one: F.struct(
-                    _canonical(one["key"], kind.keyType).alias("key"),
-                    _canonical(one["value"], kind.valueType).alias("value"),
-                ),
-            )
-            return F.array_sort(entries)
-        case T.MapType():
-            return F.array_sort(F.map_entries(value))
-        case T.StructType() if _has_maps(kind):
-            inside = [_canonical(value.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
-            return F.when(value.isNotNull(), F.struct(*inside))
-        case T.ArrayType() if _has_maps(kind):
-            return F.transform(value, lambda one: _canonical(one, kind.elementType))
-        case T.VariantType():
-            return F.to_json(value)
-        case _:
-            return value
-
-
 def storable(value: Column, kind: T.DataType) -> Column:
     """Return a value as our tables can store it: with VARIANTs at any depth as JSON."""
     if not _has(kind, T.VariantType):
@@ -167,10 +110,6 @@ def storable(value: Column, kind: T.DataType) -> Column:
             return F.transform(value, lambda one: storable(one, kind.elementType))
         case _:
             return F.to_json(value)
-
-
-def _has_maps(kind: T.DataType) -> bool:
-    return _has(kind, T.MapType) or _has(kind, T.VariantType)
 
 
 def _has(kind: T.DataType, wanted: type[T.DataType]) -> bool:

@@ -7,7 +7,8 @@ from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_problem, record_hash, storable
+from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_problem, storable
+from windowlib.spark.hashes import record_hash
 
 COMMIT_ORDER = ("row_commit_version", "row_id")
 FLOATS = (T.DoubleType, T.FloatType)

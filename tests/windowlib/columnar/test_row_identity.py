@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.support.fuzzing import seeds
+from windowlib.columnar.chained import hash_bytes, hash_int, hash_long, signed, xxhash64
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.tagged_rows import TaggedRows
-from windowlib.columnar.xxhash import hash_bytes, hash_int, hash_long, signed, xxhash64
 from windowlib.records import tables
 from windowlib.records.column_types import Node, parse_type
 from windowlib.records.tables import Table

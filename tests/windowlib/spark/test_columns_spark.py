@@ -16,7 +16,8 @@ from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import SpecError
 from windowlib.records.instants import read_instant
 from windowlib.records.tables import unassigned_records
-from windowlib.spark.columns import TimeColumn, instant, range_problem, record_check, record_hash
+from windowlib.spark.columns import TimeColumn, instant, range_problem, record_check
+from windowlib.spark.hashes import record_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

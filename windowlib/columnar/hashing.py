@@ -1,0 +1,148 @@
+"""Hashes of values and rows by column, for numpy and Arrow. docs/CHECKPOINTS.md has the definition and test vectors.
+
+Spark computes the same hashes with expressions (`windowlib.spark.columns`), and `windowlib.records.row_ids` computes
+them for one row of plain values.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from windowlib.columnar.words import int_words, spans_of, validity
+from windowlib.columnar.xxhash import Numbers, Words, hash_spans, hash_words
+from windowlib.errors import SpecError
+from windowlib.records.xxh64 import SEED, name_seed
+
+BLOCK: Final = 16_384
+"""Rows are hashed in blocks of this many rows, so that the hashes of a block fit the cache of a core."""
+
+Special = Callable[[pa.Array, int], Words]
+"""(values, seed) -> the hash of each value, 0 for a null."""
+
+Hashes = Callable[[int, int], Words]
+"""(first row, number of rows) -> the hash of each row's value, 0 for a null."""
+
+
+def row_hashes(
+    rows: pa.Table | pa.RecordBatch, seed: int, *, block: int = BLOCK, special: Mapping[str, Special] | None = None
+) -> Numbers:
+    """Return the signed 64-bit hash of each row over its non-null columns; `seed` is the seed of its table.
+
+    Args:
+        rows: columns of any types that `value_hashes` accepts, in any order. A null changes no hash.
+        seed: the name seed of the table, or any other seed.
+        block: the number of rows that are hashed together.
+        special: column -> the function that hashes its values, if it is not `value_hashes`.
+    """
+    found = np.zeros(rows.num_rows, np.uint64)
+    at = 0
+    for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
+        columns = [
+            _prepared(array, name_seed(name), (special or {}).get(name, value_hashes))
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        for start in range(0, batch.num_rows, block):
+            count = min(block, batch.num_rows - start)
+            part = found[at + start : at + start + count]
+            for hashes in columns:
+                part ^= hashes(start, count)
+            part[:] = hash_words(part, seed)
+        at += batch.num_rows
+    return found.view(np.int64)
+
+
+def _prepared(array: pa.Array, seed: int, hash_values: Special) -> Hashes:
+    """Return a function that hashes any block of a column. The dictionary of a column is hashed once."""
+    if not pa.types.is_dictionary(array.type) or len(array.dictionary) > len(array):
+        return lambda start, count: hash_values(array.slice(start, count), seed)
+    known = hash_values(array.dictionary, seed)
+    return lambda start, count: _of_indices(array.indices.slice(start, count), known)
+
+
+def value_hashes(array: pa.Array, seed: int) -> Words:
+    """Return the hash of each value with a seed, and 0 for each null.
+
+    Raises:
+        SpecError: the values have a type that has no hash (intervals, times of day).
+    """
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return value_hashes(array.storage, seed)
+    if not len(array) or pa.types.is_null(kind):
+        return np.zeros(len(array), np.uint64)
+    if pa.types.is_dictionary(kind):
+        return _of_indices(array.indices, value_hashes(array.dictionary, seed))
+    words = _nested_words(array) if pa.types.is_nested(kind) else int_words(array)
+    if words is not None:
+        return _without_nulls(hash_words(words, seed), array)
+    spans = spans_of(array)
+    if spans is None:
+        raise SpecError(f"values of type {kind} have no hash; remove the column, or cast it to another type")
+    return _without_nulls(hash_spans(spans, seed), array)
+
+
+def _nested_words(array: pa.Array) -> Words | None:
+    """Return the word that is hashed for each struct, list or map; None for other types."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _structs(array)
+    if pa.types.is_map(kind):
+        return _items(array, _entry_hashes)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _items(array, _item_hashes)
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return _items(array.cast(pa.large_list(kind.value_type)), _item_hashes)
+    return None
+
+
+def _of_indices(indices: pa.Array, known: Words) -> Words:
+    valid = validity(indices)
+    if not len(known):
+        return np.zeros(len(indices), np.uint64)
+    words = int_words(indices)
+    assert words is not None, "indices are integers"
+    if valid is None:
+        return known[words.view(np.int64)]
+    return known[np.where(valid, words.view(np.int64), 0)] * valid
+
+
+def _without_nulls(hashes: Words, array: pa.Array) -> Words:
+    valid = validity(array)
+    if valid is not None:
+        hashes *= valid
+    return hashes
+
+
+def _structs(array: pa.StructArray) -> Words:
+    """Return the fold of each struct: XOR of the hashes of its fields."""
+    found = np.zeros(len(array), np.uint64)
+    for field, values in zip(array.type, array.flatten(), strict=True):
+        found ^= value_hashes(values, name_seed(field.name))
+    return found
+
+
+def _items(array: Any, hashes_of: Callable[[Any, slice, Numbers], Words]) -> Words:  # noqa: ANN401 - a list or map
+    """Return the fold of each list or map: its length XOR the hashes of its items."""
+    offsets = array.offsets.to_numpy().astype(np.int64, copy=False)
+    lengths = np.diff(offsets)
+    found: Words = lengths.astype(np.uint64)
+    filled = np.flatnonzero(lengths)
+    if len(filled):
+        hashes = hashes_of(array, slice(int(offsets[0]), int(offsets[-1])), lengths)
+        found[filled] ^= np.bitwise_xor.reduceat(hashes, offsets[filled] - offsets[0])
+    return found
+
+
+def _item_hashes(array: pa.ListArray, used: slice, lengths: Numbers) -> Words:
+    """Return the hash of each item, seeded by its place in its list."""
+    places = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    seeds = hash_words(np.arange(int(lengths.max()), dtype=np.uint64), SEED)
+    return hash_words(value_hashes(array.values[used], SEED), seeds[places])
+
+
+def _entry_hashes(array: pa.MapArray, used: slice, _lengths: Numbers) -> Words:
+    """Return the hash of each entry: of its value's hash, seeded by its key's hash."""
+    keys = hash_words(value_hashes(array.keys[used], SEED), SEED)
+    return hash_words(value_hashes(array.items[used], SEED), keys)
