@@ -8,13 +8,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jobs.lake.delta_log import LogTable, file_system
+from jobs.lake.delta_log import LogTable
+from jobs.lake.log_files import Entry, LogFiles
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    import pyarrow.fs as pafs
 
 
 @dataclass(slots=True)
@@ -95,7 +93,7 @@ class History:
         return sound
 
 
-def read_history(log: LogTable, column: str, *, start: int = 0) -> History:
+def read_history(log: LogTable, column: str, *, start: int = 0, files: LogFiles | None = None) -> History:
     """Return what the commits from `start` up to the version of `log` did.
 
     Commits that log retention has removed cannot be read. `History.since` is the first commit that was read.
@@ -104,55 +102,34 @@ def read_history(log: LogTable, column: str, *, start: int = 0) -> History:
         log: the log at a version.
         column: the partition column by which the history is grouped.
         start: the first commit to read; the log must have been sound at `start - 1`.
+        files: the files of `_delta_log`, which remember commits that were already read; listed here when None.
 
     Raises:
         LogError: a commit file is damaged or empty, or a commit does not name the partition of a file.
     """
-    system, root = file_system(log.uri)
-    names = _commit_files(system, root, log.version)
+    files = log.log_files() if files is None else files
     since = log.version + 1
-    while since - 1 in names and since > start:
+    while since - 1 in files.commits and since > start:
         since -= 1
     partitions: dict[str | None, PartitionHistory] = {}
     values: dict[str, str | None] = {}
     for version in range(since, log.version + 1):
-        operation, actions = _read_commit(system, names[version], log, column=column, values=values)
+        operation, actions = _actions(files.entries(version), log, column=column, values=values)
         touched: dict[str | None, list[_Action]] = {}
         for action in actions:
             touched.setdefault(action.value, []).append(action)
         for value, own in touched.items():
             partitions.setdefault(value, PartitionHistory()).take(version, operation, own)
-    if since > log.version and log.version in names:
-        # deltalake reads an empty newest commit file as a version without changes. _read_commit refuses it.
-        _read_commit(system, names[log.version], log, column=column, values=values)
+    if since > log.version and log.version in files.commits:
+        # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
+        _actions(files.entries(log.version), log, column=column, values=values)
     return History(since=since, version=log.version, partitions=partitions, read=log.version + 1 - since)
 
 
-def _commit_files(system: "pafs.FileSystem", root: str, version: int) -> dict[int, str]:
-    import pyarrow.fs as pafs
-
-    found: dict[int, str] = {}
-    for info in system.get_file_info(pafs.FileSelector(f"{root}/_delta_log", allow_not_found=True)):
-        stem, _, suffix = info.base_name.partition(".")
-        if suffix == "json" and stem.isdigit() and int(stem) <= version:
-            found[int(stem)] = info.path
-    return found
-
-
-def _read_commit(
-    system: "pafs.FileSystem", path: str, log: LogTable, *, column: str, values: dict[str, str | None]
+def _actions(
+    entries: Sequence[Entry], log: LogTable, *, column: str, values: dict[str, str | None]
 ) -> tuple[str, list[_Action]]:
     """Return a commit's operation and its actions on files; `values` collects the partition value of each file."""
-    with system.open_input_stream(path) as stream:
-        raw = stream.read()
-    try:
-        entries = [json.loads(line) for line in raw.decode("utf-8").splitlines() if line.strip()]
-    except ValueError as error:
-        raise LogError(
-            f"commit file {path} of event log {log.uri} is damaged or truncated ({error}); restore it from a backup"
-        ) from error
-    if not entries:
-        raise LogError(f"commit file {path} of event log {log.uri} is empty; restore it from a backup")
     operation = next((one["commitInfo"].get("operation", "?") for one in entries if "commitInfo" in one), "?")
     actions = []
     for entry in entries:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from jobs.lake.damage import table_errors
+from jobs.lake.log_files import LogFiles, list_log_files
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, spell_type
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MAPPING_MODE = "delta.columnMapping.mode"
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
 _WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -32,10 +34,15 @@ _MAX_CAUSE = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One data file of a version. `value`: its partition value as text. `records`: None without statistics."""
+    """One data file of a version.
+
+    `value` is its value of the asked partition column, as text. `partition` maps every partition column to its value
+    as text, except binary columns. `records` is None without statistics.
+    """
 
     path: str
     value: str | None
+    partition: Mapping[str, str | None]
     records: int | None
     bytes: int
     modified_ms: int
@@ -106,6 +113,16 @@ class LogTable:
     widened: Mapping[str, str]
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether the files have other column names than the table (Delta's column mapping)."""
+        return self.configuration.get(_MAPPING_MODE) in _MAPPED
+
+    def log_files(self) -> LogFiles:
+        """List the files of `_delta_log` up to this version."""
+        system, root = file_system(self.uri)
+        return list_log_files(self.uri, system, root, version=self.version)
+
+    @property
     def columns(self) -> dict[str, str]:
         """The columns in table order: name -> Spark simple type (`bigint`, `struct<a:int>`)."""
         return {name: spell_type(node) for name, node in self.nodes.items()}
@@ -121,13 +138,25 @@ class LogTable:
 
         with log_errors(self.uri, "reading the list of its files"):
             actions: pa.Table = pa.table(self.table.get_add_actions(flatten=True))
-            values = pc.cast(actions[f"partition.{column}"], pa.string())
+            texts = {
+                name: pc.cast(actions[f"partition.{name}"], pa.string()).to_pylist()
+                for name in self.partition_columns
+                if self.nodes[name] != "binary" or name == column
+            }
         listed = [actions[name] for name in ("path", "num_records", "size_bytes", "modification_time")]
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
-        rows = zip(*(one.to_pylist() for one in (listed[0], values, *listed[1:3], modified)), strict=True)
+        rows = zip(*(one.to_pylist() for one in (listed[0], *listed[1:3], modified)), strict=True)
+        place = list(texts).index(column)
         return [
-            DataFile(path=path, value=value, records=records, bytes=size, modified_ms=at)
-            for path, value, records, size, at in rows
+            DataFile(
+                path=path,
+                value=own[place],
+                partition=dict(zip(texts, own, strict=True)),
+                records=records,
+                bytes=size,
+                modified_ms=at,
+            )
+            for (path, records, size, at), own in zip(rows, zip(*texts.values(), strict=True), strict=True)
         ]
 
     def deleted_in(self) -> frozenset[str]:
@@ -152,7 +181,7 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
         fields = json.loads(table.schema().to_json())["fields"]
         metadata = table.metadata()
     configuration = dict(metadata.configuration)
-    is_mapped = configuration.get(_MAPPING_MODE) in {"name", "id"}
+    is_mapped = configuration.get(_MAPPING_MODE) in _MAPPED
     names = {one["name"]: one.get("metadata", {}).get(_PHYSICAL_NAME) for one in fields} if is_mapped else {}
     unknown = sorted(name for name, physical in names.items() if physical is None)
     if unknown:

@@ -5,25 +5,29 @@ This module reads the Delta log and file listings, never a record, so planning t
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from jobs.lake.commit_history import History, read_history
 from jobs.lake.delta_log import LogTable, describe_log, file_system, place_of
 from jobs.lake.log_cut import Cut
+from jobs.lake.log_files import LogFiles
+from jobs.lake.row_tracking import ROW_ID_COLUMN, ROW_TRACKING, RowPlace, row_places
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, without_variants
 
 SLICE_COLUMN_TYPES = ("date", "string")
-ROW_TRACKING = "delta.enableRowTracking"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedFile:
     """One data file of the pinned version, with its value of the slice column and its slice.
 
-    `records` is None if the log has no statistics for the file.
+    `records` is None if the log has no statistics for the file. `values` maps every partition column to its value as
+    text. Row i of the file, from 0, has the row id `base_row_id + i` and the row commit version
+    `default_row_commit_version`, unless OPTIMIZE has written its ids into the file (see `direct_reading`). Both are
+    None without row tracking, and if the log was pinned without `row_ids`.
     """
 
     path: str
@@ -32,6 +36,25 @@ class PinnedFile:
     records: int | None
     bytes: int
     modified_ms: int
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLayout:
+    """What a program that reads the files itself has to know of the table.
+
+    `root` is the root of the table in its file system. `nodes` are the types of the columns in the log. `is_mapped`
+    tells whether the files have other column names. `row_id_column` is the hidden column in which OPTIMIZE stores row
+    ids.
+    """
+
+    root: str
+    nodes: Mapping[str, Node]
+    partition_columns: tuple[str, ...]
+    is_mapped: bool
+    row_id_column: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +86,7 @@ class PinnedLog:
     nodes: Mapping[str, Node]
     widened: Mapping[str, str]
     row_tracking: bool
+    layout: FileLayout
     files: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
     history: History
@@ -71,6 +95,21 @@ class PinnedLog:
     def partitions(self) -> dict[str, str]:
         """Return partition value -> slice_id, for the values that have files."""
         return {file.partition: file.slice_id for file in self.files}
+
+    def place(self, file: PinnedFile) -> str:
+        """Return the absolute path of a file in the file system of the log."""
+        return place_of(self.layout.root, file.path)
+
+    def in_log_order(self) -> tuple[PinnedFile, ...]:
+        """Return the files in the order of the slices, and of the commits in a slice. They need row ids."""
+        starts = {slice_id: number for number, slice_id in enumerate(self._coordinates)}
+
+        def order(file: PinnedFile) -> tuple[int, int, int]:
+            assert file.base_row_id is not None, "the log was pinned with its row ids"
+            assert file.default_row_commit_version is not None, "both are known or none"
+            return starts[file.slice_id], file.default_row_commit_version, file.base_row_id
+
+        return tuple(sorted(self.files, key=order))
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. They are never part of a fingerprint (DESIGN, section 2)."""
@@ -90,6 +129,7 @@ def pin_log(
     slices: Sequence[Slice],
     version: int | None = None,
     known: KnownLog | None = None,
+    row_ids: bool = False,
 ) -> PinnedLog:
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
@@ -100,6 +140,7 @@ def pin_log(
         slices: the slices to replay, contiguous and ascending.
         version: the version to read; the newest when None.
         known: the results of earlier reads; commits that they cover are not read again.
+        row_ids: also read the row ids of each file, from Delta's newest checkpoint and the commits after it.
 
     Raises:
         LogError: the log has records without a slice, a delete or update inside the range, or a lost or truncated
@@ -108,13 +149,16 @@ def pin_log(
     log = describe_log(uri, version)
     _check_slice_column(log, slice_column)
     cut = Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices))
+    log_files = log.log_files()
     files, data_ms = _cut_files(log, cut)
+    if row_ids and log.configuration.get(ROW_TRACKING) == "true":
+        files = _with_places(files, log_files)
     by_slice: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in slices}
     for file in files:
         by_slice[file.slice_id].append(file)
     digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
     start = _first_commit(log, digests, known or KnownLog())
-    history = read_history(log, slice_column, start=start)
+    history = read_history(log, slice_column, start=start, files=log_files)
     commits = _commits(history, cut)
     _refuse_deleted_records(log, files)
     _refuse_lost_files(log, files)
@@ -126,6 +170,7 @@ def pin_log(
         nodes={name: without_variants(node) for name, node in log.nodes.items()},
         widened=log.widened,
         row_tracking=log.configuration.get(ROW_TRACKING) == "true",
+        layout=_layout(log, log_files.root),
         files=files,
         data_ms=data_ms,
         history=history,
@@ -135,6 +180,16 @@ def pin_log(
             )
             for slice_id, own in by_slice.items()
         },
+    )
+
+
+def _layout(log: LogTable, root: str) -> FileLayout:
+    return FileLayout(
+        root=root,
+        nodes=log.nodes,
+        partition_columns=log.partition_columns,
+        is_mapped=log.is_mapped,
+        row_id_column=log.configuration.get(ROW_ID_COLUMN),
     )
 
 
@@ -186,6 +241,7 @@ def _cut_files(log: LogTable, cut: Cut) -> tuple[tuple[PinnedFile, ...], tuple[i
                     records=file.records,
                     bytes=file.bytes,
                     modified_ms=file.modified_ms,
+                    values=file.partition,
                 )
             )
     if null_records:
@@ -195,6 +251,16 @@ def _cut_files(log: LogTable, cut: Cut) -> tuple[tuple[PinnedFile, ...], tuple[i
             f"one (DELETE … WHERE {cut.column} IS NULL, which changes no slice)"
         )
     return tuple(files), tuple(sorted(filled))
+
+
+def _with_places(files: Sequence[PinnedFile], log_files: LogFiles) -> tuple[PinnedFile, ...]:
+    """Return the files with the row ids that the Delta log gives them."""
+    places: Mapping[str, RowPlace] = row_places(log_files) if files else {}
+    found = ((file, places.get(place_of(log_files.root, file.path))) for file in files)
+    return tuple(
+        file if at is None else replace(file, base_row_id=at.base_row_id, default_row_commit_version=at.commit_version)
+        for file, at in found
+    )
 
 
 def _digest(files: Iterable[PinnedFile]) -> str:
