@@ -1,10 +1,12 @@
-"""Instants and problems of records over whole columns: the twin of `windowlib.spark.columns` for integers and times.
+"""Instants and problems of records over whole columns: the twin of `windowlib.spark.columns`.
 
-`windowlib.records.instants` defines the results. A problem is a small number, an index into `PROBLEMS`; 0 is none.
+`windowlib.records.instants` defines the results. Integers, timestamps and dates are read by arithmetic on whole columns.
+Doubles, decimals and texts are read once per different value. A problem is a small number, an index into `PROBLEMS`; 0
+is none.
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,55 +15,97 @@ import pyarrow.compute as pc
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import SpecError
-from windowlib.records.instants import NULL_TIME, OUT_OF_RANGE, UNITS_PER_MS
+from windowlib.records.instants import (
+    INFINITE_TIME,
+    NAN_TIME,
+    NULL_TIME,
+    OUT_OF_RANGE,
+    UNITS_PER_MS,
+    WRONG_TYPE,
+    read_instant,
+)
 
 Codes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int8]]"
 
+_TIMES: Final = (NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE)
 PROBLEMS: Final = (
-    None, "null_key", "nan_key", NULL_TIME, f"arrival_{NULL_TIME}", f"arrival_{OUT_OF_RANGE}", "null_gap",
+    None, "null_key", "nan_key", *_TIMES, *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)), "null_gap",
     "gap_not_positive", OUT_OF_RANGE,
 )  # fmt: skip
 """The reasons why a record is invalid. If a record has several, the first in this order is its reason."""
 _CODES: Final = {name: code for code, name in enumerate(PROBLEMS)}
+_TO_ARRIVAL: Final = _CODES[f"arrival_{NULL_TIME}"] - _CODES[NULL_TIME]
 _WORD: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class Instants:
-    """Floored epoch ms of each row. `is_null`: the value is null. `is_lost`: its ms are outside 64 bits."""
+    """Floored epoch ms of each row, and the problem of its value: null, NaN, infinite, or a text that is no instant.
+
+    `is_lost`: the ms are outside the range of the type's reader. `ms` is 0 where there are none.
+    """
 
     ms: Int64s
-    is_null: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+    problems: Codes
     is_lost: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 
 
 def can_read_instants(kind: pa.DataType) -> bool:
     """Return whether `read_instants` reads columns of a type."""
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind) or pa.types.is_signed_integer(kind))
+    types = pa.types
+    return bool(
+        types.is_timestamp(kind)
+        or types.is_date32(kind)
+        or types.is_signed_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+        or types.is_string(kind)
+    )
 
 
 def read_instants(values: pa.Array, unit: str | None) -> Instants:
-    """Return the instants of a column of integers (with a unit), timestamps in microseconds, or dates.
+    """Return the instants of a column.
+
+    Args:
+        values: integers, doubles, decimals or texts of numbers, with a unit; or timestamps in microseconds, dates or ISO
+            texts, without one.
+        unit: the unit of numbers: `s`, `ms`, `us` or `ns`.
 
     Raises:
         SpecError: the column has another type.
     """
     kind = values.type
     if not can_read_instants(kind):
-        raise SpecError(f"a time column of Arrow type {kind} is not read here; allowed: integers, timestamps, dates")
-    is_null = np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+        raise SpecError(f"a time column of Arrow type {kind} holds no time; allowed: numbers, texts, timestamps, dates")
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind) or pa.types.is_signed_integer(kind)):
+        return _read_each(values, unit)
+    problems = np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES[NULL_TIME], 0).astype(np.int8)
     if pa.types.is_date32(kind):
         days = _integers(values.cast(pa.int32()))
-        return Instants(days * 86_400_000, is_null, np.zeros(len(days), dtype=bool))
+        return Instants(days * 86_400_000, problems, np.zeros(len(days), dtype=bool))
     numbers = _integers(values.cast(pa.int64()))
     per_ms = UNITS_PER_MS["us" if pa.types.is_timestamp(kind) else unit or "ms"]
     if per_ms >= 1:
         divisor = int(per_ms)
         ms = numbers if divisor == 1 else numbers // divisor
-        return Instants(ms, is_null, np.zeros(len(ms), dtype=bool))
+        return Instants(ms, problems, np.zeros(len(ms), dtype=bool))
     factor = int(1 / per_ms)
     is_lost = (numbers > (_WORD - 1) // factor) | (numbers < -(_WORD // factor))
-    return Instants(np.where(is_lost, 0, numbers) * factor, is_null, is_lost)
+    return Instants(np.where(is_lost, 0, numbers) * factor, problems, is_lost)
+
+
+def _read_each(values: pa.Array, unit: str | None) -> Instants:
+    """Read each different value once, by the definition."""
+    encoded = values.dictionary_encode()
+    kind = values.type
+    single = pa.types.is_float32(kind) or pa.types.is_float16(kind)
+    known: list[Any] = (encoded.dictionary.cast(pa.float64()) if single else encoded.dictionary).to_pylist()
+    read = [read_instant(value, unit) for value in [*known, None]]
+    ms = np.array([one.ms or 0 for one in read], dtype=np.int64)
+    codes = [0 if one.problem == OUT_OF_RANGE else _CODES[one.problem] for one in read]
+    is_lost = np.array([one.problem == OUT_OF_RANGE for one in read], dtype=bool)
+    places = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+    return Instants(ms[places], np.array(codes, dtype=np.int8)[places], is_lost[places])
 
 
 def key_problems(values: pa.Array) -> Codes:
@@ -73,11 +117,6 @@ def key_problems(values: pa.Array) -> Codes:
     return found
 
 
-def time_problems(time: Instants) -> Codes:
-    """Return `null_time` for the event times."""
-    return np.where(time.is_null, _CODES[NULL_TIME], 0).astype(np.int8)
-
-
 def range_problems(time: Instants) -> Codes:
     """Return `time_out_of_range` for event times outside 64 bits or the years 1 to 9999."""
     is_inside = (time.ms >= MIN_TIMESTAMP_MS) & (time.ms <= MAX_TIMESTAMP_MS) & ~time.is_lost
@@ -85,16 +124,17 @@ def range_problems(time: Instants) -> Codes:
 
 
 def arrival_problems(arrival: Instants) -> Codes:
-    """Return the problems of arrival times: null, or outside 64 bits."""
-    found = np.where(arrival.is_lost, _CODES[f"arrival_{OUT_OF_RANGE}"], 0).astype(np.int8)
-    found[arrival.is_null] = _CODES[f"arrival_{NULL_TIME}"]
+    """Return the problems of arrival times, whose names have the prefix `arrival_`."""
+    found = np.where(arrival.problems == 0, 0, arrival.problems + _TO_ARRIVAL).astype(np.int8)
+    found[arrival.is_lost] = _CODES[f"arrival_{OUT_OF_RANGE}"]
     return found
 
 
 def gap_problems(gap: Instants) -> Codes:
     """Return the problems of session gaps: null, or less than 1 ms."""
-    found = np.where(gap.is_lost | (gap.ms <= 0), _CODES["gap_not_positive"], 0).astype(np.int8)
-    found[gap.is_null] = _CODES["null_gap"]
+    is_bad = gap.is_lost | (gap.ms <= 0) | (gap.problems != 0)
+    found = np.where(is_bad, _CODES["gap_not_positive"], 0).astype(np.int8)
+    found[gap.problems == _CODES[NULL_TIME]] = _CODES["null_gap"]
     return found
 
 

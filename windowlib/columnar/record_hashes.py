@@ -14,7 +14,7 @@ from windowlib.columnar.words import validity
 from windowlib.columnar.xxhash import Numbers, Words
 from windowlib.records import tables
 from windowlib.records.column_types import parse_type
-from windowlib.records.row_ids import RECORD
+from windowlib.records.row_ids import INPUT, RECORD
 from windowlib.records.xxh64 import name_seed
 
 _MICROS_PER_DAY: Final = 86_400_000_000
@@ -44,6 +44,17 @@ def invalid_ids(record_hash: pa.Array, reason: pa.Array, *, block: int = BLOCK) 
     """Return the ids of rows of `invalid_records`."""
     rows = pa.table({"record_hash": record_hash, "reason": reason})
     return row_hashes(rows, name_seed(tables.INVALID_RECORDS), block=block)
+
+
+def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, *, block: int = BLOCK) -> Numbers:
+    """Return the ids of records at their ranks, which the fingerprint of a slice's input sums up.
+
+    `commit` is the number of the records' commit, if it is content.
+    """
+    columns = {"rank": pa.array(rank), "record_hash": pa.array(record_hash)}
+    if commit is not None:
+        columns["commit"] = pa.repeat(pa.scalar(commit, pa.int64()), len(rank))
+    return row_hashes(pa.table(columns), name_seed(INPUT), block=block)
 
 
 def _first_hashes(array: pa.Array, seed: int, *, first: pa.DataType) -> Words:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type, plain_values
 from windowlib.columnar.chained import xxhash64
+from windowlib.columnar.record_hashes import invalid_ids
 from windowlib.records import tables
 from windowlib.records.column_types import Node
 from windowlib.records.records import Position
@@ -66,6 +67,14 @@ class RowIdentity:
             rows = rows.append_column(tables.ROW_CHECK, pa.array(self.checks(ids, columns), pa.int64()))
         return rows, IdSum.of(ids)
 
+    def with_checks(self, rows: pa.Table) -> pa.Table:
+        """Return rows that hold a record with their checks; `rows` has their ids and all stored columns of the table."""
+        found = {name: rows[name].combine_chunks() for name in rows.column_names}
+        columns = self.stored(found)
+        records = {name: found[name] for name in ("record", "record_id")}
+        checks = self.checks(found[tables.ROW_ID].to_pylist(), columns, records)
+        return rows.append_column(tables.ROW_CHECK, pa.array(checks, pa.int64()))
+
     def stored(self, columns: Mapping[str, pa.Array]) -> Columns:
         """Return the canonical columns of stored rows. A column that `columns` does not have is null in all rows."""
         nodes = self.table.columns()
@@ -83,7 +92,10 @@ class RowIdentity:
         name, names = self.table.name, tuple(self.table.content)
         content = [columns[column] for column in names]
         if name == tables.INVALID_RECORDS:
-            return [_invalid_id(*row) for row in zip(*content, strict=True)]
+            hashes, reasons = (
+                pa.array(list(one), kind) for one, kind in zip(content, (pa.int64(), pa.string()), strict=True)
+            )
+            return list(invalid_ids(hashes, reasons).tolist())
         if name == tables.WINDOW_STATE:
             content = self._without_positions(columns)
         return [row_id(name, names, row) for row in zip(*content, strict=True)]
@@ -210,11 +222,6 @@ def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _is_own_struct(name: str) -> bool:
     return name.startswith(_OWN_STRUCTS)
-
-
-def _invalid_id(record_hash: int | None, reason: str | None) -> int:
-    texts = pa.string()
-    return xxhash64(((tables.INVALID_RECORDS, texts), (record_hash, pa.int64()), (reason, texts)))
 
 
 def _record_checks(ids: Sequence[int], ranks: Sequence[Any], records: Mapping[str, pa.Array]) -> list[int]:

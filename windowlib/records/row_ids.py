@@ -7,11 +7,18 @@ table changes a sum, and a new nullable column does not.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from windowlib.bounds import wrap_int64
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 RECORD = "record"
 """The name that seeds the hash of a log's record, as the name of a table seeds the id of its rows."""
+INPUT = "input"
+"""The name that seeds the id of a record at its rank, of which a slice's input fingerprint is made."""
 
 
 def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
@@ -45,6 +52,15 @@ class IdSum:
         for identity in ids:
             found.add(identity)
         return found
+
+    @classmethod
+    def of_array(cls, ids: "NDArray[np.int64]") -> "IdSum":
+        """Return the sum of an array of ids."""
+        import numpy as np
+
+        if not len(ids):
+            return cls()
+        return cls(len(ids), int(np.bitwise_xor.reduce(ids)), int(np.add.reduce(ids, dtype=np.int64)))
 
     def add(self, identity: int) -> None:
         """Add one id."""

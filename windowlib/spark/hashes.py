@@ -32,7 +32,7 @@ def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = Ma
     return row_hash(
         RECORD,
         {
-            one.name: _column_hash(one.name, one.dataType, column(one.name), first=widened.get(one.name))
+            one.name: column_hash(one.name, one.dataType, column(one.name), first=widened.get(one.name))
             for one in fields
         },
     )
@@ -41,7 +41,7 @@ def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = Ma
 def record_check(record: T.StructType) -> Column:
     """Return the `row_check` of a row that holds a record: a hash of `row_id`, `rank`, `record_id` and `record`."""
     kinds = {"rank": T.LongType(), "record_id": T.StringType(), "record": record}
-    hashes = [_column_hash(name, kind, column(name)) for name, kind in kinds.items()]
+    hashes = [column_hash(name, kind, column(name)) for name, kind in kinds.items()]
     return F.xxhash64(column(tables.ROW_ID), _xor(hashes))
 
 
@@ -52,10 +52,10 @@ def row_hash(table: str, hashes: Mapping[str, Column]) -> Column:
 
 def plain_row_hash(table: str, columns: Mapping[str, T.DataType]) -> Column:
     """Return the id of a row of a table from columns of the frame with these names and types."""
-    return row_hash(table, {name: _column_hash(name, kind, column(name)) for name, kind in columns.items()})
+    return row_hash(table, {name: column_hash(name, kind, column(name)) for name, kind in columns.items()})
 
 
-def _column_hash(name: str, kind: T.DataType, value: Column, *, first: str | None = None) -> Column:
+def column_hash(name: str, kind: T.DataType, value: Column, *, first: str | None = None) -> Column:
     """Return the hash of a column's or field's value, seeded by its name; 0 for a null."""
     seed = _long(name_word(name))
     hashed = F.xxhash64(seed, _word(value, kind))
@@ -83,7 +83,7 @@ def _word(value: Column, kind: T.DataType) -> Column:  # noqa: PLR0911 - one ret
         case T.VariantType():
             return F.to_json(value)
         case T.StructType():
-            return _xor([_column_hash(one.name, one.dataType, value.getField(one.name)) for one in kind.fields])
+            return _xor([column_hash(one.name, one.dataType, value.getField(one.name)) for one in kind.fields])
         case T.ArrayType():
             item_kind = kind.elementType
             return _folded(F.transform(value, lambda item, place: _item(item, place, kind=item_kind)))

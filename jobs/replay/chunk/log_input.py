@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructType
 from pyspark.sql.window import Window
 
 from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
@@ -20,9 +20,10 @@ from jobs.replay.chunk.chunk_run import SliceInput
 from jobs.runs import Slice
 from windowlib.columnar.plan import SliceRange
 from windowlib.errors import LogError
-from windowlib.records.row_ids import IdSum
+from windowlib.records.row_ids import INPUT, IdSum
 from windowlib.records.tables import INVALID_RECORDS
 from windowlib.spark.columns import TimeColumn
+from windowlib.spark.hashes import column_hash, plain_row_hash, row_hash
 from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
 from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
 
@@ -74,7 +75,9 @@ def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known:
         SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
     """
     grammar = pipeline.log.slice
-    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)
+    pinned = pin_log(
+        lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True
+    )
     validate_against_schema(pipeline, pinned.columns)
     if pipeline.log.order == "commits" and not pinned.row_tracking:
         raise LogError(
@@ -198,7 +201,9 @@ def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Map
 
 def invalid_row_id() -> "Column":
     """Return the row id of a row of `invalid_records`, as an expression over `ChunkInput.ordered`."""
-    return F.xxhash64(F.lit(INVALID_RECORDS), F.col("record_hash"), F.col("problem"))
+    kinds = {"record_hash": LongType(), "reason": StringType()}
+    values = {"record_hash": F.col("record_hash"), "reason": F.col("problem")}
+    return row_hash(INVALID_RECORDS, {name: column_hash(name, kind, values[name]) for name, kind in kinds.items()})
 
 
 def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
@@ -235,9 +240,9 @@ def _commit_column(slices: Sequence[Slice]) -> "Column":
 
 def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> tuple[SliceInput, ...]:
     invalid = F.col("problem").isNotNull()
-    content = ("rank", "record_hash", *(("commit",) if needs_commits else ()))
+    content = dict.fromkeys(("rank", "record_hash", *(("commit",) if needs_commits else ())), LongType())
     parts = {
-        "content": ordered.select("slice_no", F.xxhash64(*content).alias("id")),
+        "content": ordered.select("slice_no", plain_row_hash(INPUT, content).alias("id")),
         "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
         "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
         "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),

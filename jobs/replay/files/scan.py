@@ -11,16 +11,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from windowlib.columnar.hashing import content_ids, invalid_ids, key_hashes, record_hashes
 
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.layout import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar import instants
+from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.instants import Codes
+from windowlib.columnar.record_hashes import content_ids, invalid_ids, record_hashes
 from windowlib.columnar.steps import Int64s
 from windowlib.records.row_ids import IdSum
+from windowlib.records.xxh64 import name_seed
 from windowlib.spark.log_slices import LogReading
+
+KEY_SEED = name_seed("key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ class Judged:
     rows: pa.RecordBatch
     hashes: Int64s
     event_time_ms: Int64s
-    arrival_ms: Int64s | None
+    arrival_ms: "Int64s | None"
     problems: Codes
     sequence: Int64s
     rank: Int64s
@@ -148,7 +152,7 @@ def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
         reading = plan.reading
         time = instants.read_instants(rows.column(reading.event_time.name), reading.event_time.unit)
         problems = [instants.key_problems(rows.column(name)) for name in reading.key]
-        problems.append(instants.time_problems(time))
+        problems.append(time.problems)
         arrival_ms = None
         if reading.arrival_time is not None:
             arrival = instants.read_instants(rows.column(reading.arrival_time.name), reading.arrival_time.unit)
@@ -177,7 +181,9 @@ def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
     if bad.any():
         hashes = judged.hashes[bad]
         found.invalid.merge(IdSum.of_array(hashes))
-        found.invalid_rows.merge(IdSum.of_array(invalid_ids(hashes, instants.problem_names(judged.problems[bad]))))
+        found.invalid_rows.merge(
+            IdSum.of_array(invalid_ids(pa.array(hashes), instants.problem_names(judged.problems[bad])))
+        )
     valid = judged.valid()
     times = judged.event_time_ms[valid]
     if len(times):
@@ -220,7 +226,8 @@ def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: Frag
 
 def bucket_of(keys: Mapping[str, pa.Array], buckets: int) -> Int64s:
     """Return the bucket of each row by its key columns in feed form."""
-    owners: Int64s = (key_hashes(keys).view(np.uint64) % np.uint64(buckets)).astype(np.int64)
+    hashes = row_hashes(pa.table(dict(keys)), KEY_SEED)
+    owners: Int64s = (hashes.view(np.uint64) % np.uint64(buckets)).astype(np.int64)
     return owners
 
 

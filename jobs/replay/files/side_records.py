@@ -9,6 +9,7 @@ import pyarrow as pa
 from jobs.replay.files.layout import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.record_hashes import invalid_ids
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken
@@ -76,7 +77,8 @@ class SideRecords:
         identity = RowIdentity(table)
         whole = pa.table(columns)
         if tables.ROW_ID not in columns:
-            return identity.identified(whole)[0]
+            ids = invalid_ids(whole["record_hash"].combine_chunks(), whole["reason"].combine_chunks())
+            whole = whole.append_column(tables.ROW_ID, pa.array(ids))
         return identity.with_checks(whole)
 
     def _ids(self, rows: pa.Table, found: pa.Table) -> pa.Array | pa.ChunkedArray:
