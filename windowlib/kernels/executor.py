@@ -1,6 +1,5 @@
 """The executor that computes whole columns (windowlib.columnar.executor.Executor)."""
 
-
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,14 +13,16 @@ from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
 from windowlib.kernels.block import Clock, block_of
 from windowlib.kernels.column_aggregate import AnyAggregate
+from windowlib.kernels.global_windows import GlobalWindows
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
+from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows
 from windowlib.records.column_types import parse_type
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.assigners import Global
+from windowlib.windows.assigners import Global, Tumbling
 from windowlib.windows.spec import WindowSpec
 
 if TYPE_CHECKING:
@@ -135,7 +136,13 @@ def frame_of(plan: BucketPlan) -> Frame:
 
 def windows_of(frame: Frame) -> Windows:
     """Return the windows of a frame's spec, without open windows."""
-    raise InvariantBroken(f"windows of {type(frame.spec.assigner).__name__} have no columnar form")
+    match frame.spec.assigner:
+        case Tumbling():
+            return TumblingWindows(frame, frame.spec.assigner)
+        case Global():
+            return GlobalWindows(frame)
+        case _:
+            raise InvariantBroken(f"windows of {type(frame.spec.assigner).__name__} have no columnar form")
 
 
 def _aggregates(spec: WindowSpec, layout: ValueLayout, plan: BucketPlan) -> tuple[AnyAggregate, ...]:
