@@ -9,6 +9,7 @@ from windowlib.columnar.executor import BucketTallies, Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.errors import InvariantBroken
+from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
 from windowlib.kernels.block import Clock, block_of
@@ -131,6 +132,7 @@ def frame_of(plan: BucketPlan) -> Frame:
         outputs=OutputColumns(plan, keys, "discarding" if discards else "accumulating"),
         checkpoint=CheckpointColumns(plan, keys, aggregates, lateness_ms=lateness_ms),
         discards=discards,
+        needs_positions=_reads_positions(spec),
     )
 
 
@@ -155,6 +157,13 @@ def _aggregates(spec: WindowSpec, layout: ValueLayout, plan: BucketPlan) -> tupl
     if not found or len(covered) != len(found):
         raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")
     return covered
+
+
+def _reads_positions(spec: WindowSpec) -> bool:
+    """Return whether the state of an aggregate has positions in the log."""
+    function = spec.effective_function()
+    ordered = (FirstOrLast, CollectList)
+    return isinstance(function, Aggregates) and any(isinstance(one, ordered) for one in function.aggregates)
 
 
 def _feed_type(kind: str) -> pa.DataType:

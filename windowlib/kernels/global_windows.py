@@ -8,9 +8,10 @@ import numpy as np
 from windowlib.kernels.block import Block
 from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import sizes_of, stable_order, starts_of
+from windowlib.kernels.grouping import stable_order, starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import EARLY_CODE, Panes
+from windowlib.kernels.segments import sizes_of
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.triggers.flink import CountReached
@@ -121,7 +122,7 @@ class GlobalWindows:
         contents: tuple[EdgeColumns, tuple[Any, ...]],
         outcome: Outcome,
     ) -> None:
-        """Emit a pane for each full run, at its last record. `runs`: the window of each run, and which runs are full."""
+        """Emit a pane for each full run, at its last record. `runs`: the window of each run, and whether it is full."""
         of, is_full = runs
         if not is_full.any():
             return

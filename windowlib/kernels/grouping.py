@@ -19,24 +19,29 @@ def window_codes(number: Int64s, key_code: Int64s) -> Int64s:
         return np.zeros(0, dtype=np.int64)
     low, keys = int(number.min()), int(key_code.max()) + 1
     span = int(number.max()) - low + 1
-    if span * keys < 1 << PACKED_BITS:
-        codes: Int64s = (number - low) * keys + key_code
-        return codes
-    places: Int64s = np.unique(number, return_inverse=True)[1].astype(np.int64)
-    return places * keys + key_code
+    if span * keys >= 1 << PACKED_BITS:
+        number, low = np.unique(number, return_inverse=True)[1].astype(np.int64), 0
+    codes: Int64s = number * keys if not low else (number - low) * keys
+    codes += key_code
+    return codes
 
 
-def stable_order(codes: Int64s) -> Int64s:
-    """Return the rows ordered by their codes (>= 0), rows with equal codes in their order."""
+def sorted_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the rows ordered by their codes (>= 0), and the sorted codes. Rows with equal codes keep their order."""
     count = len(codes)
     row_bits = max(count - 1, 0).bit_length()
     if count and int(codes.max()).bit_length() + row_bits <= PACKED_BITS:
-        packed = (codes << row_bits) | np.arange(count, dtype=np.int64)
+        packed = codes << row_bits
+        packed |= np.arange(count, dtype=np.int64)
         packed.sort()
-        packed &= (1 << row_bits) - 1
-        return packed
+        return packed & ((1 << row_bits) - 1), packed >> row_bits
     order: Int64s = np.argsort(codes, kind="stable")
-    return order
+    return order, codes[order]
+
+
+def stable_order(codes: Int64s) -> Int64s:
+    """Return the rows ordered by their codes (>= 0). Rows with equal codes keep their order."""
+    return sorted_rows(codes)[0]
 
 
 def starts_of(sorted_codes: Int64s) -> Int64s:
@@ -47,9 +52,3 @@ def starts_of(sorted_codes: Int64s) -> Int64s:
     is_start[0] = True
     np.not_equal(sorted_codes[1:], sorted_codes[:-1], out=is_start[1:])
     return np.flatnonzero(is_start)
-
-
-def sizes_of(starts: Int64s, count: int) -> Int64s:
-    """Return the size of each run of `count` elements."""
-    sizes: Int64s = np.diff(starts, append=np.int64(count))
-    return sizes

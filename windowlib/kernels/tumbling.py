@@ -9,9 +9,10 @@ from windowlib.kernels.block import Block
 from windowlib.kernels.column_aggregate import Int64s
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns, id_sum
-from windowlib.kernels.grouping import sizes_of, stable_order, starts_of, window_codes
+from windowlib.kernels.grouping import sorted_rows, stable_order, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
+from windowlib.kernels.segments import sizes_of
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Tumbling
@@ -122,9 +123,8 @@ class TumblingWindows:
 
     def _grouped(self, block: Block, number: Int64s, rows: Int64s | slice) -> _Groups:
         number, key_code = number[rows], block.key_code[rows]
-        codes = window_codes(number, key_code)
-        order = stable_order(codes)
-        starts = starts_of(codes[order])
+        order, codes = sorted_rows(window_codes(number, key_code))
+        starts = starts_of(codes)
         chosen = order if isinstance(rows, slice) else rows[order]
         leaders = order[starts]
         return _Groups(
