@@ -191,6 +191,8 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
             [pair[1] for pair in pairs]
         )
         names = list(columns) if columns is not None else dataset.schema.names
+        if len({attempt_id for _, attempt_id in pairs}) == 1:  # the filter is exact: all pairs have this attempt
+            return dataset.to_table(columns=names, filter=wanted)
         extra = [name for name in PARTITION_COLUMNS if name not in names]
         read = dataset.to_table(columns=[*names, *extra], filter=wanted)
         slices, tries = (read[name].to_pylist() for name in PARTITION_COLUMNS)

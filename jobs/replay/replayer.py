@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from jobs.engine.user_errors import explained
 from jobs.replay.audited import audit, check
 from jobs.replay.checks import prepare_checks
+from jobs.replay.chunk.stages import stage
 from jobs.replay.computed import compute
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.pinned import pin
@@ -50,14 +51,19 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
     """
     started = time.monotonic()
     with explained(order.pipeline):
-        pinned = pin(order, sizes=sizes)
-        with _preparing(pinned.suites):
+        with stage("pin"):
+            pinned = pin(order, sizes=sizes)
+        with _preparing(pinned.suites), stage("compute"):
             computed = compute(spark, pinned)
     try:
-        audited = audit(write(computed))
+        with stage("write"):
+            written = write(computed)
+        with stage("audit"):
+            audited = audit(written)
     finally:
         computed.run.rows.close()
-    return check(spark, audited, seconds=time.monotonic() - started)
+    with stage("check"):
+        return check(spark, audited, seconds=time.monotonic() - started)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Instants and problems of records over whole columns: the twin of `windowlib.spark.columns`.
 
 `windowlib.records.instants` defines the results. Integers, timestamps and dates are read by arithmetic on whole columns.
-Doubles, decimals and texts are read once per different value. A problem is a small number, an index into `PROBLEMS`; 0
-is none.
+Doubles, decimals and texts are read once per different value. A problem is a small number, an index into `PROBLEMS`;
+0 is none.
 """
 
 from dataclasses import dataclass
@@ -67,8 +67,8 @@ def read_instants(values: pa.Array, unit: str | None) -> Instants:
     """Return the instants of a column.
 
     Args:
-        values: integers, doubles, decimals or texts of numbers, with a unit; or timestamps in microseconds, dates or ISO
-            texts, without one.
+        values: integers, doubles, decimals or texts of numbers, with a unit; or timestamps in microseconds, dates or
+            ISO texts, without one.
         unit: the unit of numbers: `s`, `ms`, `us` or `ns`.
 
     Raises:

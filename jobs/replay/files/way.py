@@ -15,6 +15,7 @@ from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput
 from jobs.replay.chunk.log_input import log_reading
 from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.chunk.stages import stage
 from jobs.replay.chunk.tallies import Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
 from jobs.replay.files.encode import EncodedFile, EncodePlan, EncodeTask, SliceRows, encode
@@ -101,10 +102,14 @@ def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
     layout = layout_of(pinned.log, pinned.order.slices, records_per_block=sizes.records_per_task)
     plan = _scan_plan(pinned, layout, directory)
     groups = _groups(layout.blocks, records=sizes.records_per_task)
-    scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
-    time = _time(pinned, layout, scanned)
-    found = _run_buckets(tasks, pinned, layout, directory=directory, scanned=scanned, time=time)
-    again = _merged(tasks.run(lambda blocks: scan_again(blocks, plan), groups))
+    with stage("scan"):
+        scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
+    with stage("time"):
+        time = _time(pinned, layout, scanned)
+    with stage("windows"):
+        found = _run_buckets(tasks, pinned, layout, directory=directory, scanned=scanned, time=time)
+    with stage("second scan"):
+        again = _merged(tasks.run(lambda blocks: scan_again(blocks, plan), groups))
     return ChunkRun(
         slices=_slice_inputs(scanned, len(pinned.order.slices)),
         time=time,
@@ -270,9 +275,9 @@ class FileRows:
                 record_id=self.pinned.order.pipeline.log.record_id,
             ),
         )
-        encoded = [
-            file for found in self.tasks.run(lambda task: encode(task, plan), self._tasks(runs)) for file in found
-        ]
+        with stage("encode"):
+            done = self.tasks.run(lambda task: encode(task, plan), self._tasks(runs))
+        encoded = [file for found in done for file in found]
         by_table: dict[str, list[EncodedFile]] = {}
         for file in encoded:
             by_table.setdefault(file.table, []).append(file)
