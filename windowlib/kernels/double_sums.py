@@ -30,7 +30,7 @@ _MANTISSA_BITS: Final = 52
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Exact finite sums: an expansion and, where it does not suffice, a rest in units of 2**-1074.
+    """Exact finite sums: an expansion and, where it does not suffice, a rest in units of 2**-2148.
 
     `rest` is None if it is 0 in all groups, which is so for all but very unusual numbers.
     """
@@ -46,7 +46,7 @@ class Totals:
         return np.zeros(0, dtype=np.int64) if self.rest is None else np.flatnonzero(self.rest)
 
     def integers(self, indices: Iterable[int]) -> list[int]:
-        """Return the sums of some groups in units of 2**-1074."""
+        """Return the sums of some groups in units of 2**-2148."""
         return [
             integer_of(float(part[i]) for part in self.parts) + (0 if self.rest is None else int(self.rest[i]))
             for i in indices
@@ -101,7 +101,7 @@ def reduce_rows(rows: Float64s, starts: Int64s, limits: Limits) -> Totals:
 
 
 def with_integers(totals: Totals, exact: Mapping[int, int]) -> Totals:
-    """Return the totals with the given sums, in units of 2**-1074, in place of those of some groups."""
+    """Return the totals with the given sums, in units of 2**-2148, in place of those of some groups."""
     if not exact:
         return totals
     parts = tuple(part.copy() for part in widened_parts(totals.parts, PARTS))
@@ -141,11 +141,11 @@ def reduce_totals(totals: Totals, starts: Int64s, limits: Limits) -> Totals:
     if totals.rest is None or not len(starts):
         return sums
     rest = np.add.reduceat(totals.rest, starts)
-    return _with_rest(sums, rest)
+    return with_rest(sums, rest)
 
 
-def _with_rest(sums: Totals, rest: Integers) -> Totals:
-    """Return the sums plus integers in units of 2**-1074."""
+def with_rest(sums: Totals, rest: Integers) -> Totals:
+    """Return the sums plus integers in units of 2**-2148."""
     groups = np.flatnonzero(rest).tolist()
     units = zip(groups, sums.integers(groups), strict=True)
     return with_integers(sums, {group: one + int(rest[group]) for group, one in units})
@@ -163,7 +163,7 @@ def range_totals(totals: Totals, bounds: tuple[Int64s, Int64s], limits: Limits) 
     found = _words_of(totals.parts, bits, limits.words)
     if found is None:
         prefix = np.array(list(accumulate(totals.integers(range(len(totals))), initial=0)), dtype=np.object_)
-        return _with_rest(zero_totals(len(low)), prefix[high] - prefix[low])
+        return with_rest(zero_totals(len(low)), prefix[high] - prefix[low])
     words, exponent = found
     columns = numbers_of([range_sums(word, low, high) for word in words], exponent, bits)
     parts, failed = distilled(columns)
@@ -172,7 +172,7 @@ def range_totals(totals: Totals, bounds: tuple[Int64s, Int64s], limits: Limits) 
     if totals.rest is None:
         return sums
     prefix = np.array(list(accumulate(totals.rest.tolist(), initial=0)), dtype=np.object_)
-    return _with_rest(sums, prefix[high] - prefix[low])
+    return with_rest(sums, prefix[high] - prefix[low])
 
 
 def _words_of(parts: Parts, bits: int, words_max: int) -> tuple[list[Int64s], int] | None:

@@ -1,8 +1,8 @@
-"""Columns of exact sums of doubles, as expansions: up to three doubles whose exact sum is the number.
+"""Columns of exact sums of doubles, as expansions: up to four doubles whose exact sum is the number.
 
 The parts of an expansion do not overlap: `a + b == a` for each part `a` and the next one `b`. The first part is then
 the nearest double, except possibly at a tie (see `rounded`). All functions return exact results, or tell which elements
-they could not compute. Those are computed with Python integers in units of 2**-1074 (`integer_of`, `parts_of`).
+they could not compute. Those are computed with Python integers in units of 2**-2148 (`integer_of`, `parts_of`).
 
 Sources: Knuth, TAOCP 2, 4.2.2 (TwoSum); Boldo and Melquiond, Emulation of FMA and correctly
 rounded sums (rounding to odd).
@@ -17,8 +17,10 @@ import numpy as np
 from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded, units_of
 from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s
 
-PARTS: Final = 3
+PARTS: Final = 4
 """The greatest number of parts."""
+UNIT_BITS: Final = 2 * SCALE_BITS
+"""Python integers are in units of 2**-2148, so that squares of doubles are integers, too."""
 HUGE: Final = 2.0**960
 """Greater numbers are left to Python integers, because a sum of them could overflow."""
 DIGITS: Final = 53
@@ -26,6 +28,7 @@ DIGITS: Final = 53
 _WORD_BITS: Final = 52
 _SUM_BITS: Final = 61
 _EXPONENT_MIN: Final = -960
+_SPLIT: Final = float((1 << 27) + 1)
 _CHUNK: Final = 1 << 13
 
 Parts = tuple[Float64s, ...]
@@ -36,6 +39,23 @@ def two_sum(left: Float64s, right: Float64s) -> tuple[Float64s, Float64s]:
     total = left + right
     back = total - left
     return total, (left - (total - back)) + (right - back)
+
+
+def two_product(left: Float64s, right: Float64s) -> tuple[Float64s, Float64s]:
+    """Return the rounded product and its error, exact if nothing overflows or underflows (Dekker)."""
+    product = left * right
+    left_high, left_low = _halves(left)
+    right_high, right_low = (left_high, left_low) if right is left else _halves(right)
+    error = product - left_high * right_high
+    error = left_low * right_low - ((error - left_low * right_high) - left_high * right_low)
+    return product, error
+
+
+def _halves(number: Float64s) -> tuple[Float64s, Float64s]:
+    """Return two numbers of 26 digits whose sum is the number."""
+    scaled = number * _SPLIT
+    high = scaled - (scaled - number)
+    return high, number - high
 
 
 def distilled(columns: Sequence[Float64s], *, chunk: int = _CHUNK) -> tuple[Parts, Int64s]:
@@ -95,9 +115,9 @@ def is_zero(numbers: Float64s) -> bool:
 
 def rounded(parts: Parts) -> Float64s:
     """Return the double nearest to each expansion; of two, the even one. -0.0 becomes 0.0."""
-    if len(parts) < PARTS:
+    if len(parts) <= 2:  # noqa: PLR2004 - the second part is the error of a rounded sum
         return parts[0] + 0.0
-    first, second, third = parts
+    first, second, third, *_ = parts
     return first + to_odd(second, third) + 0.0
 
 
@@ -193,18 +213,18 @@ def _scaled(numbers: Int64s, exponent: int) -> Float64s:
 
 
 def integer_of(numbers: Iterable[float]) -> int:
-    """Return the exact sum of finite doubles in units of 2**-1074."""
-    return sum(map(units_of, numbers))
+    """Return the exact sum of finite doubles in units of 2**-2148."""
+    return sum(map(units_of, numbers)) << (UNIT_BITS - SCALE_BITS)
 
 
 def parts_of(units: int) -> tuple[list[float], int]:
-    """Return an integer in units of 2**-1074 as the parts of an expansion, and the rest that does not fit them."""
+    """Return an integer in units of 2**-2148 as the parts of an expansion, and the rest that does not fit them."""
     parts = [0.0] * PARTS
     rest = units
     for at in range(PARTS):
-        part = divide_rounded(rest, 1 << SCALE_BITS)
+        part = divide_rounded(rest, 1 << UNIT_BITS)
         if not abs(part) < HUGE:
             return [0.0] * PARTS, units
         parts[at] = part
-        rest -= units_of(part)
+        rest -= integer_of([part])
     return parts, rest
