@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.functions.aggregates import SumDouble
-from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded
+from windowlib.functions.exact_sum import divide_rounded
 from windowlib.kernels.column_aggregate import Float64s, Int64s, Positions
 from windowlib.kernels.double_sums import (
     DEFAULT_LIMITS,
@@ -22,7 +22,7 @@ from windowlib.kernels.double_sums import (
     take_totals,
     zero_totals,
 )
-from windowlib.kernels.expansions import rounded
+from windowlib.kernels.expansions import UNIT_BITS, rounded
 from windowlib.kernels.integer_sums import field_of, int64s
 from windowlib.kernels.quotients import rounded_quotients
 from windowlib.kernels.segments import counts_of, range_sums, valid_of
@@ -132,7 +132,7 @@ class ColumnSumDouble:
             inexact = inexact[states.count[inexact] > 0]
             divisors = states.count[inexact]
         pairs = zip(states.totals.integers(inexact.tolist()), divisors.tolist(), strict=True)
-        values[inexact] = [divide_rounded(units, divisor << SCALE_BITS) for units, divisor in pairs]
+        values[inexact] = [divide_rounded(units, divisor << UNIT_BITS) for units, divisor in pairs]
         return values
 
     def to_columns(self, states: DoubleSums) -> pa.StructArray:

@@ -14,7 +14,7 @@ from windowlib.errors import InvariantBroken
 from windowlib.functions.exact_sum import SCALE_BITS, to_bytes
 from windowlib.kernels.column_aggregate import Float64s, Int64s
 from windowlib.kernels.double_sums import Totals, with_integers
-from windowlib.kernels.expansions import distilled
+from windowlib.kernels.expansions import UNIT_BITS, distilled
 
 _WORD: Final = 64
 _MANTISSA: Final = 53
@@ -41,9 +41,9 @@ def mantissas_of(totals: Totals) -> tuple[pa.Array, pa.Array]:
         return data, pa.array(exponent.astype(np.int32))
     texts = []
     for i, units in zip(wide.tolist(), totals.integers(wide.tolist()), strict=True):
-        zero_bits = (units & -units).bit_length() - 1 if units else SCALE_BITS
+        zero_bits = (units & -units).bit_length() - 1 if units else UNIT_BITS
         texts.append(to_bytes(units >> zero_bits))
-        exponent[i] = zero_bits - SCALE_BITS
+        exponent[i] = zero_bits - UNIT_BITS
     return pc.replace_with_mask(data, pa.array(is_wide), pa.array(texts, pa.binary())), pa.array(
         exponent.astype(np.int32)
     )
@@ -112,7 +112,7 @@ def totals_of(mantissa: pa.Array, exponent: Int64s) -> Totals:
     wide = np.union1d(np.flatnonzero(~is_narrow), failed)
     texts = mantissa.take(pa.array(wide)).to_pylist()
     units = [
-        int.from_bytes(text, "big", signed=True) << (int(exponent[i]) + SCALE_BITS)
+        int.from_bytes(text, "big", signed=True) << (int(exponent[i]) + UNIT_BITS)
         for i, text in zip(wide.tolist(), texts, strict=True)
     ]
     return with_integers(Totals(parts), dict(zip(wide.tolist(), units, strict=True)))
