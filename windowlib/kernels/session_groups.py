@@ -26,7 +26,7 @@ The computation rests on three facts. They hold for records with different gaps 
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,15 +57,6 @@ class Elements:
 
     def __len__(self) -> int:
         return len(self.key_code)
-
-    def take(self, chosen: Int64s) -> "Elements":
-        """Return some of the elements, in the given order."""
-        return Elements(
-            key_code=self.key_code[chosen],
-            start_ms=self.start_ms[chosen],
-            end_ms=self.end_ms[chosen],
-            open_from_ms=self.open_from_ms[chosen],
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +92,14 @@ class _Packing:
 
     def of(self, key_code: Int64s, at_ms: Int64s) -> Int64s:
         """Return the packed pairs. A time after the last one is packed as the greatest time of its key."""
+        packed = key_code << self.time_bits
         if self.times is None:
-            last = (1 << self.time_bits) - 1
-            past = np.minimum(at_ms, min(self.base_ms + last, MAX_TIME_MS)) - self.base_ms
+            last_ms = min(self.base_ms + (1 << self.time_bits) - 1, MAX_TIME_MS)
+            packed += np.minimum(at_ms, last_ms)
+            packed -= self.base_ms
         else:
-            past = np.searchsorted(self.times, at_ms, side="left")
-        return (key_code << self.time_bits) + past
+            packed += np.searchsorted(self.times, at_ms, side="left")
+        return packed
 
     def split(self, packed: Int64s) -> tuple[Int64s, Int64s]:
         """Return the keys and the times."""
@@ -130,55 +123,81 @@ def open_from_ms(watermark_ms: Int64s, lateness_ms: int) -> Int64s:
     return least
 
 
-def group(elements: Elements, *, word_bits: int = WORD_BITS) -> Groups:
+def group(elements: Elements, *, gap_ms: int | None = None, word_bits: int = WORD_BITS) -> Groups:
     """Return the sessions that the elements form.
 
     Args:
         elements: open sessions of the state come first. They do not touch each other.
+        gap_ms: the length of most elements, if most have one length. It changes the speed only.
         word_bits: if (key, time, element) does not fit into so many bits, slower ways of sorting are used.
     """
     is_early = elements.end_ms >= elements.open_from_ms
     if is_early.all():
-        return _early_groups(elements, None, word_bits=word_bits)[0]
+        return _early_groups(elements, None, gap_ms=gap_ms, word_bits=word_bits)[0]
     behind = np.flatnonzero(~is_early)
-    early = np.flatnonzero(is_early)
-    groups, packing = _early_groups(elements, early, word_bits=word_bits)
+    groups, packing = _early_groups(elements, is_early, gap_ms=gap_ms, word_bits=word_bits)
     return _with_behind(groups, elements, behind=behind, packing=packing)
 
 
-def _early_groups(elements: Elements, early: Int64s | None, *, word_bits: int) -> tuple[Groups, _Packing]:
-    """Return the sessions of the early elements; None means all elements."""
-    chosen = elements if early is None else elements.take(early)
+def _early_groups(
+    elements: Elements, is_early: Bools | None, *, gap_ms: int | None, word_bits: int
+) -> tuple[Groups, _Packing]:
+    """Return the sessions of the early elements; None means that all are early."""
     nothing = np.zeros(0, dtype=np.int64)
-    if not len(chosen):
+    if not len(elements) or (is_early is not None and not is_early.any()):
         empty = Groups(order=nothing, starts=nothing, key_code=nothing, start_ms=nothing, end_ms=nothing, late=nothing)
         return empty, _Packing(0, 1)
-    joins_ms = np.maximum(chosen.start_ms, chosen.open_from_ms)
-    packing = _packing(chosen, joins_ms, word_bits=word_bits)
-    ends = packing.of(chosen.key_code, chosen.end_ms)
-    order, ends = _sorted(ends, word_bits=word_bits)
-    joins = packing.of(chosen.key_code, joins_ms)[order]
+    joins_ms = np.maximum(elements.start_ms, elements.open_from_ms)
+    packing = _packing(elements, joins_ms, word_bits=word_bits)
+    usual = None
+    if gap_ms is not None and packing.times is None:
+        usual_ms = elements.end_ms - gap_ms
+        usual = _Usual(gap_ms, (joins_ms == usual_ms) & (elements.start_ms == usual_ms))
+    order, ends, odd = _sorted(packing.of(elements.key_code, elements.end_ms), is_early, usual, word_bits=word_bits)
+    if usual is None:
+        joins = packing.of(elements.key_code, joins_ms).take(order)
+    else:
+        joins = ends - usual.gap_ms
+        odd_rows = order[odd]
+        joins[odd] = packing.of(elements.key_code[odd_rows], joins_ms[odd_rows])
+    starts, lasts = _cut(ends, joins)
+    key_code, end_ms = packing.split(ends[lasts])
+    if usual is None:
+        start_ms = np.minimum.reduceat(elements.start_ms.take(order), starts)
+    else:
+        start_ms = packing.split(ends[starts])[1] - usual.gap_ms
+    groups = Groups(order=order, starts=starts, key_code=key_code, start_ms=start_ms, end_ms=end_ms, late=nothing)
+    if usual is not None and len(odd):
+        affected = np.unique(np.searchsorted(starts, odd, side="right") - 1)
+        rows, owner = rows_of_groups(groups, affected)
+        start_ms[affected] = np.minimum.reduceat(elements.start_ms[rows], np.searchsorted(owner, affected))
+    return groups, packing
+
+
+def _cut(ends: Int64s, joins: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the first and the last element of each session (fact 2). All values are packed with their keys."""
     least_after = np.minimum.accumulate(joins[::-1])[::-1]
-    is_last = np.empty(len(order), dtype=np.bool_)
+    is_last = np.empty(len(ends), dtype=np.bool_)
     np.greater(least_after[1:], ends[:-1], out=is_last[:-1])
     is_last[-1] = True
     lasts = np.flatnonzero(is_last)
     starts = np.empty_like(lasts)
     starts[0] = 0
     starts[1:] = lasts[:-1] + 1
-    key_code, end_ms = packing.split(ends[lasts])
-    start_ms = np.minimum.reduceat(chosen.start_ms[order], starts)
-    if early is not None:
-        order = early[order]
-    return Groups(
-        order=order, starts=starts, key_code=key_code, start_ms=start_ms, end_ms=end_ms, late=nothing
-    ), packing
+    return starts, lasts
+
+
+class _Usual(NamedTuple):
+    """The usual elements: early ones of length `gap_ms` that start at or after the least end of an open session."""
+
+    gap_ms: int
+    is_usual: Bools
 
 
 def _packing(elements: Elements, joins_ms: Int64s, *, word_bits: int) -> _Packing:
     """Return how to pack pairs of key and time, so that ends and joins fit. One more time is left above all ends."""
     key_bits = int(elements.key_code.max()).bit_length()
-    first_ms, last_ms = int(joins_ms.min()), int(elements.end_ms.max())
+    first_ms, last_ms = int(elements.start_ms.min()), int(elements.end_ms.max())
     time_bits = (last_ms - first_ms + 1).bit_length()
     if key_bits + time_bits <= word_bits:
         return _Packing(first_ms, time_bits)
@@ -186,15 +205,33 @@ def _packing(elements: Elements, joins_ms: Int64s, *, word_bits: int) -> _Packin
     return _Packing(0, len(times).bit_length(), times)
 
 
-def _sorted(packed: Int64s, *, word_bits: int) -> tuple[Int64s, Int64s]:
-    """Return the order that sorts, and the sorted values."""
-    row_bits = (len(packed) - 1).bit_length()
+def _sorted(
+    packed: Int64s, is_early: Bools | None, usual: _Usual | None, *, word_bits: int
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the early elements in the order of `packed`, the sorted values, and the places of those not usual.
+
+    The words that are sorted have the packed value, the number of the element, and a bit for an unusual element. So the
+    result needs no random access to the columns. Argument `packed` is overwritten.
+    """
+    count = len(packed)
+    row_bits = max((count - 1).bit_length(), 1) + 1
     if int(packed.max()).bit_length() + row_bits > word_bits:
-        order = np.argsort(packed, kind="stable")
-        return order, packed[order]
-    words = (packed << row_bits) | np.arange(len(packed), dtype=np.int64)
+        early = np.arange(count, dtype=np.int64) if is_early is None else np.flatnonzero(is_early)
+        order = early[np.argsort(packed[early], kind="stable")]
+        odd = np.flatnonzero(~usual.is_usual[order]) if usual is not None else order[:0]
+        return order, packed[order], odd
+    words = packed
+    words <<= row_bits
+    words += np.arange(0, 2 * count, 2, dtype=np.int64)
+    if usual is not None:
+        words += ~usual.is_usual
+    if is_early is not None:
+        words = words[is_early]
     words.sort()
-    return words & ((1 << row_bits) - 1), words >> row_bits
+    odd = np.flatnonzero(words & 1) if usual is not None else words[:0]
+    order = (words & ((1 << row_bits) - 1)) >> 1
+    words >>= row_bits
+    return order, words, odd
 
 
 def _with_behind(groups: Groups, elements: Elements, *, behind: Int64s, packing: _Packing) -> Groups:

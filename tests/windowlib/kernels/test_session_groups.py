@@ -104,7 +104,7 @@ def test_sessions_by_column_equal_sessions_one_by_one(word_bits: int) -> None:
         lateness_ms = random.choice([0, 0, 1, 5, 40, MAX_TIME_MS])
         elements, watermarks = random_log(random, lateness_ms)
         expected, late = sequential(elements, watermarks, lateness_ms)
-        groups = group(elements, word_bits=word_bits)
+        groups = group(elements, word_bits=word_bits, gap_ms=random.choice([None, 1, 3, 8]))
         assert groups.late.tolist() == late
         by_members = {tuple(sorted(one.members)): one for one in expected}
         assert sorted(map(tuple, members(groups))) == sorted(by_members)
