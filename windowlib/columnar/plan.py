@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.steps import Beginning, Steps
@@ -10,6 +10,9 @@ from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.records.tables import Table
 
 ROWS_PER_BATCH: Final = 8_192
+RECORDS_PER_BLOCK: Final = 1 << 19
+"""Blocks of this size fit the cache of a core mostly, and the cost per block is small."""
+ExecutorChoice = Literal["auto", "operator", "kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class BucketPlan:
     columns of a pane's values, and `side_outputs` those of each tag. `last` has the columns of a pane's values if panes
     may be retracted, else it is empty. `accumulators` maps an aggregate to the columns of its state.
     `max_parallelism` is the number of key groups; each key's group is stored with its state.
+    `executor`: 'auto' chooses the columnar executor if it covers the spec. `records_per_block` is the number of records
+    that the columnar executor processes together. Neither changes a row.
     """
 
     spec: OperatorSpec
@@ -48,6 +53,8 @@ class BucketPlan:
     buckets: int
     tasks: int
     rows_per_batch: int = ROWS_PER_BATCH
+    executor: ExecutorChoice = "auto"
+    records_per_block: int = RECORDS_PER_BLOCK
 
     def table(self, name: str) -> Table:
         """Return the table with this name."""

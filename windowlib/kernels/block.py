@@ -1,0 +1,130 @@
+"""The records of one block as numpy and Arrow columns, with the time that each record meets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.columnar.plan import BucketPlan
+from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.keys import KeyTable
+
+DENSE_MAX: Final = 4
+"""Sequence numbers whose range is at most so many times their number are looked up by counting, not by search."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Records of one slice in log order.
+
+    Arrays have one element per record. `steps_before` is the number of the chunk's steps before a record, and
+    `watermark_ms` the watermark after these steps, which the record meets. `values` has the columns of
+    `ValueLayout.columns` (None where an aggregate reads no column), `gap_ms` the column `ValueLayout.gap`. Without an
+    event time, `event_time_ms` is 0.
+    """
+
+    slice_start_ms: int
+    key_code: Int64s
+    sequence: Int64s
+    rank: Int64s
+    event_time_ms: Int64s
+    record_hash: Int64s
+    steps_before: Int64s
+    watermark_ms: Int64s
+    values: tuple[pa.Array | None, ...]
+    gap_ms: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.sequence)
+
+    def input(self, place: int, rows: Int64s | slice) -> pa.Array | None:
+        """Return the chosen rows of a value column."""
+        column = self.values[place]
+        if column is None:
+            return None
+        if isinstance(rows, slice):
+            return column[rows]
+        return column.take(pa.array(rows))
+
+
+class Clock:
+    """The watermarks of a chunk's steps."""
+
+    def __init__(self, plan: BucketPlan) -> None:
+        self.steps = plan.steps
+        self.watermarks = np.concatenate([[plan.beginning.watermark_ms], plan.steps.watermark_ms]).astype(np.int64)
+        """`watermarks[n]` is the watermark after n steps."""
+
+    def steps_before(self, sequence: Int64s) -> Int64s:
+        """Return the number of steps before each record; `sequence` ascends."""
+        if not len(sequence):
+            return np.zeros(0, dtype=np.int64)
+        first, last = int(sequence[0]), int(sequence[-1])
+        low, high = np.searchsorted(self.steps.sequence, [first, last], side="left").tolist()
+        if last - first >= DENSE_MAX * len(sequence):
+            found: Int64s = low + np.searchsorted(self.steps.sequence[low:high], sequence, side="left")
+            return found
+        # steps after the record with sequence number first + i
+        after = np.bincount(self.steps.sequence[low:high] - first + 1, minlength=last - first + 1)
+        before: Int64s = low + np.cumsum(after)[sequence - first]
+        return before
+
+    def step_of(self, watermark_ms: Int64s) -> Int64s:
+        """Return the first step whose watermark reaches each instant; the number of all steps if none does."""
+        return np.searchsorted(self.steps.watermark_ms, watermark_ms, side="left")
+
+    def fired_rank(self, step: Int64s, slice_start_ms: int) -> Int64s:
+        """Return the rank of the record that caused each step; -1 if it is not in the slice, or before all records."""
+        steps = self.steps
+        is_here = (steps.slice_start_ms[step] == slice_start_ms) & (steps.sequence[step] >= 0)
+        ranks: Int64s = np.where(is_here, steps.rank[step], -1)
+        return ranks
+
+
+def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: Clock, slice_start_ms: int) -> Block:
+    """Return the columns of a batch (see `Executor.process`) as a block."""
+    sequence = batch.column("sequence").to_numpy()
+    steps_before = clock.steps_before(sequence)
+    event_time = batch.column("event_time_ms")
+    if event_time.null_count:
+        event_time = event_time.fill_null(0)
+    layout = plan.layout
+    named = {name: _in_feed_form(batch.column(f"v{place}")) for place, name in enumerate(layout.read())}
+    return Block(
+        slice_start_ms=slice_start_ms,
+        key_code=keys.encode([batch.column(f"k{i}") for i in range(len(plan.keys))], batch.num_rows),
+        sequence=sequence,
+        rank=batch.column("rank").to_numpy(),
+        event_time_ms=event_time.to_numpy(),
+        record_hash=batch.column("record_hash").to_numpy(),
+        steps_before=steps_before,
+        watermark_ms=clock.watermarks[steps_before],
+        values=tuple(None if name is None else named[name] for name in layout.columns),
+        gap_ms=named[layout.gap] if isinstance(layout.gap, str) else None,
+    )
+
+
+def _in_feed_form(column: pa.Array) -> pa.Array:
+    """Return times as integers, as aggregates read them."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.int64())
+    return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
+
+
+def added(instant_ms: Int64s, distance_ms: int) -> Int64s:
+    """Return `instant_ms + distance_ms` (>= 0), at most MAX_TIME_MS."""
+    return np.minimum(instant_ms, MAX_TIME_MS - distance_ms) + distance_ms
+
+
+def starts_of(sorted_codes: Sequence[int] | Int64s) -> Int64s:
+    """Return the first place of each run of equal values; empty for an empty array."""
+    codes = np.asarray(sorted_codes)
+    if not len(codes):
+        return np.zeros(0, dtype=np.int64)
+    is_start = np.empty(len(codes), dtype=bool)
+    is_start[0] = True
+    np.not_equal(codes[1:], codes[:-1], out=is_start[1:])
+    return np.flatnonzero(is_start)

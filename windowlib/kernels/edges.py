@@ -1,0 +1,77 @@
+"""Tallies of edges, the (record, window) pairs: one triple (count, XOR, sum of ids) per window, as columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.records.row_ids import IdSum
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeColumns:
+    """Count, XOR and wrapping sum of the ids of each window's edges. XOR and sum are signed 64-bit integers."""
+
+    count: Int64s
+    xor: Int64s
+    total: Int64s
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @classmethod
+    def none(cls, count: int) -> "EdgeColumns":
+        """Return the tallies of `count` windows without edges."""
+        return cls(*(np.zeros(count, dtype=np.int64) for _ in range(3)))
+
+    @classmethod
+    def of_groups(cls, ids: Int64s, starts: Int64s) -> "EdgeColumns":
+        """Return the tally of each group of ids; group i begins at `starts[i]`, and no group is empty."""
+        if not len(starts):
+            return cls.none(0)
+        count = np.diff(starts, append=len(ids))
+        return cls(count, np.bitwise_xor.reduceat(ids, starts), np.add.reduceat(ids, starts))
+
+    @classmethod
+    def of_each(cls, ids: Int64s) -> "EdgeColumns":
+        """Return the tally of each single id."""
+        return cls(np.ones(len(ids), dtype=np.int64), ids, ids)
+
+    @classmethod
+    def concat(cls, parts: Sequence["EdgeColumns"]) -> "EdgeColumns":
+        """Return the windows of all parts."""
+        if not parts:
+            return cls.none(0)
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
+
+    def take(self, places: Int64s | Bools | slice) -> "EdgeColumns":
+        """Return the chosen windows."""
+        return EdgeColumns(self.count[places], self.xor[places], self.total[places])
+
+    def plus(self, other: "EdgeColumns") -> "EdgeColumns":
+        """Return the edges of both, window by window."""
+        return EdgeColumns(self.count + other.count, self.xor ^ other.xor, self.total + other.total)
+
+    def minus(self, part: "EdgeColumns") -> "EdgeColumns":
+        """Return the edges that are not in `part`, window by window."""
+        return EdgeColumns(self.count - part.count, self.xor ^ part.xor, self.total - part.total)
+
+    def grouped(self, starts: Int64s) -> "EdgeColumns":
+        """Return the edges of each group of windows; group i begins at `starts[i]`, and no group is empty."""
+        if not len(starts):
+            return EdgeColumns.none(0)
+        return EdgeColumns(
+            np.add.reduceat(self.count, starts),
+            np.bitwise_xor.reduceat(self.xor, starts),
+            np.add.reduceat(self.total, starts),
+        )
+
+    def sum(self) -> IdSum:
+        """Return the tally of all edges."""
+        return IdSum(int(self.count.sum()), int(np.bitwise_xor.reduce(self.xor)), int(self.total.sum()))
+
+
+def id_sum(ids: Int64s) -> IdSum:
+    """Return the tally of some ids; its sum is wrapped."""
+    return IdSum(len(ids), int(np.bitwise_xor.reduce(ids)), int(ids.sum()))

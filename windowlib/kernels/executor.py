@@ -1,0 +1,167 @@
+"""The executor that computes whole columns (windowlib.columnar.executor.Executor)."""
+
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.executor import BucketTallies, Emission, StateColumns
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.record_values import ValueLayout
+from windowlib.errors import InvariantBroken
+from windowlib.functions.window_functions import Aggregates
+from windowlib.kernels.aggregates import column_aggregate
+from windowlib.kernels.block import Clock, block_of
+from windowlib.kernels.column_aggregate import AnyAggregate
+from windowlib.kernels.keys import KeyTable
+from windowlib.kernels.open_windows import CheckpointColumns
+from windowlib.kernels.panes import OutputColumns
+from windowlib.kernels.windows import Frame, Outcome, Windows
+from windowlib.records.column_types import parse_type
+from windowlib.records.row_ids import IdSum
+from windowlib.triggers.wrappers import Purging
+from windowlib.windows.assigners import Global
+from windowlib.windows.spec import WindowSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windowlib.records.records import Fate
+
+
+class KernelExecutor:
+    """Runs the windows of a plan's spec, which `coverage.why_not` must cover, block by block."""
+
+    def __init__(self, plan: BucketPlan) -> None:
+        """Prepare for one bucket of a chunk."""
+        self._plan = plan
+        self._frame = frame_of(plan)
+        self._windows = windows_of(self._frame)
+        self._slices = iter(plan.slices)
+        self._slice = next(self._slices)
+        self._steps_taken = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._fates: dict[Fate, IdSum] = {}
+        self._edges: dict[str, IdSum] = {}
+
+    def restore(self, state: StateColumns) -> None:
+        """Load the bucket's part of a checkpoint."""
+        self._windows.restore(self._frame.checkpoint.restored(state))
+
+    def process(self, records: pa.RecordBatch) -> Emission:
+        """Process records. They wait until there are enough of them for a block."""
+        outcome = Outcome(self._frame)
+        block_max, start = self._plan.records_per_block, 0
+        while start < records.num_rows:
+            part = records.slice(start, block_max - self._waiting_rows)
+            self._waiting.append(part)
+            self._waiting_rows += part.num_rows
+            start += part.num_rows
+            if self._waiting_rows == block_max:
+                self._process_waiting(outcome, is_slice_end=False)
+        return self._counted(outcome)
+
+    def end_slice(self) -> Emission:
+        """Process the records that wait, take the remaining steps of the slice, and begin the next slice."""
+        outcome = Outcome(self._frame)
+        self._process_waiting(outcome, is_slice_end=True)
+        self._slice = next(self._slices, self._slice)
+        return self._counted(outcome)
+
+    def state(self) -> StateColumns:
+        """Return the checkpoint after the slice that ended."""
+        watermark_ms = int(self._frame.clock.watermarks[self._steps_taken])
+        return self._frame.checkpoint.rows(self._windows.open(), watermark_ms)
+
+    def take_tallies(self) -> BucketTallies:
+        """Return the tallies since the last call."""
+        edges = {term: ids for term, ids in sorted(self._edges.items()) if ids.count}
+        fates, self._fates, self._edges = self._fates, {}, {}
+        return BucketTallies(fates=fates, edges=edges)
+
+    def _process_waiting(self, outcome: Outcome, *, is_slice_end: bool) -> None:
+        batch = self._batch()
+        block = block_of(
+            batch, self._plan, self._frame.keys, clock=self._frame.clock, slice_start_ms=self._slice.start_ms
+        )
+        until_step = self._steps_taken
+        if is_slice_end:
+            until_step = self._plan.steps.slice_ends[self._slice.slice_no]
+        elif len(block):
+            until_step = int(block.steps_before[-1])
+        self._windows.process(block, until_step, outcome)
+        self._steps_taken = until_step
+
+    def _batch(self) -> pa.RecordBatch:
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        if not waiting:
+            return _no_records(self._plan)
+        return waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+
+    def _counted(self, outcome: Outcome) -> Emission:
+        for fate, ids in outcome.fates.items():
+            self._fates.setdefault(fate, IdSum()).merge(ids)
+        for term, ids in outcome.edges.items():
+            self._edges.setdefault(term, IdSum()).merge(ids)
+        return {name: pa.concat_tables(parts) for name, parts in outcome.rows.items()}
+
+
+def frame_of(plan: BucketPlan) -> Frame:
+    """Return what the windows of a bucket share.
+
+    Raises:
+        InvariantBroken: the plan's spec is not covered.
+    """
+    spec = plan.spec
+    if not isinstance(spec, WindowSpec):
+        raise InvariantBroken(f"the columnar executor runs a WindowSpec, got {type(spec).__name__}")
+    keys = KeyTable([_feed_type(kind) for kind in plan.keys.values()], plan.max_parallelism)
+    aggregates = _aggregates(spec, plan.layout, plan)
+    discards = isinstance(spec.effective_trigger(), Purging)
+    lateness_ms = None if isinstance(spec.assigner, Global) else spec.allowed_lateness_ms
+    return Frame(
+        plan=plan,
+        spec=spec,
+        clock=Clock(plan),
+        keys=keys,
+        aggregates=aggregates,
+        outputs=OutputColumns(plan, keys, "discarding" if discards else "accumulating"),
+        checkpoint=CheckpointColumns(plan, keys, aggregates, lateness_ms=lateness_ms),
+        discards=discards,
+    )
+
+
+def windows_of(frame: Frame) -> Windows:
+    """Return the windows of a frame's spec, without open windows."""
+    raise InvariantBroken(f"windows of {type(frame.spec.assigner).__name__} have no columnar form")
+
+
+def _aggregates(spec: WindowSpec, layout: ValueLayout, plan: BucketPlan) -> tuple[AnyAggregate, ...]:
+    function = spec.effective_function()
+    found: Sequence[AnyAggregate | None] = []
+    if isinstance(function, Aggregates):
+        inputs = [None if name is None else plan.inputs[name] for name in layout.columns]
+        found = [column_aggregate(one, inputs[place]) for place, one in enumerate(function.aggregates)]
+    covered = tuple(one for one in found if one is not None)
+    if not found or len(covered) != len(found):
+        raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")
+    return covered
+
+
+def _feed_type(kind: str) -> pa.DataType:
+    """Return the type of a key column in the feed: times are integers."""
+    arrow = arrow_type(parse_type(kind))
+    if pa.types.is_timestamp(arrow):
+        return pa.int64()
+    return pa.int32() if pa.types.is_date32(arrow) else arrow
+
+
+def _no_records(plan: BucketPlan) -> pa.RecordBatch:
+    names = ["sequence", "rank", "event_time_ms", "record_hash"]
+    columns = {name: pa.array([], pa.int64()) for name in names}
+    columns |= {f"k{i}": pa.array([], _feed_type(kind)) for i, kind in enumerate(plan.keys.values())}
+    read = [plan.inputs[name] for name in plan.layout.read()]
+    columns |= {f"v{i}": pa.array([], _feed_type(kind)) for i, kind in enumerate(read)}
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,192 @@
+"""Column aggregates that count, and that sum integers and decimals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from windowlib.functions.aggregates import Count, MeanInteger, SumInteger
+from windowlib.kernels.column_aggregate import Bools, Int64s, Positions
+from windowlib.kernels.segments import counts_of, range_sums, sizes_of, valid_of
+from windowlib.kernels.wide_integers import (
+    Words,
+    add_words,
+    concat_words,
+    from_decimals,
+    greatest,
+    narrowed,
+    python_integers,
+    range_words,
+    reduce_words,
+    take_words,
+    to_decimals,
+    zero_words,
+)
+
+EXACT_DOUBLE: Final = 1 << 53
+"""All integers up to this magnitude are doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The states of a count."""
+
+    count: Int64s
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCount:
+    """The column form of Count."""
+
+    aggregate: Count
+
+    def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> Counts:
+        rows = len(positions.rank)
+        if self.aggregate.input_type is None or values is None:
+            return Counts(sizes_of(starts, rows))
+        return Counts(counts_of(valid_of(values), starts, rows))
+
+    def empty(self, count: int) -> Counts:
+        return Counts(np.zeros(count, dtype=np.int64))
+
+    def merge(self, left: Counts, right: Counts) -> Counts:
+        return Counts(left.count + right.count)
+
+    def reduce_states(self, states: Counts, starts: Int64s) -> Counts:
+        return Counts(np.add.reduceat(states.count, starts))
+
+    def ranges(self, states: Counts, low: Int64s, high: Int64s) -> Counts:
+        return Counts(range_sums(states.count, low, high))
+
+    def take(self, states: Counts, indices: Int64s) -> Counts:
+        return Counts(states.count[indices])
+
+    def concat(self, parts: Sequence[Counts]) -> Counts:
+        return Counts(np.concatenate([part.count for part in parts]))
+
+    def results(self, states: Counts) -> pa.Array:
+        return pa.array(states.count)
+
+    def to_columns(self, states: Counts) -> pa.StructArray:
+        return pa.StructArray.from_arrays([pa.array(states.count)], names=["count"])
+
+    def from_columns(self, stored: pa.Array) -> Counts:
+        return Counts(int64s(field_of(stored, "count")))
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerSums:
+    """The states of a sum of integers: the number of values, and their total.
+
+    Stored sums have no count. After `from_columns` of a sum, the count is 1 where the total is not null.
+    """
+
+    count: Int64s
+    total: Words
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+
+class IntegerSumColumns:
+    """The operations that sums and means of integers and decimals share."""
+
+    __slots__ = ()
+
+    def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> IntegerSums:
+        if values is None:
+            return self.empty(len(starts))
+        numbers, valid = self._integers(values)
+        return IntegerSums(counts_of(valid, starts, len(positions.rank)), reduce_words(numbers, starts))
+
+    def _integers(self, values: pa.Array) -> tuple[Words, Bools | None]:
+        """Return the values as integers, 0 where null, and which are not null (None: all)."""
+        return (int64s(values.fill_null(0) if values.null_count else values),), valid_of(values)
+
+    def empty(self, count: int) -> IntegerSums:
+        return IntegerSums(np.zeros(count, dtype=np.int64), zero_words(count))
+
+    def merge(self, left: IntegerSums, right: IntegerSums) -> IntegerSums:
+        return IntegerSums(left.count + right.count, add_words(left.total, right.total))
+
+    def reduce_states(self, states: IntegerSums, starts: Int64s) -> IntegerSums:
+        return IntegerSums(np.add.reduceat(states.count, starts), reduce_words(states.total, starts))
+
+    def ranges(self, states: IntegerSums, low: Int64s, high: Int64s) -> IntegerSums:
+        return IntegerSums(range_sums(states.count, low, high), range_words(states.total, low, high))
+
+    def take(self, states: IntegerSums, indices: Int64s) -> IntegerSums:
+        return IntegerSums(states.count[indices], take_words(states.total, indices))
+
+    def concat(self, parts: Sequence[IntegerSums]) -> IntegerSums:
+        return IntegerSums(np.concatenate([part.count for part in parts]), concat_words([part.total for part in parts]))
+
+
+class CountedSumColumns(IntegerSumColumns):
+    """The stored form of means of integers, and of sums and means of decimals: the count and the total."""
+
+    __slots__ = ()
+
+    def to_columns(self, states: IntegerSums) -> pa.StructArray:
+        columns = [pa.array(states.count), to_decimals(states.total, None)]
+        return pa.StructArray.from_arrays(columns, names=["count", "total"])
+
+    def from_columns(self, stored: pa.Array) -> IntegerSums:
+        total, _ = from_decimals(field_of(stored, "total"))
+        return IntegerSums(int64s(field_of(stored, "count")), total)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSumInteger(IntegerSumColumns):
+    """The column form of SumInteger."""
+
+    aggregate: SumInteger
+
+    def results(self, states: IntegerSums) -> pa.Array:
+        valid = states.count > 0
+        total = narrowed(states.total)
+        if len(total) > 1:
+            for one, is_present in zip(python_integers(total), valid.tolist(), strict=True):
+                self.aggregate.result(one if is_present else None)  # raises if a sum does not fit
+        return pa.array(total[0], mask=None if valid.all() else ~valid)
+
+    def to_columns(self, states: IntegerSums) -> pa.StructArray:
+        valid = states.count > 0
+        return pa.StructArray.from_arrays([to_decimals(states.total, None if valid.all() else valid)], names=["total"])
+
+    def from_columns(self, stored: pa.Array) -> IntegerSums:
+        total, valid = from_decimals(field_of(stored, "total"))
+        count = np.ones(len(stored), dtype=np.int64) if valid is None else valid.astype(np.int64)
+        return IntegerSums(count, total)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMeanInteger(CountedSumColumns):
+    """The column form of MeanInteger."""
+
+    aggregate: MeanInteger
+
+    def results(self, states: IntegerSums) -> pa.Array:
+        valid = states.count > 0
+        total = narrowed(states.total)
+        if len(total) > 1 or max(greatest(total[0]), greatest(states.count)) > EXACT_DOUBLE:
+            pairs = zip(states.count.tolist(), python_integers(total), strict=True)
+            return pa.array([self.aggregate.result(pair) for pair in pairs], pa.float64())
+        means = total[0] / np.maximum(states.count, 1)  # one IEEE division, so correctly rounded
+        return pa.array(means, mask=None if valid.all() else ~valid)
+
+
+def field_of(stored: pa.Array, name: str) -> pa.Array:
+    """Return a field of a struct column."""
+    return stored.flatten()[stored.type.get_field_index(name)]
+
+
+def int64s(array: pa.Array) -> Int64s:
+    """Return a column of integers without nulls as int64."""
+    numbers: Int64s = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return numbers

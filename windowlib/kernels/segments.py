@@ -1,0 +1,66 @@
+"""Segmented and range operations on numpy columns."""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from windowlib.kernels.column_aggregate import Bools, Int64s
+
+INT64_MAX: Final = (1 << 63) - 1
+INT64_MIN: Final = -(1 << 63)
+
+
+def sizes_of(starts: Int64s, count: int) -> Int64s:
+    """Return the size of each group of `count` elements."""
+    return np.diff(starts, append=np.int64(count))
+
+
+def valid_of(values: pa.Array) -> Bools | None:
+    """Return which values are not null, or None if all are."""
+    if not values.null_count:
+        return None
+    valid: Bools = values.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def counts_of(valid: Bools | None, starts: Int64s, count: int) -> Int64s:
+    """Return the number of valid elements of each group. None means that all are valid."""
+    if valid is None:
+        return sizes_of(starts, count)
+    return np.add.reduceat(valid, starts, dtype=np.int64)
+
+
+def range_sums(values: Int64s, low: Int64s, high: Int64s) -> Int64s:
+    """Return the sum of each range, modulo 2**64. It is exact if it fits 64 bits."""
+    prefix = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=prefix[1:])
+    return prefix[high] - prefix[low]
+
+
+def range_extremes(function: np.ufunc, values: npt.NDArray[Any], bounds: tuple[Int64s, Int64s]) -> npt.NDArray[Any]:
+    """Return `function` over each range of `values`. No range may be empty.
+
+    The function is associative and idempotent, such as np.minimum. A range is covered by two blocks of the same power
+    of two (a sparse table of which only one level is kept). The cost is O(values log(longest range) + ranges).
+
+    Args:
+        function: a binary ufunc.
+        values: the elements.
+        bounds: the first element of each range, and the one after its last.
+    """
+    low, high = bounds
+    out = np.empty(len(low), dtype=values.dtype)
+    if not len(low):
+        return out
+    level_of = np.frexp((high - low).astype(np.float64))[1] - 1
+    table, width = values, 1
+    for level in range(int(level_of.max()) + 1):
+        at = np.flatnonzero(level_of == level)
+        if len(at):
+            out[at] = function(table[low[at]], table[high[at] - width])
+        if 2 * width <= len(values):
+            table = function(table[:-width], table[width:])
+        width *= 2
+    return out

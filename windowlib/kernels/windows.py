@@ -1,0 +1,137 @@
+"""The protocol of window kinds, and what they share: the frame of a bucket and the outcome of a block."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from windowlib.columnar.executor import Emission
+from windowlib.columnar.plan import BucketPlan
+from windowlib.kernels.block import Block, Clock
+from windowlib.kernels.column_aggregate import AnyAggregate, Int64s, Positions
+from windowlib.kernels.edges import EdgeColumns, id_sum
+from windowlib.kernels.keys import KeyTable
+from windowlib.kernels.open_windows import CheckpointColumns, OpenWindows
+from windowlib.kernels.panes import Misses, OutputColumns, Panes
+from windowlib.records import tables
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate
+from windowlib.records.row_ids import IdSum
+from windowlib.windows.spec import WindowSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What the windows of one bucket share: the plan, its spec and clock, the keys, the aggregates, the output rows."""
+
+    plan: BucketPlan
+    spec: WindowSpec
+    clock: Clock
+    keys: KeyTable
+    aggregates: tuple[AnyAggregate, ...]
+    outputs: OutputColumns
+    checkpoint: CheckpointColumns
+    discards: bool
+
+    def reduced(self, block: Block, rows: Int64s | slice, starts: Int64s) -> tuple[Any, ...]:
+        """Return the states of groups of records: `rows` in the order of the groups, inside a group in log order."""
+        rank = block.rank[rows]
+        positions = Positions(np.full(len(rank), block.slice_start_ms, dtype=np.int64), rank)
+        return tuple(one.reduce(block.input(i, rows), positions, starts) for i, one in enumerate(self.aggregates))
+
+    def taken(self, states: Sequence[Any], places: Int64s) -> tuple[Any, ...]:
+        """Return the states at these places."""
+        return tuple(one.take(state, places) for one, state in zip(self.aggregates, states, strict=True))
+
+    def merged(self, left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the states of both, element by element."""
+        return tuple(one.merge(a, b) for one, a, b in zip(self.aggregates, left, right, strict=True))
+
+    def joined(self, parts: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+        """Return the states of the parts, one part after the other."""
+        return tuple(one.concat([part[i] for part in parts]) for i, one in enumerate(self.aggregates))
+
+    def ranged(self, states: Sequence[Any], low: Int64s, high: Int64s) -> tuple[Any, ...]:
+        """Return the states combined over each range from low[i] to high[i] - 1."""
+        return tuple(one.ranges(state, low, high) for one, state in zip(self.aggregates, states, strict=True))
+
+    def empty(self, count: int) -> tuple[Any, ...]:
+        """Return the states of `count` windows without records."""
+        return tuple(one.empty(count) for one in self.aggregates)
+
+    def results(self, states: Sequence[Any]) -> tuple[pa.Array, ...]:
+        """Return the columns of a pane's values."""
+        return tuple(one.results(state) for one, state in zip(self.aggregates, states, strict=True))
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a block and its steps caused: rows by table, fates, and edges by term of the audit."""
+
+    frame: Frame
+    rows: dict[str, list[pa.Table]] = field(default_factory=dict)
+    fates: dict[Fate, IdSum] = field(default_factory=dict)
+    edges: dict[str, IdSum] = field(default_factory=dict)
+
+    def add_rows(self, emission: Emission) -> None:
+        """Add rows of any tables."""
+        for name, rows in emission.items():
+            if rows.num_rows:
+                self.rows.setdefault(name, []).append(rows)
+
+    def add_panes(self, panes: Panes) -> None:
+        """Add panes."""
+        if len(panes):
+            self.add_rows({tables.WINDOW_OUTPUTS: self.frame.outputs.panes(panes)})
+
+    def add_late(self, block: Block, misses: Misses) -> None:
+        """Add records that missed windows. Their fate is late if they entered no window."""
+        if len(misses.rows):
+            self.add_rows({tables.LATE_RECORDS: self.frame.outputs.late(block, misses)})
+            self.add_fate(LATE, block.record_hash[misses.rows[misses.missed_all]])
+
+    def add_unassigned(self, block: Block, rows: Int64s) -> None:
+        """Add records in a gap between windows, with their fate."""
+        if len(rows):
+            self.add_rows({tables.UNASSIGNED_RECORDS: self.frame.outputs.unassigned(block, rows)})
+            self.add_fate(UNASSIGNED, block.record_hash[rows])
+
+    def add_assigned(self, record_hash: Int64s) -> None:
+        """Add the fate of records that entered a window."""
+        self.add_fate(ASSIGNED, record_hash)
+
+    def add_fate(self, fate: Fate, record_hash: Int64s) -> None:
+        """Count the fate of some records."""
+        self.fates.setdefault(fate, IdSum()).merge(id_sum(record_hash))
+
+    def add_edges(self, term: str, edges: EdgeColumns | Int64s | IdSum) -> None:
+        """Count edges under a term: tallies of windows, or the ids of single edges."""
+        match edges:
+            case EdgeColumns():
+                found = edges.sum()
+            case IdSum():
+                found = edges
+            case _:
+                found = id_sum(edges)
+        self.edges.setdefault(term, IdSum()).merge(found)
+
+
+class Windows(Protocol):
+    """The windows of one bucket and of one kind: tumbling, sliding, sessions or global."""
+
+    def restore(self, opened: OpenWindows) -> None:
+        """Load the open windows of a checkpoint. Called once, before the first block."""
+
+    def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
+        """Process a block of records and the steps before `until_step`, and add what they cause to the outcome.
+
+        Args:
+            block: the next records of the current slice. It may be empty.
+            until_step: steps before this one are taken: those before the block's last record at least. The steps after
+                the last record, if any, come after all records of the block.
+            outcome: gets the rows and tallies.
+        """
+
+    def open(self) -> OpenWindows:
+        """Return the open windows after the steps that were taken."""
