@@ -1,11 +1,15 @@
 """The column form of each aggregate of a pipeline file."""
 
-from windowlib.functions.aggregates import Aggregate, Count, MeanInteger, SumInteger
+from windowlib.functions.aggregates import Aggregate, Count, MeanInteger, SumDecimal, SumInteger
+from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOrLast
 from windowlib.kernels.column_aggregate import AnyAggregate
+from windowlib.kernels.decimal_sums import ColumnSumDecimal
+from windowlib.kernels.extremes import column_extreme
 from windowlib.kernels.integer_sums import ColumnCount, ColumnMeanInteger, ColumnSumInteger
+from windowlib.kernels.ordered import ColumnCollectList, ColumnFirstOrLast
 
 
-def column_aggregate(aggregate: Aggregate, input_type: str | None) -> AnyAggregate | None:  # noqa: ARG001
+def column_aggregate(aggregate: Aggregate, input_type: str | None) -> AnyAggregate | None:  # noqa: ARG001, PLR0911
     """Return the column form of an aggregate, or None if it has none, as a user's own aggregate.
 
     Args:
@@ -19,5 +23,13 @@ def column_aggregate(aggregate: Aggregate, input_type: str | None) -> AnyAggrega
             return ColumnSumInteger(aggregate)
         case MeanInteger():
             return ColumnMeanInteger(aggregate)
+        case SumDecimal():
+            return ColumnSumDecimal(aggregate)
+        case Extreme():
+            return column_extreme(aggregate)
+        case FirstOrLast():
+            return ColumnFirstOrLast(aggregate)
+        case CollectList():
+            return ColumnCollectList(aggregate)
         case _:
             return None

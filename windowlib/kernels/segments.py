@@ -1,15 +1,20 @@
 """Segmented and range operations on numpy columns."""
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from windowlib.columnar.arrow import arrow_type
 from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.records.column_types import parse_type
 
-INT64_MAX: Final = (1 << 63) - 1
-INT64_MIN: Final = -(1 << 63)
+
+def typed(array: pa.Array, input_type: str) -> pa.Array:
+    """Return a column in feed form in the Arrow type that stores it."""
+    kind = arrow_type(parse_type(input_type))
+    return array if array.type == kind else array.cast(kind)
 
 
 def sizes_of(starts: Int64s, count: int) -> Int64s:
