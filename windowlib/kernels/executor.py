@@ -1,6 +1,5 @@
 """The executor that computes whole columns (windowlib.columnar.executor.Executor)."""
 
-
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,11 +16,12 @@ from windowlib.kernels.column_aggregate import AnyAggregate
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
+from windowlib.kernels.sessions import SessionWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows
 from windowlib.records.column_types import parse_type
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.assigners import Global
+from windowlib.windows.assigners import DynamicSession, Global, Session
 from windowlib.windows.spec import WindowSpec
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def frame_of(plan: BucketPlan) -> Frame:
 
 def windows_of(frame: Frame) -> Windows:
     """Return the windows of a frame's spec, without open windows."""
+    if isinstance(frame.spec.assigner, (Session, DynamicSession)):
+        return SessionWindows(frame)
     raise InvariantBroken(f"windows of {type(frame.spec.assigner).__name__} have no columnar form")
 
 

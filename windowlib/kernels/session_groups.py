@@ -29,12 +29,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from windowlib.kernels.column_aggregate import Bools, Int64s
 
 WORD_BITS: Final = 63
 """The default number of bits of a packed sort key: a signed 64-bit word without its sign."""
@@ -64,7 +61,8 @@ class Groups:
     """Sessions as groups of elements, sorted by (key, end).
 
     `order` has the numbers of the elements that are not late, group by group. Group g is order[starts[g]:starts[g+1]].
-    `key_code`, `start_ms` and `end_ms` have one value per group. `late` has the numbers of the late elements, ascending.
+    `key_code`, `start_ms` and `end_ms` have one value per group. `late` has the numbers of the late elements,
+    ascending.
     """
 
     order: Int64s
@@ -80,6 +78,19 @@ class Groups:
     def sizes(self) -> Int64s:
         """Return the number of elements of each group."""
         return np.diff(self.starts, append=len(self.order))
+
+    def take(self, chosen: Int64s) -> "Groups":
+        """Return some of the groups, without late elements."""
+        rows, _ = rows_of_groups(self, chosen)
+        sizes = self.sizes()[chosen]
+        return Groups(
+            order=rows,
+            starts=np.cumsum(sizes) - sizes,
+            key_code=self.key_code[chosen],
+            start_ms=self.start_ms[chosen],
+            end_ms=self.end_ms[chosen],
+            late=self.late[:0],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +272,7 @@ def _replaced(groups: Groups, **changed: Int64s) -> Groups:
     return Groups(**{**columns, **changed})
 
 
-def _joined(
-    groups: Groups, elements: Elements, *, behind: Int64s, packing: _Packing
-) -> tuple[Int64s, Bools]:
+def _joined(groups: Groups, elements: Elements, *, behind: Int64s, packing: _Packing) -> tuple[Int64s, Bools]:
     """Return, for each element that is behind, the only group that it can join, and whether it joins."""
     key_code, open_from, end_ms = (
         column[behind] for column in (elements.key_code, elements.open_from_ms, elements.end_ms)
@@ -288,9 +297,7 @@ def _joined(
     return inside, joins
 
 
-def _joins_in_order(  # noqa: PLR0914
-    groups: Groups, elements: Elements, *, affected: Int64s, candidates: Int64s, into: Int64s
-) -> Bools:
+def _joins_in_order(groups: Groups, elements: Elements, *, affected: Int64s, candidates: Int64s, into: Int64s) -> Bools:
     """Return which candidates join their group: an element that arrived before starts at or before their end."""
     rows, owner = rows_of_groups(groups, affected)
     arrivals, group_of = np.concatenate([rows, candidates]), np.concatenate([owner, into])
