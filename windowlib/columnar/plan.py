@@ -10,7 +10,7 @@ from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.records.tables import Table
 
 ROWS_PER_BATCH: Final = 8_192
-RECORDS_PER_BLOCK: Final = 1 << 19
+RECORDS_PER_BLOCK: Final = 1 << 18
 """Blocks of this size fit the cache of a core mostly, and the cost per block is small."""
 ExecutorChoice = Literal["auto", "operator", "kernel"]
 

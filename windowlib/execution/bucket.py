@@ -9,7 +9,7 @@ import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED, STATE_KINDS, RestoredState
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.tagged_rows import TaggedRows, TallyKey
+from windowlib.kernels.coverage import why_not
+from windowlib.kernels.executor import KernelExecutor
 from windowlib.records.row_ids import IdSum
 
 FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
@@ -29,8 +31,16 @@ IdentifiedRows = tuple[int, str, pa.Table]
 
 
 def executor_for(plan: BucketPlan) -> Executor:
-    """Return a fresh executor for a plan's spec."""
-    return OperatorExecutor(plan)
+    """Return a fresh executor for a plan's spec: the columnar one if it covers the spec, unless the plan chooses."""
+    match plan.executor:
+        case "auto":
+            return OperatorExecutor(plan) if why_not(plan.spec, plan.layout, plan.inputs) else KernelExecutor(plan)
+        case "operator":
+            return OperatorExecutor(plan)
+        case "kernel":
+            return KernelExecutor(plan)
+        case _:
+            assert_never(plan.executor)
 
 
 def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,5 @@
 """The records of one block as numpy and Arrow columns, with the time that each record meets."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -117,14 +116,3 @@ def _in_feed_form(column: pa.Array) -> pa.Array:
 def added(instant_ms: Int64s, distance_ms: int) -> Int64s:
     """Return `instant_ms + distance_ms` (>= 0), at most MAX_TIME_MS."""
     return np.minimum(instant_ms, MAX_TIME_MS - distance_ms) + distance_ms
-
-
-def starts_of(sorted_codes: Sequence[int] | Int64s) -> Int64s:
-    """Return the first place of each run of equal values; empty for an empty array."""
-    codes = np.asarray(sorted_codes)
-    if not len(codes):
-        return np.zeros(0, dtype=np.int64)
-    is_start = np.empty(len(codes), dtype=bool)
-    is_start[0] = True
-    np.not_equal(codes[1:], codes[:-1], out=is_start[1:])
-    return np.flatnonzero(is_start)

@@ -1,5 +1,6 @@
 """Which specs the columnar executor covers, and why it does not cover the others."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from windowlib.columnar.record_values import ValueLayout
@@ -17,13 +18,19 @@ _AT_END: Final = (EventTime(), Purging(EventTime()))
 _NEVER: Final = (Never(), Purging(Never()))
 
 
-def why_not(spec: OperatorSpec, layout: ValueLayout) -> str | None:
-    """Return why the columnar executor does not cover a spec, as one sentence; None if it covers the spec."""
+def why_not(spec: OperatorSpec, layout: ValueLayout, inputs: Mapping[str, str]) -> str | None:
+    """Return why the columnar executor does not cover a spec, as one sentence; None if it covers the spec.
+
+    Args:
+        spec: the spec of an operator.
+        layout: which columns a record has.
+        inputs: these columns and their Spark types.
+    """
     if not isinstance(spec, WindowSpec):
         return f"{type(spec).__name__} is not a window computation"
     if spec.profile.name != "strict":
         return f"the semantics are {spec.profile.name!r}, and the columnar executor has the strict semantics only"
-    return _why_not_options(spec) or _why_not_windows(spec) or _why_not_function(spec, layout)
+    return _why_not_options(spec) or _why_not_windows(spec) or _why_not_function(spec, layout, inputs)
 
 
 def _why_not_options(spec: WindowSpec) -> str | None:
@@ -43,11 +50,11 @@ def _why_not_windows(spec: WindowSpec) -> str | None:
     match assigner:
         case Tumbling() if assigner.stagger is not Stagger.ALIGNED:
             return "the windows are staggered"
-        case DynamicSession() if not is_columnar(assigner):
-            return "a user's function computes the gap of each record"
-        case Tumbling() | Sliding() | Session() | DynamicSession() if not assigner.is_event_time:
+        case Sliding():
+            return "sliding windows have no columnar form yet"
+        case Tumbling() | Session() | DynamicSession() if not assigner.is_event_time:
             return "the windows are in processing time"
-        case Tumbling() | Sliding() | Session() | DynamicSession():
+        case Tumbling() | Session() | DynamicSession():
             return None if trigger in _AT_END else _why_not_trigger(trigger, "at the end of the window")
         case Global():
             return None if _is_counted(trigger) else _why_not_trigger(trigger, "at a count that purges, or never")
@@ -63,15 +70,17 @@ def _why_not_trigger(trigger: Trigger, when: str) -> str:
     return f"the trigger is {type(trigger).__name__}; covered for these windows are triggers that fire {when}"
 
 
-def _why_not_function(spec: WindowSpec, layout: ValueLayout) -> str | None:
+def _why_not_function(spec: WindowSpec, layout: ValueLayout, inputs: Mapping[str, str]) -> str | None:
     function = spec.effective_function()
     if not isinstance(function, Aggregates):
         return f"{type(function).__name__} is a user's function over records"
     if function.then is not None:
         return f"{type(function.then).__name__} is a user's function over windows"
+    if isinstance(spec.assigner, DynamicSession) and not is_columnar(spec.assigner):
+        return "a user's function computes the gap of each record"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
-    for aggregate in function.aggregates:
-        if column_aggregate(aggregate, None) is None:
+    for aggregate, column in zip(function.aggregates, layout.columns, strict=False):
+        if column_aggregate(aggregate, None if column is None else inputs[column]) is None:
             return f"the aggregate {type(aggregate).__name__} has no columnar form"
     return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.kernels.segments import sizes_of
 from windowlib.records.row_ids import IdSum
 
 
@@ -30,8 +31,7 @@ class EdgeColumns:
         """Return the tally of each group of ids; group i begins at `starts[i]`, and no group is empty."""
         if not len(starts):
             return cls.none(0)
-        count = np.diff(starts, append=len(ids))
-        return cls(count, np.bitwise_xor.reduceat(ids, starts), np.add.reduceat(ids, starts))
+        return cls(sizes_of(starts, len(ids)), np.bitwise_xor.reduceat(ids, starts), np.add.reduceat(ids, starts))
 
     @classmethod
     def of_each(cls, ids: Int64s) -> "EdgeColumns":

@@ -9,19 +9,22 @@ from windowlib.columnar.executor import BucketTallies, Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.errors import InvariantBroken
+from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
 from windowlib.kernels.block import Clock, block_of
 from windowlib.kernels.column_aggregate import AnyAggregate
+from windowlib.kernels.global_windows import GlobalWindows
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
 from windowlib.kernels.sessions import SessionWindows
+from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows
 from windowlib.records.column_types import parse_type
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.assigners import DynamicSession, Global, Session
+from windowlib.windows.assigners import DynamicSession, Global, Session, Tumbling
 from windowlib.windows.spec import WindowSpec
 
 if TYPE_CHECKING:
@@ -130,14 +133,21 @@ def frame_of(plan: BucketPlan) -> Frame:
         outputs=OutputColumns(plan, keys, "discarding" if discards else "accumulating"),
         checkpoint=CheckpointColumns(plan, keys, aggregates, lateness_ms=lateness_ms),
         discards=discards,
+        needs_positions=_reads_positions(spec),
     )
 
 
 def windows_of(frame: Frame) -> Windows:
     """Return the windows of a frame's spec, without open windows."""
-    if isinstance(frame.spec.assigner, (Session, DynamicSession)):
-        return SessionWindows(frame)
-    raise InvariantBroken(f"windows of {type(frame.spec.assigner).__name__} have no columnar form")
+    match frame.spec.assigner:
+        case Tumbling():
+            return TumblingWindows(frame, frame.spec.assigner)
+        case Session() | DynamicSession():
+            return SessionWindows(frame)
+        case Global():
+            return GlobalWindows(frame)
+        case _:
+            raise InvariantBroken(f"windows of {type(frame.spec.assigner).__name__} have no columnar form")
 
 
 def _aggregates(spec: WindowSpec, layout: ValueLayout, plan: BucketPlan) -> tuple[AnyAggregate, ...]:
@@ -150,6 +160,13 @@ def _aggregates(spec: WindowSpec, layout: ValueLayout, plan: BucketPlan) -> tupl
     if not found or len(covered) != len(found):
         raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")
     return covered
+
+
+def _reads_positions(spec: WindowSpec) -> bool:
+    """Return whether the state of an aggregate has positions in the log."""
+    function = spec.effective_function()
+    ordered = (FirstOrLast, CollectList)
+    return isinstance(function, Aggregates) and any(isinstance(one, ordered) for one in function.aggregates)
 
 
 def _feed_type(kind: str) -> pa.DataType:

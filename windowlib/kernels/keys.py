@@ -20,7 +20,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class KeyTable:
-    """Numbers the keys of a bucket from 0, in the order of their first record. A key is a row of the key columns.
+    """Numbers the keys of a bucket from 0, in no fixed order. A key is a row of the key columns.
 
     Equal keys have equal numbers: all NaN are one key, and -0.0 is 0.0.
     """
@@ -102,7 +102,7 @@ class KeyTable:
 
 
 class _ColumnCodes:
-    """Numbers the values of one column from 0, in the order of their first row."""
+    """Numbers the values of one column from 0."""
 
     def __init__(self, kind: pa.DataType, direct_max: int) -> None:
         self.kind = kind
@@ -111,7 +111,7 @@ class _ColumnCodes:
         self._count = 0
         self._codes: dict[Any, int] = {}
         self._low = 0
-        self._direct = np.zeros(0, dtype=np.int32)
+        self._direct = np.zeros(0, dtype=np.int64)
         """The number of each integer from `_low`; `_UNKNOWN` if it has none. Used while `_codes` is empty."""
 
     def __len__(self) -> int:
@@ -144,7 +144,7 @@ class _ColumnCodes:
             self._leave_direct()
             return False
         size = min(2 * (high - low + 1), self._direct_max)  # room for the keys of the next blocks
-        wider = np.full(size, _UNKNOWN, dtype=np.int32)
+        wider = np.full(size, _UNKNOWN, dtype=np.int64)
         if len(self._direct):
             start = self._low - low
             wider[start : start + len(self._direct)] = self._direct[: size - start]
@@ -155,19 +155,20 @@ class _ColumnCodes:
         """Move the numbers of the direct table to the dictionary."""
         known = self.values(np.arange(self._count, dtype=np.int64))
         self._codes = {value: code for code, value in enumerate(known.to_pylist())}
-        self._direct, self._direct_max = np.zeros(0, dtype=np.int32), 0
+        self._direct, self._direct_max = np.zeros(0, dtype=np.int64), 0
 
     def _encode_directly(self, plain: Int64s) -> Int64s:
         places = plain.astype(np.int64) - self._low
         codes = self._direct[places]
         if codes.min() == _UNKNOWN:
             new = places[codes == _UNKNOWN]
-            distinct, first = np.unique(new, return_index=True)
-            distinct = distinct[np.argsort(first)]
+            is_new = np.zeros(len(self._direct), dtype=np.bool_)
+            is_new[new] = True
+            distinct = np.flatnonzero(is_new)
             self._direct[distinct] = np.arange(self._count, self._count + len(distinct))
             self._append(pa.array(distinct + self._low).cast(self.kind))
             codes = self._direct[places]
-        return codes.astype(np.int64)
+        return codes
 
     def _encode_by_dictionary(self, column: pa.Array) -> Int64s:
         if len(self._direct):

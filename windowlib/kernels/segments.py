@@ -19,7 +19,11 @@ def typed(array: pa.Array, input_type: str) -> pa.Array:
 
 def sizes_of(starts: Int64s, count: int) -> Int64s:
     """Return the size of each group of `count` elements."""
-    return np.diff(starts, append=np.int64(count))
+    sizes = np.empty(len(starts), dtype=np.int64)
+    if len(starts):
+        np.subtract(starts[1:], starts[:-1], out=sizes[:-1])
+        sizes[-1] = count - starts[-1]
+    return sizes
 
 
 def valid_of(values: pa.Array) -> Bools | None:

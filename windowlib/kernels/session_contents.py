@@ -2,23 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
-from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
-from windowlib.functions.window_functions import Aggregates
-from windowlib.kernels.block import Block, starts_of
+from windowlib.kernels.block import Block
 from windowlib.kernels.column_aggregate import Int64s
 from windowlib.kernels.edges import EdgeColumns
+from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.session_groups import Elements, Groups, state_window_sources
 from windowlib.kernels.windows import Frame
 from windowlib.records.row_ids import IdSum
-from windowlib.windows.spec import WindowSpec
-
-_ORDERED: Final = (FirstOrLast, CollectList)
-"""The aggregates whose column form needs the rows of a group in log order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +49,7 @@ class _RecordGroups:
     number: Int64s
 
 
-def needs_log_order(spec: WindowSpec) -> bool:
-    """Return whether an aggregate of the spec needs the records of a session in log order."""
-    function = spec.effective_function()
-    return isinstance(function, Aggregates) and any(isinstance(one, _ORDERED) for one in function.aggregates)
-
-
-def sessions_of(grouped: Grouped, *, in_log_order: bool) -> Iterator[Sessions]:
+def sessions_of(grouped: Grouped) -> Iterator[Sessions]:
     """Yield the sessions of records alone, then those with an open session of the state.
 
     If an open session is with others in a group, no pane has shown any of the group.
@@ -71,7 +59,7 @@ def sessions_of(grouped: Grouped, *, in_log_order: bool) -> Iterator[Sessions]:
     opened_at = np.flatnonzero(groups.order < count) if count else np.zeros(0, dtype=np.int64)
     open_group = np.searchsorted(groups.starts, opened_at, side="right") - 1
     with_records = _record_groups(groups, opened_at, open_group, count=count)
-    windows = _windows(grouped, with_records, in_log_order=in_log_order)
+    windows = _windows(grouped, with_records)
     entered = windows.edges.sum()
     number = with_records.number
     if not len(opened_at):
@@ -98,13 +86,13 @@ def _record_groups(groups: Groups, opened_at: Int64s, open_group: Int64s, *, cou
     return _RecordGroups(np.delete(groups.order, opened_at) - count, starts[number], number)
 
 
-def _windows(grouped: Grouped, with_records: _RecordGroups, *, in_log_order: bool) -> OpenWindows:
+def _windows(grouped: Grouped, with_records: _RecordGroups) -> OpenWindows:
     """Return the groups with records as new windows that have only these records."""
     groups, block, frame = grouped.groups, grouped.block, grouped.frame
     rows, starts, number = with_records.rows, with_records.starts, with_records.number
     if not len(number):
         return OpenWindows.none(frame.aggregates)
-    if in_log_order:
+    if frame.needs_positions:
         rows = _in_log_order(rows, starts)
     edges = EdgeColumns.of_groups(block.record_hash.take(rows), starts)
     bounds = groups.start_ms[number], groups.end_ms[number]

@@ -11,7 +11,7 @@ from windowlib.kernels.delegation import StepRange, delegate
 from windowlib.kernels.gaps import ends_ms
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import ON_TIME_CODE, Misses, Panes
-from windowlib.kernels.session_contents import Grouped, Sessions, needs_log_order, sessions_of, with_state_windows
+from windowlib.kernels.session_contents import Grouped, Sessions, sessions_of, with_state_windows
 from windowlib.kernels.session_groups import Elements, group, open_from_ms, rows_of_groups
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.records import ASSIGNED
@@ -33,7 +33,6 @@ class SessionWindows:
         self._assigner = frame.spec.assigner
         self._gap_ms = self._assigner.gap_ms if isinstance(self._assigner, Session) else None
         self._lateness_ms = frame.spec.allowed_lateness_ms
-        self._needs_log_order = needs_log_order(frame.spec)
         self._opened = OpenWindows.none(frame.aggregates)
         self._taken = 0
         self.delegated = 0
@@ -60,7 +59,7 @@ class SessionWindows:
             if not is_calm.all():
                 kept.append(self._delegated(grouped, np.flatnonzero(~is_calm), steps=steps, outcome=outcome))
                 grouped = replace(grouped, groups=groups.take(np.flatnonzero(is_calm)))
-        for sessions in sessions_of(grouped, in_log_order=self._needs_log_order):
+        for sessions in sessions_of(grouped):
             outcome.add_edges(NEW, sessions.entered)
             outcome.fates.setdefault(ASSIGNED, IdSum()).merge(sessions.entered)
             kept.append(self._settled(grouped, sessions, steps=steps, outcome=outcome))

@@ -33,11 +33,14 @@ class Frame:
     outputs: OutputColumns
     checkpoint: CheckpointColumns
     discards: bool
+    needs_positions: bool
 
     def reduced(self, block: Block, rows: Int64s | slice, starts: Int64s) -> tuple[Any, ...]:
         """Return the states of groups of records: `rows` in the order of the groups, inside a group in log order."""
-        rank = block.rank[rows]
-        positions = Positions(np.full(len(rank), block.slice_start_ms, dtype=np.int64), rank)
+        nothing = np.broadcast_to(np.int64(0), len(block.rank[rows]) if isinstance(rows, slice) else len(rows))
+        positions = Positions(nothing, nothing)
+        if self.needs_positions:
+            positions = Positions(nothing + block.slice_start_ms, block.rank[rows])
         return tuple(one.reduce(block.input(i, rows), positions, starts) for i, one in enumerate(self.aggregates))
 
     def taken(self, states: Sequence[Any], places: Int64s) -> tuple[Any, ...]:

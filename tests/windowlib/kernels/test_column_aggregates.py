@@ -38,6 +38,7 @@ CASES: list[tuple[str, str | None, bool]] = [
     ("count", None, False),
     ("count", "string", False),
     *((kind, name, False) for kind in ("sum", "avg") for name in (*INTEGERS, *DECIMALS)),
+    *((kind, name, False) for kind in ("sum", "avg") for name in ("float", "double")),
     *((kind, name, False) for kind in ("min", "max") for name in ORDERED),
     *((kind, name, nulls) for kind in ("first", "last") for name in ANY for nulls in (False, True)),
     *(("collect_list", name, False) for name in ANY),

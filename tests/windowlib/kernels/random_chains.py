@@ -1,0 +1,250 @@
+"""Random chunks of one bucket for both executors: specs, logs, steps, cuts. No pipeline file and no Spark."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import pairwise
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.executor import Emission, StateColumns
+from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.record_values import ValueLayout
+from windowlib.columnar.steps import Beginning, Steps, columns_of
+from windowlib.execution.bucket import executor_for
+from windowlib.functions.window_functions import Aggregates, aggregate
+from windowlib.records import tables
+from windowlib.records.column_types import parse_type
+from windowlib.watermarks.timeline import Step
+from windowlib.windows.spec import WindowSpec
+
+SLICE_MS: Final = 1_000_000
+KEYS: Final[Mapping[str, Sequence[Any]]] = {
+    "bigint": [1, 2, -7, 1 << 40],
+    "int": [5, 6],
+    "string": ["a", "b", "", "ü"],
+    "boolean": [True, False],
+    "double": [0.0, 1.5, -2.25],
+    "decimal(10,2)": [Decimal("1.50"), Decimal("-3.00")],
+    "binary": [b"", b"x\x00"],
+    "timestamp": [0, 1_600_000_000_000_000],
+    "date": [0, 20_000],
+}
+INPUTS: Final[Mapping[str, Sequence[Any]]] = {
+    "bigint": [0, 1, -5, (1 << 63) - 1, -(1 << 63), 12345, None],
+    "int": [0, 3, -9, None],
+    "double": [0.0, 0.1, -2.5, 1e300, -1e300, 5e-324, float("inf"), float("-inf"), float("nan"), None],
+    "float": [0.0, 0.10000000149011612, -2.5, float("nan"), None],
+    "decimal(10,2)": [Decimal("0.01"), Decimal("-7.50"), None],
+    "string": ["", "b", "a", None],
+    "timestamp": [0, -5, 1_600_000_000_000_000, None],
+}
+
+
+class Fed(NamedTuple):
+    """One record of the bucket."""
+
+    sequence: int
+    rank: int
+    event_time_ms: int
+    record_hash: int
+    key: tuple[Any, ...]
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One chunk: its plan, and the records of each slice."""
+
+    plan: BucketPlan
+    records: Sequence[Sequence[Fed]]
+
+
+class Slice(NamedTuple):
+    """What an executor made of a slice: sorted rows by table, the fates and edges, the sorted rows of the state."""
+
+    rows: Mapping[str, list[str]]
+    fates: Mapping[str, tuple[int, int, int]]
+    edges: Mapping[str, tuple[int, int, int]]
+    state: Mapping[str, list[str]]
+
+
+def random_aggregates(random: Random, kinds: Sequence[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    """Return one to four pairs of aggregate and input type."""
+    return random.choices(kinds, k=random.randint(1, 4))
+
+
+def base_plan(
+    random: Random, spec: WindowSpec, chosen: Sequence[tuple[str, str | None]], *, gap: str | None = None
+) -> BucketPlan:
+    """Return a plan without slices and steps. `spec` gets the chosen aggregates as its function."""
+    functions = tuple(aggregate(kind, column, name=f"a{i}") for i, (kind, column) in enumerate(chosen))
+    spec = replace(spec, function=Aggregates(functions))
+    key_types = random.choice(
+        [["bigint"], ["string"], [], [random.choice(list(KEYS)) for _ in range(random.randint(1, 3))]]
+    )
+    keys = {f"key{i}": kind for i, kind in enumerate(key_types)}
+    layout = ValueLayout(kind="tuple", columns=tuple(column for _, column in chosen), gap=gap)
+    outputs = {f"a{i}": one.output_type for i, one in enumerate(functions)}
+    accumulators = {f"a{i}": dict(one.state_columns) for i, one in enumerate(functions)}
+    written = (
+        tables.window_outputs(keys, outputs),
+        tables.late_records("string").slim(),
+        tables.unassigned_records("string").slim(),
+        tables.window_state(keys, accumulators),
+        tables.timers(keys),
+        tables.tallies(),
+    )
+    return BucketPlan(
+        spec=spec,
+        layout=layout,
+        keys=keys,
+        inputs={name: "bigint" if name == gap else name for name in layout.read()},
+        outputs=tuple(outputs),
+        side_outputs={},
+        accumulators=accumulators,
+        last=(),
+        slices=(),
+        steps=steps_of([], {}, []),
+        beginning=Beginning(),
+        max_parallelism=128,
+        tables=written,
+        buckets=1,
+        tasks=1,
+    )  # fmt: skip
+
+
+def steps_of(steps: Sequence[Step], places: Mapping[int, tuple[int, int]], ends: Sequence[int]) -> Steps:
+    """Return steps as arrays; `places` has the place of each record by sequence number."""
+    sequence, due_ms, clock_ms, watermark_ms = columns_of(steps)
+    first = next(iter(places.values()), (0, 0))
+    located = [places.get(number, first) for number in sequence.tolist()]
+    return Steps(
+        sequence=sequence,
+        slice_start_ms=np.array([start_ms for start_ms, _ in located], dtype=np.int64),
+        rank=np.array([rank for _, rank in located], dtype=np.int64),
+        due_ms=due_ms,
+        clock_ms=clock_ms,
+        watermark_ms=watermark_ms,
+        slice_ends=tuple(ends),
+    )
+
+
+@dataclass(slots=True)
+class RandomLog:
+    """Makes the chunks of a random log: records out of order, a watermark that rises after some of them."""
+
+    random: Random
+    plan: BucketPlan
+    spread_ms: int = 40
+    gaps: Sequence[int] = (1,)
+    watermark_ms: int = MIN_TIME_MS
+    latest_ms: int = -100
+    slices: int = 0
+
+    def chunk(self, slices: int, records: int) -> Chunk:
+        """Return the next chunk, with so many slices of at most so many records each."""
+        random, beginning = self.random, Beginning(watermark_ms=self.watermark_ms, clock_ms=0)
+        found: list[list[Fed]] = []
+        steps, ends, ranges = list[Step](), list[int](), list[SliceRange]()
+        places: dict[int, tuple[int, int]] = {}
+        if random.random() < 0.2:
+            self._step(-1, steps)
+        for number in range(slices):
+            start_ms = (self.slices + number) * SLICE_MS
+            found.append([])
+            for rank in range(random.randint(0, records)):
+                sequence = len(places)
+                places[sequence] = (start_ms, rank)
+                if random.random() < 0.8:  # the others are in other buckets
+                    found[-1].append(self._record(sequence, rank))
+                if random.random() < 0.3:
+                    self._step(sequence, steps)
+            ends.append(len(steps))
+            ranges.append(
+                SliceRange(slice_no=number, start_ms=start_ms, end_ms=start_ms + SLICE_MS, end_sequence=len(places))
+            )
+        self.slices += slices
+        plan = replace(self.plan, slices=tuple(ranges), steps=steps_of(steps, places, ends), beginning=beginning)
+        return Chunk(plan=plan, records=found)
+
+    def _record(self, sequence: int, rank: int) -> Fed:
+        random = self.random
+        self.latest_ms += random.choice([0, 0, 1, 3, 10])
+        back = random.choice([0, 1, self.spread_ms, 3 * self.spread_ms])
+        key = tuple(random.choice(KEYS[kind]) for kind in self.plan.keys.values())
+        values = tuple(
+            random.choice(self.gaps if name == self.plan.layout.gap else INPUTS[kind])
+            for name, kind in self.plan.inputs.items()
+        )
+        return Fed(
+            sequence,
+            rank,
+            self.latest_ms - random.randint(0, back),
+            random.randint(-(1 << 63), (1 << 63) - 1),
+            key,
+            values,
+        )
+
+    def _step(self, sequence: int, steps: list[Step]) -> None:
+        wanted = self.latest_ms - self.random.choice([0, self.spread_ms // 2, self.spread_ms])
+        if self.random.random() < 0.03:
+            wanted += self.random.choice([5, 50, 500])
+        if wanted > self.watermark_ms:
+            self.watermark_ms = wanted
+            steps.append(Step(sequence, 0, 0, wanted))
+
+
+def batches(random: Random, plan: BucketPlan, records: Sequence[Fed]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a slice in random batches."""
+    cuts = sorted(random.sample(range(len(records) + 1), k=min(random.randint(0, 3), len(records) + 1)))
+    for start, end in pairwise([0, *cuts, len(records)]):
+        yield batch_of(plan, records[start:end])
+
+
+def batch_of(plan: BucketPlan, records: Sequence[Fed]) -> pa.RecordBatch:
+    """Return records as a batch of the feed."""
+    columns: dict[str, pa.Array] = {
+        name: pa.array([getattr(record, name) for record in records], pa.int64())
+        for name in ("sequence", "rank", "event_time_ms", "record_hash")
+    }
+    for prefix, kinds, field in (("k", plan.keys, "key"), ("v", plan.inputs, "values")):
+        for place, kind in enumerate(kinds.values()):
+            plain = [getattr(record, field)[place] for record in records]
+            columns[f"{prefix}{place}"] = pa.array(plain, arrow_type(parse_type(kind)))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def play(random: Random, chunk: Chunk, state: StateColumns) -> tuple[list[Slice], StateColumns]:
+    """Run the executor of a chunk's plan from a state. Return what it made of each slice, and the last state."""
+    executor = executor_for(chunk.plan)
+    executor.restore(state)
+    found = []
+    for records in chunk.records:
+        emitted: list[Emission] = [executor.process(batch) for batch in batches(random, chunk.plan, records)]
+        emitted.append(executor.end_slice())
+        state, tallies = executor.state(), executor.take_tallies()
+        rows: dict[str, list[pa.Table]] = {}
+        for part in emitted:
+            for name, table in part.items():
+                assert table.num_rows, f"{name} is empty"
+                rows.setdefault(name, []).append(table)
+        found.append(
+            Slice(
+                {name: texts(pa.concat_tables(parts)) for name, parts in rows.items()},
+                {fate.value: ids.as_row() for fate, ids in tallies.fates.items() if ids.count},
+                {term: ids.as_row() for term, ids in tallies.edges.items()},
+                {name: texts(table) for name, table in state.items()},
+            )
+        )
+    return found, state
+
+
+def texts(table: pa.Table) -> list[str]:
+    """Return the rows of a table as sorted texts, which show every bit."""
+    return sorted(map(repr, table.to_pylist()))

@@ -1,0 +1,81 @@
+"""Kernels: rows, tallies and state are equal to those of the operator, for random specs, logs, cuts and chains."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.support.fuzzing import seeds
+from tests.windowlib.kernels.random_chains import RandomLog, base_plan, play, random_aggregates
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.functions.window_functions import aggregate
+from windowlib.kernels.coverage import why_not
+from windowlib.triggers.flink import CountReached, EventTime
+from windowlib.triggers.wrappers import Purging
+from windowlib.windows.assigners import Assigner, Global, Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
+
+if TYPE_CHECKING:
+    from windowlib.columnar.executor import StateColumns
+
+KINDS: Final[Sequence[tuple[str, str | None]]] = [("count", None), ("count", "int"), ("sum", "int"), ("avg", "bigint")]
+ANY: Final = (aggregate("count"),)
+
+
+def tumbling(random: Random) -> WindowSpec:
+    size_ms = random.choice([1, 2, 7, 20, 50])
+    assigner = Tumbling(size_ms=size_ms, offset_ms=random.randint(-size_ms + 1, size_ms - 1))
+    return at_end(random, assigner)
+
+
+def sliding(random: Random) -> WindowSpec:
+    size_ms, slide_ms = random.choice([1, 6, 20, 35]), random.choice([1, 3, 7, 20, 30])
+    assigner = Sliding(size_ms=size_ms, slide_ms=slide_ms, offset_ms=random.randint(-slide_ms + 1, slide_ms - 1))
+    return at_end(random, assigner)
+
+
+def at_end(random: Random, assigner: Assigner) -> WindowSpec:
+    return WindowSpec(
+        assigner=assigner,
+        function=ANY,
+        trigger=random.choice([None, EventTime(), Purging(EventTime())]),
+        allowed_lateness_ms=random.choice([0, 0, 1, 15, 60, MAX_TIME_MS]),
+        accumulation=random.choice(["accumulating", "discarding"]),
+    )
+
+
+def counting(random: Random) -> WindowSpec:
+    return WindowSpec(assigner=Global(), function=ANY, trigger=Purging(CountReached(random.choice([1, 2, 3, 7]))))
+
+
+def never(random: Random) -> WindowSpec:
+    return WindowSpec(assigner=Global(), function=ANY, accumulation=random.choice(["accumulating", "discarding"]))
+
+
+MAKERS: Final = {"tumbling": tumbling, "counting": counting, "never": never}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str) -> None:
+    for seed in seeds(150, among=len(MAKERS)):
+        random = Random(seed)
+        plan = base_plan(random, MAKERS[kind](random), random_aggregates(random, KINDS))
+        assert why_not(plan.spec, plan.layout, plan.inputs) is None
+        check_chain(random, RandomLog(random, plan, spread_ms=random.choice([0, 10, 40, 100])))
+
+
+def check_chain(random: Random, log: RandomLog) -> None:
+    """Play chunks with the operator, and with an executor that changes from chunk to chunk."""
+    before: StateColumns = {}
+    mixed: StateColumns = {}
+    for _ in range(random.randint(1, 4)):
+        chunk = log.chunk(random.randint(1, 3), random.choice([0, 5, 40]))
+        records_per_block = random.choice([1, 2, 7, 1 << 19])
+        other = replace(
+            chunk.plan, executor=random.choice(["kernel", "auto", "operator"]), records_per_block=records_per_block
+        )
+        expected, before = play(random, replace(chunk, plan=replace(chunk.plan, executor="operator")), before)
+        found, mixed = play(random, replace(chunk, plan=other), mixed)
+        assert found == expected

@@ -1,0 +1,54 @@
+"""Grouping of rows by window and key: one integer per (window, key), and a stable order by it."""
+
+from typing import Final
+
+import numpy as np
+
+from windowlib.kernels.column_aggregate import Int64s
+
+PACKED_BITS: Final = 63
+"""A code and a row number are sorted as one integer if they fit into so many bits together."""
+
+
+def window_codes(number: Int64s, key_code: Int64s) -> Int64s:
+    """Return an integer per row that is ordered as (number, key_code) and differs where they differ.
+
+    `number` is the number or start of a window, `key_code` (>= 0) the number of a key.
+    """
+    if not len(number):
+        return np.zeros(0, dtype=np.int64)
+    low, keys = int(number.min()), int(key_code.max()) + 1
+    span = int(number.max()) - low + 1
+    if span * keys >= 1 << PACKED_BITS:
+        number, low = np.unique(number, return_inverse=True)[1].astype(np.int64), 0
+    codes: Int64s = number * keys if not low else (number - low) * keys
+    codes += key_code
+    return codes
+
+
+def sorted_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the rows ordered by their codes (>= 0), and the sorted codes. Rows with equal codes keep their order."""
+    count = len(codes)
+    row_bits = max(count - 1, 0).bit_length()
+    if count and int(codes.max()).bit_length() + row_bits <= PACKED_BITS:
+        packed = codes << row_bits
+        packed |= np.arange(count, dtype=np.int64)
+        packed.sort()
+        return packed & ((1 << row_bits) - 1), packed >> row_bits
+    order: Int64s = np.argsort(codes, kind="stable")
+    return order, codes[order]
+
+
+def stable_order(codes: Int64s) -> Int64s:
+    """Return the rows ordered by their codes (>= 0). Rows with equal codes keep their order."""
+    return sorted_rows(codes)[0]
+
+
+def starts_of(sorted_codes: Int64s) -> Int64s:
+    """Return the first place of each run of equal values; empty for an empty array."""
+    if not len(sorted_codes):
+        return np.zeros(0, dtype=np.int64)
+    is_start = np.empty(len(sorted_codes), dtype=np.bool_)
+    is_start[0] = True
+    np.not_equal(sorted_codes[1:], sorted_codes[:-1], out=is_start[1:])
+    return np.flatnonzero(is_start)
