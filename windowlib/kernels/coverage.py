@@ -6,11 +6,12 @@ from typing import Final
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
+from windowlib.kernels.gaps import is_columnar
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.triggers.flink import CountReached, EventTime, Never
 from windowlib.triggers.protocol import Trigger
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.assigners import Global, Sliding, Stagger, Tumbling
+from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Stagger, Tumbling
 from windowlib.windows.spec import WindowSpec
 
 _AT_END: Final = (EventTime(), Purging(EventTime()))
@@ -51,9 +52,9 @@ def _why_not_windows(spec: WindowSpec) -> str | None:
             return "the windows are staggered"
         case Sliding():
             return "sliding windows have no columnar form yet"
-        case Tumbling() | Sliding() if not assigner.is_event_time:
+        case Tumbling() | Session() | DynamicSession() if not assigner.is_event_time:
             return "the windows are in processing time"
-        case Tumbling() | Sliding():
+        case Tumbling() | Session() | DynamicSession():
             return None if trigger in _AT_END else _why_not_trigger(trigger, "at the end of the window")
         case Global():
             return None if _is_counted(trigger) else _why_not_trigger(trigger, "at a count that purges, or never")
@@ -75,6 +76,8 @@ def _why_not_function(spec: WindowSpec, layout: ValueLayout, inputs: Mapping[str
         return f"{type(function).__name__} is a user's function over records"
     if function.then is not None:
         return f"{type(function.then).__name__} is a user's function over windows"
+    if isinstance(spec.assigner, DynamicSession) and not is_columnar(spec.assigner):
+        return "a user's function computes the gap of each record"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
     for aggregate, column in zip(function.aggregates, layout.columns, strict=False):
