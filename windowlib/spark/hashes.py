@@ -29,13 +29,10 @@ def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = Ma
         widened: column -> its first type. A value that fits that type is hashed as that type, so that the ids of old
             records stay the same after a column was widened, for example from INT to DOUBLE.
     """
-    return row_hash(
-        RECORD,
-        {
-            one.name: _column_hash(one.name, one.dataType, column(one.name), first=widened.get(one.name))
-            for one in fields
-        },
-    )
+    hashes = [
+        _column_hash(one.name, one.dataType, column(one.name), first=widened.get(one.name)) for one in fields
+    ]  # fmt: skip
+    return F.xxhash64(_long(name_word(RECORD)), _xor(hashes))
 
 
 def record_check(record: T.StructType) -> Column:
@@ -45,14 +42,18 @@ def record_check(record: T.StructType) -> Column:
     return F.xxhash64(column(tables.ROW_ID), _xor(hashes))
 
 
-def row_hash(table: str, hashes: Mapping[str, Column]) -> Column:
-    """Return the id of a row of a table from the hashes of its columns (`column_hash`)."""
-    return F.xxhash64(_long(name_word(table)), _xor(list(hashes.values())))
+def row_hash(
+    table: str, columns: Mapping[str, T.DataType], values: Mapping[str, Column] = MappingProxyType({})
+) -> Column:
+    """Return the id of a row of a table.
 
-
-def plain_row_hash(table: str, columns: Mapping[str, T.DataType]) -> Column:
-    """Return the id of a row of a table from columns of the frame with these names and types."""
-    return row_hash(table, {name: _column_hash(name, kind, column(name)) for name, kind in columns.items()})
+    Args:
+        table: the name that seeds the ids of its rows.
+        columns: the columns of content, with their types.
+        values: the expressions of columns that are not columns of the frame.
+    """
+    hashes = [_column_hash(name, kind, values.get(name, column(name))) for name, kind in columns.items()]
+    return F.xxhash64(_long(name_word(table)), _xor(hashes))
 
 
 def _column_hash(name: str, kind: T.DataType, value: Column, *, first: str | None = None) -> Column:
@@ -74,7 +75,7 @@ def _is_hashed_alike(first: str, kind: T.DataType) -> bool:
 def _word(value: Column, kind: T.DataType) -> Column:  # noqa: PLR0911 - one return per type
     """Return what is hashed for a value: an expression that Spark's xxhash64 hashes as the definition says."""
     match kind:
-        case T.ByteType() | T.ShortType() | T.IntegerType() | T.BooleanType():
+        case T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType() | T.BooleanType():
             return value.cast("bigint")
         case T.DateType():
             return F.unix_date(value).cast("bigint")

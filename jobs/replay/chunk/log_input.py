@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-from pyspark.sql.types import StructType
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
 from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
@@ -19,9 +19,10 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import Slice
 from windowlib.columnar.plan import SliceRange
 from windowlib.errors import LogError
-from windowlib.records.row_ids import IdSum
+from windowlib.records.row_ids import INPUT, IdSum
 from windowlib.records.tables import INVALID_RECORDS
 from windowlib.spark.columns import TimeColumn
+from windowlib.spark.hashes import row_hash
 from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
 from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
 
@@ -72,10 +73,10 @@ class ChunkInput:
     slices: tuple[SliceInput, ...]
 
     @property
-    def record_type(self) -> StructType:
+    def record_type(self) -> T.StructType:
         """The columns of the log, as Spark types."""
         kind = self.ordered.schema["record"].dataType
-        assert isinstance(kind, StructType), "records are read as a struct"
+        assert isinstance(kind, T.StructType), "records are read as a struct"
         return kind
 
 
@@ -211,7 +212,8 @@ def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Map
 
 def invalid_row_id() -> "Column":
     """Return the row id of a row of `invalid_records`, as an expression over `ChunkInput.ordered`."""
-    return F.xxhash64(F.lit(INVALID_RECORDS), F.col("record_hash"), F.col("problem"))
+    content = {"record_hash": T.LongType(), "reason": T.StringType()}
+    return row_hash(INVALID_RECORDS, content, {"reason": F.col("problem")})
 
 
 def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
@@ -248,9 +250,9 @@ def _commit_column(slices: Sequence[Slice]) -> "Column":
 
 def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> tuple[SliceInput, ...]:
     invalid = F.col("problem").isNotNull()
-    content = ("rank", "record_hash", *(("commit",) if needs_commits else ()))
+    content = dict.fromkeys(("rank", "record_hash", *(("commit",) if needs_commits else ())), T.LongType())
     parts = {
-        "content": ordered.select("slice_no", F.xxhash64(*content).alias("id")),
+        "content": ordered.select("slice_no", row_hash(INPUT, content).alias("id")),
         "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
         "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
         "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),
