@@ -19,7 +19,7 @@ from jobs.runs import CheckpointRef
 from windowlib.bounds import wrap_int64
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-from windowlib.records.tallies import NO_EDGES, edge_id, signed, together
+from windowlib.records.tallies import NO_EDGES, signed, together
 
 Row = dict[str, Any]
 ATTEMPT, EARLIER = "a" * 32, "b" * 32
@@ -129,7 +129,7 @@ class HonestReplay:
         return left
 
     def _assign(self, slice_id: str, record: int, open_edges: list[list[int]]) -> None:
-        edges = [edge_id(record, index) for index in range(self._rng.choice([1, 2]))]
+        edges = [record] * self._rng.choice([1, 2])
         for one in edges:
             self._tally(slice_id, "edges", "new", one)
             self._rng.choice(open_edges).append(one)

@@ -96,14 +96,13 @@ def write_rows(order: ReplayOrder, table: Table, rows: Sequence[Mapping[str, obj
     values = [[row.get(name) for name in names] for row in rows]
     arrays = identity.arrays(values)
     named = dict(zip(names, arrays, strict=True))
-    columns = identity.stored(named)
     if "record" in table.coordinates:
         named["record"] = pa.nulls(len(rows), arrow_type(table.coordinates["record"]))
-    ids = identity.ids(columns)
-    words = {tables.ROW_ID: ids, tables.ROW_CHECK: identity.checks(ids, columns, named)}
+    ids = identity.ids(named)
+    words = {tables.ROW_ID: ids, tables.ROW_CHECK: identity.checks(ids, named)}
     placed = {name: pa.array([row[name] for row in rows], pa.string()) for name in tables.SLICE_COLUMNS}
     append_rows(uri, pa.table({**named, **{name: pa.array(word) for name, word in words.items()}, **placed}))
-    return IdSum.of(ids)
+    return IdSum.of_array(ids)
 
 
 @dataclass

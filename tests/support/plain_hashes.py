@@ -21,7 +21,7 @@ _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64, "date": 16, "timesta
 
 def plain_row(table: str, values: Mapping[str, Any], kinds: Mapping[str, Node]) -> int:
     """Return the signed hash of a row of a table from plain values. Instants and dates are integers."""
-    return signed(hash_long(_fold(values, kinds), name_seed(table)))
+    return signed(hash_long(plain_fold(values, kinds), name_seed(table)))
 
 
 def plain_hash(value: Any, kind: Node, seed: int) -> int:  # noqa: ANN401 - any plain value
@@ -33,7 +33,7 @@ def plain_hash(value: Any, kind: Node, seed: int) -> int:  # noqa: ANN401 - any 
         return hash_bytes(word, seed) if isinstance(word, bytes) else hash_long(word, seed)
     match kind["type"]:
         case "struct":
-            return hash_long(_fold(value, {one["name"]: one["type"] for one in kind["fields"]}), seed)
+            return hash_long(plain_fold(value, {one["name"]: one["type"] for one in kind["fields"]}), seed)
         case "array":
             items = [
                 hash_long(plain_hash(item, kind["elementType"], 42), hash_long(place, 42))
@@ -47,7 +47,8 @@ def plain_hash(value: Any, kind: Node, seed: int) -> int:  # noqa: ANN401 - any 
     return hash_long(len(items) ^ _xor(items), seed)
 
 
-def _fold(values: Mapping[str, Any], kinds: Mapping[str, Node]) -> int:
+def plain_fold(values: Mapping[str, Any], kinds: Mapping[str, Node]) -> int:
+    """Return the fold of columns or fields: XOR of the hashes of those that are not None, seeded by their names."""
     return _xor([plain_hash(values.get(name), kind, name_seed(name)) for name, kind in kinds.items()])
 
 

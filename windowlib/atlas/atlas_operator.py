@@ -40,7 +40,7 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import FIRED, NEW, Tallies, edge_id
+from windowlib.records.tallies import FIRED, NEW, Tallies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +110,9 @@ class AtlasOperator:
             return UNASSIGNED
         lane = self._open.lane(record.key)
         missed = [window for window in windows if self._is_closed(window)]
-        for index, window in enumerate(windows):
+        for window in windows:
             if not missed or not self._is_closed(window):
-                self._put(lane, window, record, index)
+                self._put(lane, window, record)
         if missed:
             self._late(record, missed, missed_all=len(missed) == len(windows))
         return LATE if len(missed) == len(windows) else ASSIGNED
@@ -135,7 +135,7 @@ class AtlasOperator:
         cover = TimeWindow(min(starts), max(ends))
         if met:
             self._open.merge(lane, met, cover)
-        self._put(lane, cover, record, 0)
+        self._put(lane, cover, record)
         return ASSIGNED
 
     def _partition(self, record: Record) -> Any:  # noqa: ANN401 - any value of a document
@@ -149,8 +149,8 @@ class AtlasOperator:
     def _is_closed(self, window: TimeWindow) -> bool:
         return self._is_event_time and self._windowing.closes_at(window) <= self.watermark_ms
 
-    def _put(self, lane: Lane, window: TimeWindow, record: Record, index: int) -> None:  # noqa: PLR0917 - one step
-        edge = edge_id(record.record_hash, index)
+    def _put(self, lane: Lane, window: TimeWindow, record: Record) -> None:
+        edge = record.record_hash
         self._tallies.add(NEW, (1, edge, edge))
         self._open.put(lane, window, Stored(record.position, record.timestamp_ms, record.value, edge))
 

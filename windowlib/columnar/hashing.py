@@ -5,6 +5,7 @@ them for one row of plain values.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -26,13 +27,17 @@ Hashes = Callable[[int, int], Words]
 
 
 def row_hashes(
-    rows: pa.Table | pa.RecordBatch, seed: int, *, block: int = BLOCK, special: Mapping[str, Special] | None = None
+    rows: pa.Table | pa.RecordBatch,
+    seed: int | Words,
+    *,
+    block: int = BLOCK,
+    special: Mapping[str, Special] = MappingProxyType({}),
 ) -> Numbers:
-    """Return the signed 64-bit hash of each row over its non-null columns; `seed` is the seed of its table.
+    """Return the signed 64-bit hash of each row over its non-null columns.
 
     Args:
         rows: columns of any types that `value_hashes` accepts, in any order. A null changes no hash.
-        seed: the name seed of the table, or any other seed.
+        seed: the seed of all rows, usually that of the name of their table, or one seed per row.
         block: the number of rows that are hashed together.
         special: column -> the function that hashes its values, if it is not `value_hashes`.
     """
@@ -40,7 +45,7 @@ def row_hashes(
     at = 0
     for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
         columns = [
-            _prepared(array, name_seed(name), (special or {}).get(name, value_hashes))
+            _prepared(array, name_seed(name), special.get(name, value_hashes))
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         for start in range(0, batch.num_rows, block):
@@ -48,7 +53,8 @@ def row_hashes(
             part = found[at + start : at + start + count]
             for hashes in columns:
                 part ^= hashes(start, count)
-            part[:] = hash_words(part, seed)
+            of_rows = seed if isinstance(seed, int) else seed[at + start : at + start + count]
+            part[:] = hash_words(part, of_rows)
         at += batch.num_rows
     return found.view(np.int64)
 

@@ -71,7 +71,7 @@ class RestoredState:
         if damage is not None:
             whose = "" if damage.row is None else f" of key {_key(table, columns, damage.row)!r}"
             return f"a row{whose} in table {table.name} is not what was written: {damage.what}"
-        self._sums[table.name] = IdSum.of(columns[tables.ROW_ID].to_pylist())
+        self._sums[table.name] = IdSum.of_array(columns[tables.ROW_ID].to_numpy())
         return None
 
 

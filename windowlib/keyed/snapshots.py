@@ -9,7 +9,7 @@ from windowlib.keyed.state import UserStateRow
 from windowlib.keyed.timers import TimerRow
 from windowlib.records.records import Stored
 
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 """The version of the meaning of these rows. A reader refuses any other version."""
 
 

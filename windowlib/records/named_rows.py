@@ -50,9 +50,9 @@ class RowBuilder:
         return self.name, self._in_order(values)
 
 
-def content_id(table: Table, content: Mapping[str, object]) -> int:
+def content_id(table: Table, content: Mapping[str, Any]) -> int:
     """Return the id of a row from its content columns; other columns in `content` are ignored."""
-    return row_id(table.name, tuple(table.content), (content[name] for name in table.content))
+    return row_id(table.name, {name: content[name] for name in table.content})
 
 
 def tally_content(equation: str, term: str, ids: IdSum) -> dict[str, object]:

@@ -154,8 +154,7 @@ Output = Pane | Late | Unassigned | SideOutput | Emitted
 class Stored(NamedTuple):
     """A record that a window keeps whole, for evictors and process functions.
 
-    `edge_id` is the audit's id of (record, window). For the first window that the assigner returned it is the record's
-    hash.
+    `edge_id` is the audit's id of (record, window): the record's hash, whatever the window.
     """
 
     position: Position

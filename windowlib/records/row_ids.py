@@ -1,45 +1,46 @@
-"""The ids of output rows, and sums of ids. The audit compares these sums, and every digest is computed from one.
+"""The ids of rows of plain values, and sums of ids. The audit compares these sums; every digest is computed from one.
 
 A row's id covers the name of its table and its non-null content. So a row that is lost, doubled, or moved to another
-table changes a sum, and a new nullable column does not.
+table changes a sum, and a new nullable column does not. docs/CHECKPOINTS.md has the definition of ids.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from windowlib.bounds import wrap_int64
+from windowlib.records.xxh64 import hash_bytes, hash_long, name_seed, signed
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-RECORD = "record"
+RECORD: Final = "record"
 """The name that seeds the hash of a log's record, as the name of a table seeds the id of its rows."""
-INPUT = "input"
-"""The name that seeds the id of a record at its rank, of which a slice's input fingerprint is made."""
+INPUT: Final = "input"
+"""The name that seeds the id of a record in a slice's input: of its rank, its hash, and its commit if that counts."""
 
 
-def row_id(table: str, names: Sequence[str], values: Iterable[object]) -> int:
-    """Return the signed 64-bit id of a row: BLAKE2b of the ASCII spelling of its table and non-null content.
+def row_id(table: str, content: Mapping[str, int | str | None]) -> int:
+    """Return the signed 64-bit id of one row: the same id as `RowIdentity.ids` gives it by column.
 
-    Values are plain Python scalars, or lists and tuples of them. Times are integers.
+    Args:
+        table: the table's name.
+        content: the columns of content: integers, booleans and strings.
     """
-    content = tuple((name, value) for name, value in zip(names, values, strict=True) if value is not None)
-    digest = hashlib.blake2b(ascii((table, content)).encode("ascii"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
+    found = 0
+    for name, value in content.items():
+        if isinstance(value, str):
+            found ^= hash_bytes(value.encode("utf-8"), name_seed(name))
+        elif value is not None:
+            found ^= hash_long(value, name_seed(name))
+    return signed(hash_long(found, name_seed(table)))
 
 
-def row_check(values: tuple[object, ...]) -> int:
-    """Return the signed 64-bit check of a row: BLAKE2b of the ASCII spelling of its id and coordinates."""
-    digest = hashlib.blake2b(ascii(values).encode("ascii"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class IdSum:
-    """Count, XOR and wrapping sum of 64-bit ids. It does not depend on the order or the grouping of the ids."""
+    """Count, XOR and sum of 64-bit ids, equal modulo 2**64. It does not depend on the order or grouping of the ids."""
 
     count: int = 0
     xor: int = 0
@@ -55,12 +56,16 @@ class IdSum:
 
     @classmethod
     def of_array(cls, ids: "NDArray[np.int64]") -> "IdSum":
-        """Return the sum of an array of ids."""
+        """Return the sum of an array of ids. The total wraps at 64 bits."""
         import numpy as np
 
-        if not len(ids):
-            return cls()
-        return cls(len(ids), int(np.bitwise_xor.reduce(ids)), int(np.add.reduce(ids, dtype=np.int64)))
+        return cls(len(ids), int(np.bitwise_xor.reduce(ids)), int(np.add.reduce(ids))) if len(ids) else cls()
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same words; the total of one of them may not be wrapped."""
+        return isinstance(other, IdSum) and self.as_row() == other.as_row()
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def add(self, identity: int) -> None:
         """Add one id."""

@@ -7,7 +7,12 @@ from windowlib.bounds import wrap_int64
 from windowlib.records.records import Tally
 
 Edges = tuple[int, int, int]
-"""Count, XOR and sum of the ids of some edges. An edge is one record in one window. The sum is not wrapped."""
+"""Count, XOR and sum of the ids of some edges. An edge is one record in one window, and its id is the record's hash.
+
+The sum is not wrapped. The id does not depend on the window, so a merge of windows only adds and XORs, and the edges of
+overlapping windows are sums over slices of them. A record in an even number of windows cancels out of an XOR, but not
+out of the sum and the count, so a lost or doubled edge is still found.
+"""
 NO_EDGES: Final[Edges] = (0, 0, 0)
 
 NEW: Final = "new"
@@ -18,23 +23,6 @@ PURGED: Final = "closed:purged"
 EVICTED: Final = "closed:evicted"
 LOST_IDENTICAL: Final = "closed:F1_identical_session"
 LOST_AT_END: Final = "closed:retired_at_last_watermark"
-
-_GOLDEN: Final = 0x9E37_79B9_7F4A_7C15
-_WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
-
-
-def edge_id(record_hash: int, index: int) -> int:
-    """Return the signed 64-bit id of a record in the window that the assigner returned at `index`.
-
-    At index 0 it is the record's own hash, else splitmix64's mix of hash + index * golden ratio. It does not depend on
-    the window's bounds, so a merge of windows only adds and XORs.
-    """
-    if not index:
-        return record_hash
-    word = (record_hash + index * _GOLDEN) & _WORD
-    word = ((word ^ (word >> 30)) * 0xBF58_476D_1CE4_E5B9) & _WORD
-    word = ((word ^ (word >> 27)) * 0x94D0_49BB_1331_11EB) & _WORD
-    return wrap_int64(word ^ (word >> 31))
 
 
 class Tallies:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from windowlib.errors import InvariantBroken, SpecError
+from windowlib.errors import SpecError
 from windowlib.records.instants import (
     BLANKS,
     INFINITE_TIME,
@@ -63,37 +63,6 @@ def range_problem(ms: Column) -> Column:
 def column(name: str) -> Column:
     """Return the column with exactly this name. Dots and backticks are part of the name."""
     return F.col(f"`{name.replace('`', '``')}`")
-
-
-def record_check(record: T.StructType) -> Column:
-    """Return the `row_check` of a row that holds a record: a hash of `row_id`, `rank`, `record_id` and `record`.
-
-    A null does not change the hash.
-    """
-    pairs: list[Column] = []
-    for field in sorted(record.fields, key=lambda one: one.name):
-        value = F.col("record").getField(field.name)
-        pairs += [F.when(value.isNotNull(), F.lit(field.name)), _without_maps(value, field.dataType)]
-    return F.xxhash64("row_id", F.col("rank").cast("bigint"), "record_id", *pairs)
-
-
-def _without_maps(value: Column, kind: T.DataType) -> Column:
-    """Return a value with every map as the array of its entries, because Spark cannot hash maps."""
-    if not _has(kind, T.MapType):
-        return value
-    match kind:
-        case T.MapType():
-            return F.transform(
-                F.map_entries(value),
-                lambda entry: F.struct(entry.getField("key"), _without_maps(entry.getField("value"), kind.valueType)),
-            )
-        case T.ArrayType():
-            return F.transform(value, lambda item: _without_maps(item, kind.elementType))
-        case T.StructType():
-            fields = (_without_maps(value.getField(field.name), field.dataType) for field in kind.fields)
-            return F.when(value.isNotNull(), F.struct(*fields))
-        case _:
-            raise InvariantBroken(f"type {kind.simpleString()} holds no map; please report this")
 
 
 def storable(value: Column, kind: T.DataType) -> Column:

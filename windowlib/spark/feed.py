@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from windowlib.columnar.plan import BucketPlan
 from windowlib.execution.bucket import FEED_KINDS, replay_bucket
-from windowlib.records.column_types import Node, spell_type
+from windowlib.records.column_types import Node
 from windowlib.records.tables import Table
 from windowlib.spark.columns import column
 
@@ -105,15 +105,13 @@ def _record_rows(records: DataFrame, plan: BucketPlan) -> DataFrame:
 def _state_rows(rows: DataFrame, plan: BucketPlan, *, kind: str, table: Table) -> DataFrame:
     keys = [feed_value(column(name), key_kind).alias(f"k{i}") for i, (name, key_kind) in enumerate(plan.keys.items())]
     wanted = {name: node for name, node in table.emitted_columns().items() if name not in plan.keys}
-    state = F.struct(*(_stored(rows, name, node) for name, node in wanted.items())).alias(kind)
+    state = F.struct(*(_stored(name, node) for name, node in wanted.items())).alias(kind)
     placed = rows.select(F.lit(FEED_KINDS[kind]).alias("kind"), F.lit(0).cast("bigint").alias("sequence"), *keys, state)
     return placed.withColumn("bucket", _bucket(plan))
 
 
-def _stored(rows: DataFrame, name: str, node: Node) -> Column:
+def _stored(name: str, node: Node) -> Column:
     """Return a column of a checkpoint table with the fields of this spec. Another spec may have added struct fields."""
-    if name not in rows.columns:  # the table was created before there was a `row_check`
-        return F.lit(None).cast(spell_type(node)).alias(name)
     if isinstance(node, str) or node["type"] != "struct":
         return column(name)
     fields = (column(name).getField(field["name"]).alias(field["name"]) for field in node["fields"])

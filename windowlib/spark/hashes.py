@@ -29,33 +29,34 @@ def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = Ma
         widened: column -> its first type. A value that fits that type is hashed as that type, so that the ids of old
             records stay the same after a column was widened, for example from INT to DOUBLE.
     """
-    return row_hash(
-        RECORD,
-        {
-            one.name: column_hash(one.name, one.dataType, column(one.name), first=widened.get(one.name))
-            for one in fields
-        },
-    )
+    hashes = [
+        _column_hash(one.name, one.dataType, column(one.name), first=widened.get(one.name)) for one in fields
+    ]  # fmt: skip
+    return F.xxhash64(_long(name_word(RECORD)), _xor(hashes))
 
 
 def record_check(record: T.StructType) -> Column:
     """Return the `row_check` of a row that holds a record: a hash of `row_id`, `rank`, `record_id` and `record`."""
     kinds = {"rank": T.LongType(), "record_id": T.StringType(), "record": record}
-    hashes = [column_hash(name, kind, column(name)) for name, kind in kinds.items()]
+    hashes = [_column_hash(name, kind, column(name)) for name, kind in kinds.items()]
     return F.xxhash64(column(tables.ROW_ID), _xor(hashes))
 
 
-def row_hash(table: str, hashes: Mapping[str, Column]) -> Column:
-    """Return the id of a row of a table from the hashes of its columns (`column_hash`)."""
-    return F.xxhash64(_long(name_word(table)), _xor(list(hashes.values())))
+def row_hash(
+    table: str, columns: Mapping[str, T.DataType], values: Mapping[str, Column] = MappingProxyType({})
+) -> Column:
+    """Return the id of a row of a table.
+
+    Args:
+        table: the name that seeds the ids of its rows.
+        columns: the columns of content, with their types.
+        values: the expressions of columns that are not columns of the frame.
+    """
+    hashes = [_column_hash(name, kind, values.get(name, column(name))) for name, kind in columns.items()]
+    return F.xxhash64(_long(name_word(table)), _xor(hashes))
 
 
-def plain_row_hash(table: str, columns: Mapping[str, T.DataType]) -> Column:
-    """Return the id of a row of a table from columns of the frame with these names and types."""
-    return row_hash(table, {name: column_hash(name, kind, column(name)) for name, kind in columns.items()})
-
-
-def column_hash(name: str, kind: T.DataType, value: Column, *, first: str | None = None) -> Column:
+def _column_hash(name: str, kind: T.DataType, value: Column, *, first: str | None = None) -> Column:
     """Return the hash of a column's or field's value, seeded by its name; 0 for a null."""
     seed = _long(name_word(name))
     hashed = F.xxhash64(seed, _word(value, kind))
@@ -74,7 +75,7 @@ def _is_hashed_alike(first: str, kind: T.DataType) -> bool:
 def _word(value: Column, kind: T.DataType) -> Column:  # noqa: PLR0911 - one return per type
     """Return what is hashed for a value: an expression that Spark's xxhash64 hashes as the definition says."""
     match kind:
-        case T.ByteType() | T.ShortType() | T.IntegerType() | T.BooleanType():
+        case T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType() | T.BooleanType():
             return value.cast("bigint")
         case T.DateType():
             return F.unix_date(value).cast("bigint")
@@ -83,7 +84,7 @@ def _word(value: Column, kind: T.DataType) -> Column:  # noqa: PLR0911 - one ret
         case T.VariantType():
             return F.to_json(value)
         case T.StructType():
-            return _xor([column_hash(one.name, one.dataType, value.getField(one.name)) for one in kind.fields])
+            return _xor([_column_hash(one.name, one.dataType, value.getField(one.name)) for one in kind.fields])
         case T.ArrayType():
             item_kind = kind.elementType
             return _folded(F.transform(value, lambda item, place: _item(item, place, kind=item_kind)))

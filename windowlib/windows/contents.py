@@ -56,7 +56,7 @@ class Contents(Protocol):
     def create(self) -> list[Any]:
         """Return empty contents."""
 
-    def add(self, contents: list[Any], record: Record, edge_id: int) -> None:
+    def add(self, contents: list[Any], record: Record) -> None:
         """Add one record to `contents`."""
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
@@ -87,7 +87,7 @@ class AggregatedContents:
     def create(self) -> list[Any]:
         return list(map(call, self._creates))
 
-    def add(self, contents: list[Any], record: Record, edge_id: int) -> None:  # noqa: ARG002
+    def add(self, contents: list[Any], record: Record) -> None:
         value, position = record.value, record.position
         for i, add in self._adds:
             contents[i] = add(contents[i], value[i], position)
@@ -122,7 +122,7 @@ class WholeContents:
     def create(self) -> list[Any]:
         return [self._aggregate.create()]
 
-    def add(self, contents: list[Any], record: Record, edge_id: int) -> None:  # noqa: ARG002
+    def add(self, contents: list[Any], record: Record) -> None:
         contents[0] = self._aggregate.add(contents[0], record.value, record.position)
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
@@ -153,9 +153,9 @@ class RecordContents:
     def create(self) -> list[Any]:
         return []
 
-    def add(self, contents: list[Any], record: Record, edge_id: int) -> None:
+    def add(self, contents: list[Any], record: Record) -> None:
         """Append the record. The driver processes records in log order, so the list is in log order."""
-        contents.append(Stored(record.position, record.timestamp_ms, record.value, edge_id))
+        contents.append(Stored(record.position, record.timestamp_ms, record.value, record.record_hash))
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
         if in_log_order:
@@ -176,7 +176,7 @@ class RecordContents:
                 assert_never(self._function)
         accumulators = inner.create()
         for stored in contents:
-            inner.add(accumulators, Record(open_window.key, stored.timestamp_ms, stored.value, stored.position), 0)
+            inner.add(accumulators, Record(open_window.key, stored.timestamp_ms, stored.value, stored.position))
         return inner.results(open_window, accumulators, position)
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:  # noqa: ARG002

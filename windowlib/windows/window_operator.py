@@ -31,7 +31,7 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import NEW, edge_id
+from windowlib.records.tallies import NEW
 from windowlib.triggers.protocol import CONTINUE
 from windowlib.windows.assigners import Stagger, Tumbling
 from windowlib.windows.contents import contents_of
@@ -93,20 +93,19 @@ class WindowOperator:
         key, _, _, position, record_hash, _ = record
         is_assigned = False
         missed: list[Window] = []
-        for index, window in enumerate(self._assigner.assign(record, self._runtime)):
+        for window in self._assigner.assign(record, self._runtime):
             open_window = self._opening.open(key, window, position)
             if open_window is None:
                 missed.append(window)
                 continue
             is_assigned = True
-            edge = edge_id(record_hash, index) if index else record_hash
             open_window.edge_count += 1
-            open_window.edge_xor ^= edge
-            open_window.edge_sum += edge
+            open_window.edge_xor ^= record_hash
+            open_window.edge_sum += record_hash
             self._new_count += 1
-            self._new_xor ^= edge
-            self._new_sum += edge
-            self._contents.add(open_window.contents, record, edge)
+            self._new_xor ^= record_hash
+            self._new_sum += record_hash
+            self._contents.add(open_window.contents, record)
             # Fast path for most records: a trigger that waits for the window's end ignores records before the end.
             if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
                 result = self._trigger.on_record(record, open_window.window, open_window)

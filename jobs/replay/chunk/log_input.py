@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
 from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
@@ -23,7 +23,7 @@ from windowlib.errors import LogError
 from windowlib.records.row_ids import INPUT, IdSum
 from windowlib.records.tables import INVALID_RECORDS
 from windowlib.spark.columns import TimeColumn
-from windowlib.spark.hashes import column_hash, plain_row_hash, row_hash
+from windowlib.spark.hashes import row_hash
 from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
 from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
 
@@ -60,10 +60,10 @@ class ChunkInput:
     slices: tuple[SliceInput, ...]
 
     @property
-    def record_type(self) -> StructType:
+    def record_type(self) -> T.StructType:
         """The columns of the log, as Spark types."""
         kind = self.ordered.schema["record"].dataType
-        assert isinstance(kind, StructType), "records are read as a struct"
+        assert isinstance(kind, T.StructType), "records are read as a struct"
         return kind
 
 
@@ -75,9 +75,7 @@ def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known:
         SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
     """
     grammar = pipeline.log.slice
-    pinned = pin_log(
-        lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True
-    )
+    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True)
     validate_against_schema(pipeline, pinned.columns)
     if pipeline.log.order == "commits" and not pinned.row_tracking:
         raise LogError(
@@ -201,9 +199,8 @@ def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Map
 
 def invalid_row_id() -> "Column":
     """Return the row id of a row of `invalid_records`, as an expression over `ChunkInput.ordered`."""
-    kinds = {"record_hash": LongType(), "reason": StringType()}
-    values = {"record_hash": F.col("record_hash"), "reason": F.col("problem")}
-    return row_hash(INVALID_RECORDS, {name: column_hash(name, kind, values[name]) for name, kind in kinds.items()})
+    content = {"record_hash": T.LongType(), "reason": T.StringType()}
+    return row_hash(INVALID_RECORDS, content, {"reason": F.col("problem")})
 
 
 def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
@@ -240,9 +237,9 @@ def _commit_column(slices: Sequence[Slice]) -> "Column":
 
 def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> tuple[SliceInput, ...]:
     invalid = F.col("problem").isNotNull()
-    content = dict.fromkeys(("rank", "record_hash", *(("commit",) if needs_commits else ())), LongType())
+    content = dict.fromkeys(("rank", "record_hash", *(("commit",) if needs_commits else ())), T.LongType())
     parts = {
-        "content": ordered.select("slice_no", plain_row_hash(INPUT, content).alias("id")),
+        "content": ordered.select("slice_no", row_hash(INPUT, content).alias("id")),
         "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
         "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
         "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),

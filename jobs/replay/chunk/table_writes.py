@@ -20,7 +20,7 @@ from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 from windowlib.records.tables import Table
-from windowlib.spark.columns import record_check
+from windowlib.spark.hashes import record_check
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

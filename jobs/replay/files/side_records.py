@@ -9,7 +9,6 @@ import pyarrow as pa
 from jobs.replay.files.layout import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.record_hashes import invalid_ids
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken
@@ -64,7 +63,7 @@ class SideRecords:
         return pa.concat_tables(parts).combine_chunks()
 
     def _checked(self, table: Table, rows: pa.Table, found: pa.Table) -> pa.Table:
-        columns = {name: rows[name] for name in rows.column_names if name != "rank"}
+        columns = {name: rows[name] for name in rows.column_names if name not in ("rank", tables.ROW_ID)}
         node = arrow_type(table.coordinates["record"])
         named = {self.names[name]: found[name].combine_chunks() for name in found.column_names}
         fields = [named[field.name].cast(field.type) for field in node]
@@ -74,12 +73,7 @@ class SideRecords:
         for name, kind in table.coordinates.items():
             if name not in columns:
                 columns[name] = pa.nulls(rows.num_rows, arrow_type(kind))
-        identity = RowIdentity(table)
-        whole = pa.table(columns)
-        if tables.ROW_ID not in columns:
-            ids = invalid_ids(whole["record_hash"].combine_chunks(), whole["reason"].combine_chunks())
-            whole = whole.append_column(tables.ROW_ID, pa.array(ids))
-        return identity.with_checks(whole)
+        return RowIdentity(table).identified(pa.table(columns))[0]
 
     def _ids(self, rows: pa.Table, found: pa.Table) -> pa.Array | pa.ChunkedArray:
         if self.record_id is not None:

@@ -1,72 +1,73 @@
 """Ids and checks of rows: equal for emitted and for stored rows. Spark's hash, computed without Spark."""
 
 import random
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.support.fuzzing import seeds
-from windowlib.columnar.chained import hash_bytes, hash_int, hash_long, signed, xxhash64
+from tests.support.plain_hashes import in_disguise, plain_fold, plain_row, random_kind, random_value
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.tagged_rows import TaggedRows
 from windowlib.records import tables
-from windowlib.records.column_types import Node, parse_type
+from windowlib.records.column_types import Node
+from windowlib.records.named_rows import content_id
+from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
-
-TYPES = (
-    "bigint", "int", "tinyint", "double", "float", "boolean", "string", "binary", "timestamp", "date",
-    "decimal(10,2)", "decimal(38,18)", "array<bigint>", "struct<a:int,b:array<string>>", "map<string,double>",
-)  # fmt: skip
+from windowlib.records.xxh64 import hash_long, signed
 
 
-VALUES: Mapping[str, Callable[[random.Random], Any]] = {
-    **dict.fromkeys(("double", "float"), lambda rng: rng.choice([1, 0.1, -0.0, 2.5e30, float("inf"), rng.random()])),
-    "boolean": lambda rng: rng.random() < 0.5,
-    "string": lambda rng: "".join(rng.choice("añ🛫 x") for _ in range(rng.randrange(40))),
-    "binary": lambda rng: rng.randbytes(rng.randrange(40)),
-    **dict.fromkeys(
-        ("decimal(10,2)", "decimal(38,18)"),
-        lambda rng: Decimal(rng.randrange(-10_000, 10_000)).scaleb(-rng.randrange(3)),
-    ),
-    "array<bigint>": lambda rng: rng.choice([list, tuple])(rng.randrange(9) for _ in range(rng.randrange(4))),
-    "struct<a:int,b:array<string>>": lambda rng: rng.choice([{"a": 1}, {"a": None, "b": ["x", None]}, {"b": []}]),
-    "map<string,double>": lambda rng: [(name, 1.5) for name in "xyz"[: rng.randrange(4)]],
-}
-
-
-def value_of(kind: str, rng: random.Random) -> Any:  # noqa: ANN401
-    """Return a value as a user's function may return it; Arrow may return an equal value of another Python type."""
-    if rng.random() < 0.2:
-        return None
-    return VALUES[kind](rng) if kind in VALUES else rng.randrange(-100, 100)
-
-
-def table_of(kinds: Mapping[str, str]) -> Table:
-    content: dict[str, Node] = {name: parse_type(kind) for name, kind in kinds.items()}
-    return Table(name=tables.WINDOW_OUTPUTS, content=content, coordinates={"fired_rank": "long"})
+def table_of(kinds: Mapping[str, Node]) -> Table:
+    return Table(name=tables.WINDOW_OUTPUTS, content=dict(kinds), coordinates={"fired_rank": "long"})
 
 
 def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
-    """For values of every type. A changed coordinate changes the check of its row, and only of its row."""
+    """For values of every type. A changed value changes the id of its row, and a changed coordinate only its check."""
     for seed in seeds(60):
         rng = random.Random(seed)
-        kinds = {f"c{number}": rng.choice(TYPES) for number in range(rng.randrange(1, 6))}
+        kinds = {f"c{number}": random_kind(rng) for number in range(rng.randrange(1, 6))}
         table = table_of(kinds)
-        rows = [(*(value_of(kind, rng) for kind in kinds.values()), rank) for rank in range(rng.randrange(1, 9))]
-        identity = RowIdentity(table)
-        arrays = identity.arrays(rows)
-        stored = dict(zip(table.columns(), arrays, strict=True))
-        columns = identity.stored(stored)
-        ids = identity.ids(columns)
-        stored |= {"row_id": pa.array(ids), "row_check": pa.array(identity.checks(ids, columns))}
+        rows = [(*(random_value(rng, kind) for kind in kinds.values()), rank) for rank in range(rng.randrange(1, 9))]
+        identity = RowIdentity(table, block=rng.choice([1, 2, 1000]))
+        emitted, ids = identity.identified(pa.table(identity.arrays(rows), names=list(table.columns())))
+        assert emitted["row_id"].to_pylist() == [
+            plain_row(table.name, dict(zip(kinds, row, strict=False)), kinds) for row in rows
+        ]
+        assert ids == IdSum.of(emitted["row_id"].to_pylist())
+        stored = {name: in_disguise(emitted[name].combine_chunks(), rng) for name in emitted.column_names}
         assert list(identity.damage(stored)) == []
         row = rng.randrange(len(rows))
-        moved = [rank + (number == row) for number, rank in enumerate(stored["fired_rank"].to_pylist())]
-        [found] = identity.damage({**stored, "fired_rank": pa.array(moved)})
-        assert (found.row, "coordinates" in found.what) == (row, True)
+        for name in ("fired_rank", "row_check", "row_id"):
+            changed = [number + (at == row) for at, number in enumerate(emitted[name].to_pylist())]
+            found = list(identity.damage({**stored, name: pa.array(changed)}))
+            assert {one.row for one in found} == {row}
+            assert ["coordinates" in one.what for one in found] == [name != "row_id"]
+
+
+def test_a_row_without_an_id_or_check_is_damaged() -> None:
+    table = table_of({"k": "string"})
+    identity = RowIdentity(table)
+    rows, _ = identity.identified(pa.table(identity.arrays([("a", 1), ("b", 2)]), names=list(table.columns())))
+    columns = {name: rows[name] for name in rows.column_names}
+    for name in ("row_id", "row_check"):
+        half = pa.array([rows[name][0].as_py(), None])
+        assert [one.row for one in identity.damage({**columns, name: half})] == [1]
+        [found] = identity.damage({one: column for one, column in columns.items() if one != name})
+        assert found.what == f"it has no column {name}"
+
+
+def test_one_row_of_plain_values_has_the_id_that_it_has_in_a_column() -> None:
+    for seed in seeds(60):
+        rng = random.Random(seed)
+        for table in (tables.watermarks(), tables.tallies(), tables.quality_results()):
+            rows = [{name: random_value(rng, kind) for name, kind in table.content.items()} for _ in range(3)]
+            identity = RowIdentity(table)
+            arrays = identity.arrays([tuple(row[name] for name in table.columns()) for row in rows])
+            assert identity.ids(dict(zip(table.columns(), arrays, strict=True))).tolist() == [
+                content_id(table, row) for row in rows
+            ]
 
 
 @pytest.mark.parametrize("rows_per_batch", [1, 2, 3, 100])
@@ -86,47 +87,78 @@ def test_batches_of_any_size_have_the_same_rows(rows_per_batch: int) -> None:
 
 
 def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_the_positions() -> None:
-    columns = {"slice_start_ms": "bigint", "rank": "bigint", "value": "string"}
-    table = tables.window_state({"k": "string"}, {"one": columns})
-    plain = dict.fromkeys(table.columns(), 0) | dict.fromkeys(("is_complete", "is_cleanup_silent", "is_orphan"), False)
-
-    def words(*places: tuple[int, int]) -> tuple[list[int], list[int]]:
-        rows = [
-            plain | {"k": "a", "acc_one": {"slice_start_ms": place[0], "rank": place[1], "value": "x"}, "contents": [],
-                     "trigger_state": "{}", "window_start_ms": number}
-            for number, place in enumerate(places)
-        ]  # fmt: skip
-        values = [tuple(row[name] for name in table.columns()) for row in rows]
+    """For any mix of columns with positions, keys, and cuts into batches: the reference replaces them row by row."""
+    for seed in seeds(80):
+        rng = random.Random(seed)
+        table = tables.window_state({"k": "string"}, ACCUMULATORS)
+        rows = [_state_row(table, rng) for _ in range(rng.randrange(1, 12))]
         identity = RowIdentity(table)
-        found = identity.stored(dict(zip(table.columns(), identity.arrays(values), strict=True)))
-        return identity.ids(found), identity.checks(identity.ids(found), found)
-
-    ids, checks = words((1, 5), (2, 0))
-    assert words((1, 7), (9, 9))[0] == ids
-    assert words((2, 0), (1, 5))[0] != ids
-    assert words((1, 7), (9, 9))[1] != checks
-
-
-@pytest.mark.parametrize(
-    ("data", "seed", "expected"),
-    [
-        # Test vectors of the specification of XXH64.
-        (b"", 0, 0xEF46DB3751D8E999),
-        (b"a", 0, 0xD24EC4F1A98C6E5B),
-        (b"abc", 0, 0x44BC2CF5AD770999),
-        (b"Nobody inspects the spammish repetition", 0, 0xFBCEA83C8A378BF1),
-    ],
-)
-def test_bytes_are_hashed_as_in_the_specification_of_xxh64(data: bytes, seed: int, expected: int) -> None:
-    assert hash_bytes(data, seed) == expected
+        arrays = identity.arrays([tuple(row[name] for name in table.columns()) for row in rows])
+        columns = dict(zip(table.columns(), arrays, strict=True))
+        ids = identity.ids(columns)
+        assert ids.tolist() == [plain_row(table.name, row, table.content) for row in _replaced(rows)]
+        kinds = {name: table.columns()[name] for name in ("key_group", "acc_one", "acc_all", "contents")}
+        folds = [plain_fold(row, kinds) for row in rows]
+        assert identity.checks(ids, columns).tolist() == [
+            signed(hash_long(fold, hash_long(one))) for fold, one in zip(folds, ids.tolist(), strict=True)
+        ]
 
 
-def test_numbers_are_hashed_as_their_bytes() -> None:
-    for number in (0, 1, -1, 2**31 - 1, -(2**31)):
-        assert hash_int(number, 42) == hash_bytes(number.to_bytes(4, "little", signed=True), 42)
-        assert hash_long(number, 42) == hash_bytes(number.to_bytes(8, "little", signed=True), 42)
+ACCUMULATORS = {
+    "n": {"count": "bigint"},
+    "one": {"slice_start_ms": "bigint", "rank": "bigint", "value": "string"},
+    "all": {"slice_starts_ms": "array<bigint>", "ranks": "array<bigint>", "values": "array<int>"},
+}
 
 
-def test_nulls_do_not_change_the_hash() -> None:
-    long = pa.int64()
-    assert xxhash64([(None, long), (7, long), (None, long)]) == xxhash64([(7, long)]) == signed(hash_long(7, 42))
+def _state_row(table: Table, rng: random.Random) -> dict[str, Any]:
+    def places(count: int) -> list[tuple[int | None, int | None]]:
+        return [(rng.randrange(3), rng.choice([0, 5, 9])) for _ in range(count)]
+
+    row = {name: random_value(rng, kind) for name, kind in table.columns().items()}
+    one = rng.choice([*places(1), (None, None), (1, None)])
+    many, whole = places(rng.randrange(4)), places(rng.randrange(3))
+    return row | {
+        "k": rng.choice("ab"),
+        "acc_one": rng.choice([None, {"slice_start_ms": one[0], "rank": one[1], "value": "x"}]),
+        "acc_all": {
+            "slice_starts_ms": [place[0] for place in many],
+            "ranks": [place[1] for place in many],
+            "values": [7] * len(many),
+        },
+        "contents": [
+            {"slice_start_ms": at, "rank": rank, "event_time_ms": 1, "edge_id": 2, "value": "1"} for at, rank in whole
+        ],
+    }
+
+
+def _replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace the positions of each key as docs/CHECKPOINTS.md says, row by row."""
+    found = []
+    for row in rows:
+        of_key = {place for other in rows if other["k"] == row["k"] for place in _places(other)}
+        order = {place: number for number, place in enumerate(sorted(of_key))}
+        one, many = row["acc_one"], row["acc_all"]
+        if one is not None and one["rank"] is not None and one["slice_start_ms"] is not None:
+            one = {**one, "slice_start_ms": order[one["slice_start_ms"], one["rank"]], "rank": 0}
+        starts = [order[place] for place in zip(many["slice_starts_ms"], many["ranks"], strict=True)]
+        contents = [
+            {**stored, "slice_start_ms": order[stored["slice_start_ms"], stored["rank"]], "rank": 0}
+            for stored in row["contents"]
+        ]
+        found.append(
+            {
+                **row,
+                "acc_one": one,
+                "acc_all": {**many, "slice_starts_ms": starts, "ranks": [0] * len(starts)},
+                "contents": contents,
+            }
+        )
+    return found
+
+
+def _places(row: dict[str, Any]) -> list[tuple[int, int]]:
+    singles = [one for one in (row["acc_one"], *row["contents"]) if one is not None]
+    found = [(one["slice_start_ms"], one["rank"]) for one in singles]
+    lists = zip(row["acc_all"]["slice_starts_ms"], row["acc_all"]["ranks"], strict=True)
+    return [place for place in (*found, *lists) if None not in place]

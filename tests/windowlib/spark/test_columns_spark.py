@@ -16,8 +16,8 @@ from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import SpecError
 from windowlib.records.instants import read_instant
 from windowlib.records.tables import unassigned_records
-from windowlib.spark.columns import TimeColumn, instant, range_problem, record_check
-from windowlib.spark.hashes import record_hash
+from windowlib.spark.columns import TimeColumn, instant, range_problem
+from windowlib.spark.hashes import record_check, record_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -268,6 +268,5 @@ def test_the_check_of_a_row_with_a_record_is_the_same_without_spark(spark: "Spar
     assert isinstance(record, T.StructType)
     found = frame.withColumn("found", record_check(record)).toArrow()
     identity = RowIdentity(unassigned_records("string"))
-    columns = {"rank": found["rank"].to_pylist()}
-    records = {name: found[name].combine_chunks() for name in ("record_id", "record")}
-    assert identity.checks(found["row_id"].to_pylist(), columns, records) == found["found"].to_pylist()
+    columns = {name: found[name] for name in ("rank", "record_id", "record")}
+    assert identity.checks(found["row_id"].to_numpy(), columns).tolist() == found["found"].to_pylist()

@@ -5,9 +5,14 @@ For users: the audit builds its messages itself. Source: Storm, BoltOutputCollec
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from windowlib.records.tallies import NO_EDGES, Edges, edge_id, signed, together
+from windowlib.bounds import wrap_int64
+from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 from windowlib.storm.acker.messages import Ack, Fail, ResetTimeout, RootId
+
+_GOLDEN: Final = 0x9E37_79B9_7F4A_7C15
+_WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,7 +26,15 @@ class EdgeIds:
         """Return the next id, a signed 64-bit integer."""
         self.drawn += 1
         # An XOR cannot detect an edge with the id zero.
-        return edge_id(self.seed, self.drawn) or self.draw()
+        return wrap_int64(_splitmix64(self.seed, self.drawn)) or self.draw()
+
+
+def _splitmix64(seed: int, number: int) -> int:
+    """Return the output of splitmix64 at this place (from 1) as an unsigned word."""
+    word = (seed + number * _GOLDEN) & _WORD
+    word = ((word ^ (word >> 30)) * 0xBF58_476D_1CE4_E5B9) & _WORD
+    word = ((word ^ (word >> 27)) * 0x94D0_49BB_1331_11EB) & _WORD
+    return word ^ (word >> 31)
 
 
 @dataclass(slots=True, kw_only=True)
