@@ -6,8 +6,9 @@ The check reads the footer of each file of the range (about 50 microseconds each
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from jobs.lake.arrow_types import is_same_type
 from jobs.lake.delta_log import file_system, log_errors
 from jobs.lake.event_log import PinnedFile, PinnedLog
 from windowlib.columnar.arrow import arrow_type
@@ -119,38 +120,5 @@ def _of_columns(file: PinnedFile, schema: "pa.Schema", wanted: Mapping[str, "pa.
         if name not in names:
             if name.casefold() in folded:
                 yield f"column {name!r} has other upper and lower case in the file {file.path}"
-        elif not _is_same(schema.field(name).type, kind):
+        elif not is_same_type(schema.field(name).type, kind):
             yield f"column {name!r} is {schema.field(name).type} in the file {file.path}, and {kind} in the log"
-
-
-def _is_same(found: "pa.DataType", wanted: "pa.DataType") -> bool:
-    """Return whether two types hold the same values. Names of list items and of map entries do not matter."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(found):
-        return _is_same(found.value_type, wanted)
-    kinds = _kind(found), _kind(wanted)
-    if kinds[0] != kinds[1] or found.num_fields != wanted.num_fields:
-        return False
-    if kinds[0] is None:
-        return bool(found.equals(wanted))
-    if kinds[0] == "map":
-        return _is_same(found.key_type, wanted.key_type) and _is_same(found.item_type, wanted.item_type)
-    pairs = [(found.field(index), wanted.field(index)) for index in range(found.num_fields)]
-    return all((kinds[0] != "struct" or one.name == two.name) and _is_same(one.type, two.type) for one, two in pairs)
-
-
-def _kind(of: "pa.DataType") -> Literal["string", "binary", "struct", "map", "list"] | None:
-    """Return the kind of a type with several layouts or with fields; None for a type that is compared as a whole."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_string(of) or types.is_large_string(of) or types.is_string_view(of):
-        return "string"
-    if types.is_binary(of) or types.is_large_binary(of) or types.is_binary_view(of):
-        return "binary"
-    if types.is_struct(of):
-        return "struct"
-    if types.is_map(of):
-        return "map"
-    return "list" if types.is_list(of) or types.is_large_list(of) else None

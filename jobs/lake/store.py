@@ -53,7 +53,7 @@ def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> Non
         SpecError: a column exists with another type, or changes from key to value or back.
         StoreError: the table cannot be read, or another process committed first at every try.
     """
-    _until_committed(uri, lambda: _ensure(uri, table), attempts=attempts)
+    until_committed(uri, lambda: _ensure(uri, table), attempts=attempts)
 
 
 def _ensure(uri: str, table: Table) -> None:
@@ -93,7 +93,7 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
         )
 
 
-def _until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> None:
+def until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> None:
     """Call `commit` until it succeeds; it must read the table's present state at each call."""
     from deltalake.exceptions import CommitFailedError
 
@@ -159,7 +159,7 @@ def append_rows(uri: str, rows: "pa.Table") -> None:
     # Delta retries an append itself, except when another process has changed the schema. If a retry doubled rows, the
     # audit would find them.
     if rows.num_rows:
-        _until_committed(
+        until_committed(
             uri, lambda: write_deltalake(uri, rows, mode="append", schema_mode="merge"), attempts=MAX_ATTEMPTS
         )
 

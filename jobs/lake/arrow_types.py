@@ -1,0 +1,41 @@
+"""Compares Arrow types that hold the same values in different layouts."""
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def is_same_type(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+    """Return whether two types hold the same values. Names of list items and of map entries do not matter."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(found):
+        return is_same_type(found.value_type, wanted)
+    kinds = _kind(found), _kind(wanted)
+    if kinds[0] != kinds[1] or found.num_fields != wanted.num_fields:
+        return False
+    if kinds[0] is None:
+        return bool(found.equals(wanted))
+    if kinds[0] == "map":
+        return is_same_type(found.key_type, wanted.key_type) and is_same_type(found.item_type, wanted.item_type)
+    pairs = [(found.field(index), wanted.field(index)) for index in range(found.num_fields)]
+    return all(
+        (kinds[0] != "struct" or one.name == two.name) and is_same_type(one.type, two.type) for one, two in pairs
+    )
+
+
+def _kind(of: "pa.DataType") -> Literal["string", "binary", "struct", "map", "list"] | None:
+    """Return the kind of a type with several layouts or with fields; None for a type that is compared as a whole."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string(of) or types.is_large_string(of) or types.is_string_view(of):
+        return "string"
+    if types.is_binary(of) or types.is_large_binary(of) or types.is_binary_view(of):
+        return "binary"
+    if types.is_struct(of):
+        return "struct"
+    if types.is_map(of):
+        return "map"
+    return "list" if types.is_list(of) or types.is_large_list(of) else None

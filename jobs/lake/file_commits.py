@@ -1,0 +1,197 @@
+"""Commits Parquet files that tasks have written to a Delta table, and lists the files of attempts. No Spark."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from jobs.lake.arrow_types import is_same_type
+from jobs.lake.damage import reading
+from jobs.lake.delta_log import file_system, place_of
+from jobs.lake.file_statistics import file_statistics
+from jobs.lake.store import MAX_ATTEMPTS, Attempt, until_committed
+from windowlib.errors import InvariantBroken, StoreError
+from windowlib.records.tables import PARTITION_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
+
+READERS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file below the root of a table that no commit names yet.
+
+    `path` is relative to the root, not URI-encoded, such as `new_path` makes. The file has no partition columns: all
+    its rows belong to `attempt`.
+    """
+
+    path: str
+    attempt: Attempt
+
+    def __post_init__(self) -> None:
+        # Spark reads a relative path with a colon in its first segment as a URI with a scheme.
+        if ":" in self.path or self.path.startswith("/"):
+            raise InvariantBroken(f"the path of a new file must be relative and without a colon, found {self.path!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file of a table: its path in the file system of the table, its attempt, rows and bytes."""
+
+    path: str
+    attempt: Attempt
+    records: int
+    bytes: int
+
+
+def new_path(attempt: Attempt, name: str) -> str:
+    """Return the path of a new file of an attempt, relative to the root of its table, in the usual directories.
+
+    Args:
+        attempt: (slice_id, attempt_id).
+        name: the name of the file, with `.parquet`. It must be new in this directory.
+    """
+    parts = [f"{column}={quote(value, safe='')}" for column, value in zip(PARTITION_COLUMNS, attempt, strict=True)]
+    return "/".join([*parts, name])
+
+
+def commit_files(
+    uri: str, files: Sequence[WrittenFile], *, attempts: int = MAX_ATTEMPTS, readers: int = READERS
+) -> list[StoredFile]:
+    """Add files to an existing table in one commit, with the statistics from their footers. No row is read.
+
+    A file without rows is not added. Nothing is committed if no file has rows.
+
+    Args:
+        uri: the place of the table, which is partitioned by slice and attempt.
+        files: the files. They have to be complete on the disk.
+        attempts: how many times to try the commit.
+        readers: how many threads read footers.
+
+    Returns:
+        The files that were added, in the given order.
+
+    Raises:
+        StoreError: the table cannot be read, a file cannot be read or has a column that the table does not have or
+            that has another type, or another process committed first at every try.
+    """
+    system, root = file_system(uri)
+
+    def footer(file: WrittenFile) -> _Footer:
+        return _read_footer(system, root, file)
+
+    with reading(uri), ThreadPoolExecutor(max_workers=readers) as pool:
+        found = [one for one in pool.map(footer, files) if one.stored.records]
+    if found:
+        until_committed(uri, lambda: _commit(uri, found), attempts=attempts)
+    return [one.stored for one in found]
+
+
+def attempt_files(uri: str, attempts: Iterable[Attempt]) -> list[StoredFile]:
+    """Return the files of attempts in the newest version of a table. The table's log is read once, and no data file.
+
+    Returns:
+        The files; an empty list if the table does not exist.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    wanted = set(attempts)
+    with reading(uri):
+        if not wanted or not DeltaTable.is_deltatable(uri):
+            return []
+        actions = pa.table(DeltaTable(uri).get_add_actions(flatten=True))
+    names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
+    _system, root = file_system(uri)
+    return [
+        StoredFile(path=place_of(root, path), attempt=(slice_id, attempt_id), records=records or 0, bytes=size)
+        for path, records, size, slice_id, attempt_id in zip(
+            *(actions[name].to_pylist() for name in names), strict=True
+        )
+        if (slice_id, attempt_id) in wanted
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Footer:
+    """A file that was read: its columns, and the text of its statistics."""
+
+    file: WrittenFile
+    stored: StoredFile
+    schema: "pa.Schema"
+    statistics: str
+    modified_ms: int
+
+
+def _read_footer(system: "pafs.FileSystem", root: str, file: WrittenFile) -> _Footer:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    place = f"{root}/{file.path}"
+    try:
+        info = system.get_file_info(place)
+        with system.open_input_file(place) as data:
+            footer = pq.read_metadata(data)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"the new file {place} cannot be read ({error}); run the slice again") from error
+    return _Footer(
+        file=file,
+        stored=StoredFile(path=place, attempt=file.attempt, records=footer.num_rows, bytes=info.size),
+        schema=footer.schema.to_arrow_schema(),
+        # deltalake 1.6.6 reads a pair of escaped surrogates as another character, so nothing is escaped.
+        statistics=json.dumps(file_statistics(footer), ensure_ascii=False),
+        modified_ms=(info.mtime_ns or 0) // 1_000_000,
+    )
+
+
+def _commit(uri: str, found: Sequence[_Footer]) -> None:
+    from deltalake import DeltaTable
+
+    table = DeltaTable(uri)
+    schema = table.schema()
+    columns: Mapping[str, pa.DataType] = _columns(table)
+    for one in found:
+        for problem in _problems(one, columns):
+            raise StoreError(f"the new file {one.stored.path} does not fit table {uri}: {problem}")
+    table.create_write_transaction(
+        [_action(one) for one in found], mode="append", schema=schema, partition_by=list(PARTITION_COLUMNS)
+    )
+
+
+def _columns(table: "DeltaTable") -> dict[str, "pa.DataType"]:
+    """Return the Arrow types of the columns that are in the files of a table."""
+    import pyarrow as pa
+
+    schema = pa.schema(table.schema().to_arrow())
+    return {field.name: field.type for field in schema if field.name not in PARTITION_COLUMNS}
+
+
+def _problems(one: _Footer, columns: Mapping[str, "pa.DataType"]) -> Iterator[str]:
+    for field in one.schema:
+        if field.name not in columns:
+            yield f"the table has no column {field.name!r}"
+        elif not is_same_type(field.type, columns[field.name]):
+            yield f"column {field.name!r} is {field.type}, and {columns[field.name]} in the table"
+
+
+def _action(one: _Footer) -> "AddAction":
+    from deltalake.transaction import AddAction
+
+    return AddAction(  # it encodes the path
+        path=one.file.path,
+        size=one.stored.bytes,
+        partition_values=dict(zip(PARTITION_COLUMNS, one.file.attempt, strict=True)),
+        modification_time=one.modified_ms,
+        data_change=True,
+        stats=one.statistics,
+    )
