@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,17 @@ def one_value(name: str) -> Shown:
 
 
 def pair_of_values(first: str, second: str) -> Shown:
-    """Show the values of two columns as a list."""
-    return lambda rows, positions: [
-        list(pair)
-        for pair in zip(rows.column(first).plain(positions), rows.column(second).plain(positions), strict=True)
-    ]
+    """Show the values of two columns as a list. Great Expectations shows the times of a pair without their zone."""
+
+    def shown(rows: Rows, positions: Positions) -> list[Any]:
+        columns = [rows.column(name).plain(positions) for name in (first, second)]
+        return [[_without_zone(value) for value in pair] for pair in zip(*columns, strict=True)]
+
+    return shown
+
+
+def _without_zone(value: Any) -> Any:  # noqa: ANN401 -- any value of a table
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
 def named_values(names: tuple[str, ...]) -> Shown:

@@ -43,11 +43,11 @@ def random_table(chance: random.Random, *, slice_count: int, rows_max: int) -> A
     slices = np.array(sorted(chance.randrange(slice_count) for _ in range(rows)), dtype=np.int64)
     if chance.random() < 0.3:
         slices = np.array(chance.sample(slices.tolist(), rows), dtype=np.int64)
-    columns = {name: _column(chance, kind, value, rows) for name, (kind, value) in TYPES.items()}  # noqa: PLR0917
+    columns = {name: _column(chance, kind, value, rows) for name, (kind, value) in TYPES.items()}
     return ArrowSlices(pa.table(columns), slices, slice_count)
 
 
-def _column(chance: random.Random, kind: pa.DataType, value: Callable[[random.Random], Any], rows: int) -> pa.Array:  # noqa: PLR0917
+def _column(chance: random.Random, kind: pa.DataType, value: Callable[[random.Random], Any], rows: int) -> pa.Array:
     nulls = chance.choice([0.0, 0.0, 0.2, 0.7, 1.0])
     few = [value(chance) for _ in range(chance.choice([1, 3, 1000]))]
     values = [None if chance.random() < nulls else chance.choice(few) for _ in range(rows)]
@@ -68,23 +68,24 @@ def random_arguments(chance: random.Random, kind: str) -> dict[str, Any]:
     """Return arguments of an expectation, all required ones and some optional ones."""
     shape = ADMITTED[kind]
     given = {name: _argument(chance, name) for name in shape.required}
-    column = given.get("column")
-    if "column_A" in given:
-        given["column_A"], given["column_B"] = _alike(chance, 2)
-    if "column_list" in given:
-        given["column_list"] = list(TYPES) if "ordered_list" in kind else _alike(chance, chance.choice([2, 2, 3]))
-    if column and chance.random() < 0.7:  # noqa: PLR2004 -- most columns fit
-        given["column"] = column = _fitting_column(chance, kind)
+    if "column" in given and chance.random() < 0.7:
+        given["column"] = _fitting_column(chance, kind)
     for name in shape.optional:
         if name not in {"min_value", "max_value"} and chance.random() < 0.3:
             given[name] = _argument(chance, name)
-    if "column_A" in given and "ignore_row_if" in given:
-        given["ignore_row_if"] = "either_value_is_missing"
-    if {"value_set", "regex", "regex_list"} & set(given) and column and chance.random() < 0.8:
-        given |= _fitting_set(chance, column) if "value_set" in given else {}
-    if shape.at_least_one:
-        given |= _bounds(chance, kind, column)
-    return given
+    if "column_list" in given:
+        given["column_list"] = list(TYPES) if "ordered_list" in kind else _alike(chance, chance.choice([2, 2, 3]))
+    if "value_set" in given and chance.random() < 0.8:
+        given |= _fitting_set(chance, given["column"])
+    return given | _pair(chance, given) | (_bounds(chance, kind, given.get("column")) if shape.at_least_one else {})
+
+
+def _pair(chance: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+    if "column_A" not in given:
+        return {}
+    first, second = _alike(chance, 2)
+    ignored = {"ignore_row_if": "either_value_is_missing"} if "ignore_row_if" in given else {}
+    return {"column_A": first, "column_B": second, **ignored}
 
 
 def _fitting_column(chance: random.Random, kind: str) -> str:
@@ -96,10 +97,12 @@ def _fitting_column(chance: random.Random, kind: str) -> str:
 
 
 def _bounds(chance: random.Random, kind: str, column: str | None) -> dict[str, Any]:
+    low: Any
+    high: Any
     if column in {"t", "v"} and kind == "expect_column_values_to_be_between":
         ends = sorted((START + timedelta(minutes=chance.randrange(5))).replace(tzinfo=None) for _ in range(2))
-        low, high = (end.isoformat(sep=chance.choice("T ")) for end in ends)
-        low, high = min(low, high), max(low, high)
+        separator = chance.choice("T ")
+        low, high = (end.isoformat(sep=separator) for end in ends)
     elif "proportion" in kind:
         low, high = sorted((round(chance.random(), 2), chance.choice([0.5, 1.0, 1])))
     elif "count" in kind or "length" in kind:
@@ -127,7 +130,7 @@ def _argument(chance: random.Random, name: str) -> Any:  # noqa: ANN401 -- any J
         "column": lambda: chance.choice(list(TYPES)),
         "column_A": lambda: "x",
         "column_B": lambda: "y",
-        "column_list": lambda: [],
+        "column_list": list,
         "column_set": lambda: chance.choice([list(TYPES), ["s", "x"], [*TYPES, "absent"]]),
         "column_index": lambda: chance.randrange(4),
         "exact_match": lambda: chance.random() < 0.5,
@@ -151,7 +154,7 @@ def random_condition(chance: random.Random, *, depth: int = 2) -> dict[str, Any]
     """Return a condition for rows: an or of ands at most."""
     if depth and chance.random() < 0.3:
         parts = [random_condition(chance, depth=depth - 1) for _ in range(chance.choice([1, 2, 3]))]
-        kind = "or" if depth == 2 and all(part["type"] != "or" for part in parts) else "and"  # noqa: PLR2004
+        kind = "or" if depth == 2 and all(part["type"] != "or" for part in parts) else "and"
         return {"type": kind, "conditions": parts}
     column = chance.choice(list(TYPES))
     if chance.random() < 0.2:
