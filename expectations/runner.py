@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from expectations.answers import Answer, outcome
 from expectations.catalogue import AGGREGATES, PAIR_IGNORES
 from expectations.outcomes import Outcome
 from expectations.suites import RUN, Check, Suite
 from expectations.tables import Engine, Table, table_of
-from expectations.values import MAX_ITEMS, json_safe, to_json
+from expectations.values import MAX_ITEMS
 from windowlib.errors import InvariantBroken, SpecError
 
 if TYPE_CHECKING:
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     from great_expectations.datasource.fluent.interfaces import Batch
     from pyspark.sql import DataFrame
 
-NOTE_NO_ROWS = "no rows, so nothing to check"
-NOTE_NO_VALUE = "there are rows, but no value to judge"
-
 _INDEX = "hindcast_index"
 _ROLE = "hindcast_role"
 _CHECK, _COMPANION = "check", "companion"
 _BOUNDS = frozenset({"min_value", "max_value"})
+_SHOWN = (
+    "observed_value", "element_count", "missing_count", "unexpected_count", "partial_unexpected_list",
+    "partial_missing_list",
+)  # fmt: skip
 _RESULT_FORMAT = {"result_format": "BASIC", "partial_unexpected_count": MAX_ITEMS}
-_MAX_EXCEPTION = 500
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -85,7 +86,9 @@ def validate(
             )
         # The table `run` has one row by definition, so its values are kept. Other tables may have one row by chance.
         value_of = table.only_value if suite.table == RUN else None
-        return [_outcome(check, answers[check.index], table, value_of=value_of) for check in suite.checks]
+        return [
+            outcome(check, _answer_of(check, answers[check.index], table, value_of=value_of)) for check in suite.checks
+        ]
 
 
 class _Answer:
@@ -213,40 +216,19 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _outcome(check: Check, answer: _Answer, table: Table, *, value_of: Callable[[str], Any] | None) -> Outcome:
+def _answer_of(check: Check, answer: _Answer, table: Table, *, value_of: Callable[[str], Any] | None) -> Answer:
     details: Mapping[str, Any] = (answer.result.result or {}) if answer.result else {}
-    success = answer.exception is None and answer.result is not None and bool(answer.result.success)
-    observed = _observed(details, table)
-    if answer.exception is None and answer.companion is not None:
-        success, observed = _judged_by_rows(success, observed, answer.companion.result or {})
-    if value_of and "rows" in observed and len(check.columns) == 1:
-        alone = value_of(check.columns[0])
-        observed |= {} if alone is None else {"value": json_safe(alone)}
-    return Outcome(
-        index=check.index,
-        check=check.type,
-        columns=check.columns,
-        severity=check.severity,
-        success=success,
-        exception=answer.exception[:_MAX_EXCEPTION] if answer.exception else None,
-        observed=to_json(observed),
-        arguments=check.arguments,
-        description=check.description,
+    judged = None
+    if answer.companion is not None:
+        counts = answer.companion.result or {}
+        judged = int(counts.get("element_count") or 0), int(counts.get("unexpected_count") or 0)
+    return Answer(
+        success=answer.result is not None and bool(answer.result.success),
+        details={name: table.plain(details[name]) for name in _SHOWN if name in details},
+        exception=answer.exception,
+        judged=judged,
+        alone=value_of(check.columns[0]) if value_of and len(check.columns) == 1 else None,
     )
-
-
-def _judged_by_rows(
-    success: bool,  # noqa: FBT001 -- returned unchanged or replaced
-    observed: dict[str, Any],
-    companion: Mapping[str, Any],
-) -> tuple[bool, dict[str, Any]]:
-    """Decide about an aggregate by its count of rows, because the engines differ without values (0 or null)."""
-    rows, nulls = int(companion.get("element_count") or 0), int(companion.get("unexpected_count") or 0)
-    if rows == 0:
-        return True, {"note": NOTE_NO_ROWS}
-    if rows == nulls:
-        return False, {"note": NOTE_NO_VALUE}
-    return success, observed
 
 
 def _exception(result: "ExpectationValidationResult") -> str | None:
@@ -255,22 +237,3 @@ def _exception(result: "ExpectationValidationResult") -> str | None:
     records = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, Mapping)]
     messages = [str(one.get("exception_message")).strip() for one in records if one.get("raised_exception")]
     return "; ".join(dict.fromkeys(messages)) or None
-
-
-def _observed(details: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """Return Great Expectations' result in the keys of `Outcome.observed`; empty if it observed nothing."""
-    found: dict[str, Any] = {}
-    value = json_safe(table.plain(details.get("observed_value")))
-    if value is not None:
-        found["values" if isinstance(value, list) else "value"] = value
-    if details.get("element_count") is not None:
-        rows, missing = int(details["element_count"]), int(details.get("missing_count") or 0)
-        unexpected = int(details.get("unexpected_count") or 0)
-        found |= {"unexpected": unexpected, "rows": rows, "missing": missing}
-        found["share"] = unexpected / (rows - missing) if rows > missing else 0.0
-    for name, items in (("sample", "partial_unexpected_list"), ("absent", "partial_missing_list")):
-        plain = [json_safe(table.plain(item)) for item in details.get(items) or ()]
-        distinct = {to_json(item): item for item in plain}
-        if distinct:
-            found[name] = [distinct[text] for text in sorted(distinct)]
-    return found

@@ -56,6 +56,13 @@ class Check:
         return tuple(dict.fromkeys([*(name for name in single if name is not None), *several]))
 
     @property
+    def read_columns(self) -> frozenset[str]:
+        """The columns whose values the check reads, also in its row condition; empty for a check of the columns."""
+        if self.type in SHAPE_CHECKS:
+            return frozenset()
+        return frozenset(self.columns) | condition_columns(self.kwargs.get("row_condition"))
+
+    @property
     def arguments(self) -> str:
         """The demand as canonical JSON: the arguments without the columns, unless the check is about columns."""
         demanded = {key: value for key, value in self.kwargs.items() if key not in COLUMN_ARGUMENTS}
@@ -91,9 +98,7 @@ class Suite:
         """The columns that the suite reads; None if it needs all, because it checks the set of columns."""
         if any(check.type in SHAPE_CHECKS for check in self.checks):
             return None
-        conditions = (check.kwargs.get("row_condition") for check in self.checks)
-        read = {name for check in self.checks for name in check.columns}
-        return frozenset(read.union(*(condition_columns(condition) for condition in conditions)))
+        return frozenset().union(*(check.read_columns for check in self.checks))
 
 
 def condition_columns(condition: object) -> frozenset[str]:

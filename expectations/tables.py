@@ -19,7 +19,7 @@ class PandasTable:
     def __init__(self, frame: "pd.DataFrame") -> None:
         import pandas as pd
 
-        kinds = frame.dtypes.items()
+        kinds = list(frame.dtypes.items())
         zoned = {name: frame[name].dt.tz_convert("UTC") for name, kind in kinds if isinstance(kind, pd.DatetimeTZDtype)}
         naive = {
             name: frame[name].dt.tz_localize("UTC") for name, kind in kinds if kind.kind == "M" and name not in zoned

@@ -164,6 +164,27 @@ def append_rows(uri: str, rows: "pa.Table") -> None:
         )
 
 
+def add_fields(uri: str, table: Table) -> None:
+    """Add the struct fields that a table lacks, nullable: those of `record`, after the log got a new column.
+
+    Raises:
+        StoreError: the table cannot be read, or another process committed first at every try.
+    """
+    existing = table_columns(uri)
+    if all(node == existing.get(name) for name, node in table.stored_columns().items() if not isinstance(node, str)):
+        return
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    from windowlib.columnar.arrow import arrow_type
+
+    schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
+    nothing = schema.empty_table()
+    until_committed(
+        uri, lambda: write_deltalake(uri, nothing, mode="append", schema_mode="merge"), attempts=MAX_ATTEMPTS
+    )
+
+
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
     """Return the rows of the given attempts.
 

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-
-from jobs.lake.store import ensure_table, read_attempts
+from jobs.lake.store import ensure_table
 from jobs.reading.stored_rows import TALLIES_DIGEST
-from jobs.replay.checks import CheckedTable, conservation, quality_rows, run_checks, run_row, verdict
+from jobs.replay.checked_tables import CommittedSlices, run_rows
+from jobs.replay.checks import conservation, quality_rows, run_checks, verdict
 from jobs.replay.chunk.driver_rows import append_driver_rows, identified
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.computed import Computed
@@ -61,7 +60,7 @@ def check(spark: "SparkSession", audited: Audited, *, seconds: float) -> list[Ru
     """
     computed = audited.computed
     pinned = computed.pinned
-    checked = [(one, _check(spark, audited, one)) for one in computed.runs]
+    checked = list(zip(computed.runs, _check(spark, audited), strict=True))
     rows = [row for one, results in checked for row in _quality_rows(one, results, pinned.checks_fingerprint)]
     ensure_table(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results())
     append_driver_rows(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results(), rows)
@@ -69,27 +68,36 @@ def check(spark: "SparkSession", audited: Audited, *, seconds: float) -> list[Ru
     return [_result(computed, one, results, seconds=share) for one, results in checked]
 
 
-def _check(spark: "SparkSession", audited: Audited, one: SliceRun) -> tuple[CheckResult, ...]:
-    """The laws of a run and, if the pipeline has suites, the results of Great Expectations."""
+def _check(spark: "SparkSession", audited: Audited) -> list[tuple[CheckResult, ...]]:
+    """Return, for each run, its laws and, if the pipeline has suites, the results of its checks."""
     computed = audited.computed
-    pinned, slice_id = computed.pinned, one.slice.slice_id
-    counts = computed.tallies.counts(one.slice_no)
-    laws = (*(law for law in audited.laws if law.slice_id == slice_id), conservation(slice_id, counts))
-    if pinned.suites is None:
-        return laws
-    checked: dict[str, CheckedTable] = {"run": run_row(slice_id, counts, computed.run.time.watermark_ms(one.slice_no))}
-    for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS):
-        checked[name] = _own_rows(spark, computed, one, table=name)
-    return (*laws, *run_checks(pinned.order.pipeline.quality, slice_id, checked, suites=pinned.suites))
+    laws: dict[str, list[CheckResult]] = {one.slice.slice_id: [] for one in computed.runs}
+    for law in audited.laws:
+        laws[law.slice_id].append(law)
+    counts = [computed.tallies.counts(one.slice_no) for one in computed.runs]
+    for slice_id, counted in zip(laws, counts, strict=True):
+        laws[slice_id].append(conservation(slice_id, counted))
+    if computed.pinned.suites is None:
+        return [(*found,) for found in laws.values()]
+    watermarks = (computed.run.time.watermark_ms(one.slice_no) for one in computed.runs)
+    checked = {"run": run_rows([*laws], [*zip(counts, watermarks, strict=True)])} | {
+        name: _committed(spark, computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
+    }
+    quality = computed.pinned.order.pipeline.quality
+    results = run_checks(quality, [*laws], checked, suites=computed.pinned.suites)
+    return [(*own, *found) for own, found in zip(laws.values(), results, strict=True)]
 
 
-def _own_rows(spark: "SparkSession", computed: Computed, one: SliceRun, *, table: str) -> CheckedTable:
-    """The committed rows of a run in a table: as an Arrow table, or as a Spark DataFrame if they are many."""
-    slice_id, uri = one.slice.slice_id, computed.pinned.uri(table)
-    if computed.tallies.emitted(one.slice_no, table).count <= computed.pinned.sizes.pandas_rows:
-        return read_attempts(uri, [(slice_id, one.attempt_id)])
-    committed = spark.read.format("delta").load(uri)
-    return committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == one.attempt_id))
+def _committed(spark: "SparkSession", computed: Computed, table: str) -> CommittedSlices:
+    """The committed rows of all runs of the chunk in a table."""
+    counts = {one.slice.slice_id: computed.tallies.emitted(one.slice_no, table).count for one in computed.runs}
+    return CommittedSlices(
+        spark,
+        computed.pinned.uri(table),
+        attempt_id=computed.pinned.order.attempt_id,
+        counts=counts,
+        pandas_rows=computed.pinned.sizes.pandas_rows,
+    )
 
 
 def _quality_rows(one: SliceRun, results: Sequence[CheckResult], checks_fingerprint: str) -> list[dict[str, object]]:

@@ -7,27 +7,21 @@ a lower severity failed. Error: a check itself failed, so its result is unknown.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from expectations import wording
 from expectations.loader import EXPECTATIONS_DIR, check_suite_file, resolve_suite
-from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, Suite, SuiteFile, severity_rank
+from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, SuiteFile, severity_rank
 from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records import tables
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from expectations.outcomes import Outcome
+    from expectations.slices import SlicedTable
     from jobs.pipeline.models.pipeline import Pipeline
-
-CheckedTable: TypeAlias = "pd.DataFrame | pa.Table | DataFrame"
-
-PANDAS_ROWS = 100_000
-"""A Spark table with at most this many rows is collected and checked with pandas: 0.05 s per suite instead of 1.5 s."""
 
 CRITICAL = "critical"
 
@@ -61,68 +55,65 @@ def load_checks(pipeline: "Pipeline", *, root: Path = EXPECTATIONS_DIR) -> Suite
     return check_suite_file(resolve_suite(pipeline.quality.suite, root=root), columns=known)
 
 
-def prepare_checks(suites: SuiteFile | None) -> None:
-    """Import Great Expectations and build every suite. The first call takes 7 s.
+def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]") -> None:
+    """Build the suites that Great Expectations must run. Its import takes 7 s; it is imported only for them.
+
+    Args:
+        suites: the suite file, or None.
+        schemas: table -> its columns, for the tables whose types are known before the replay.
 
     Raises:
         SpecError: Great Expectations refuses a suite.
     """
-    from expectations.runner import prepare
+    from expectations.slices import needs_great_expectations
 
     for suite in suites or ():
-        prepare(suite)
+        if suite.table not in schemas or needs_great_expectations(suite, schemas[suite.table]):
+            from expectations.runner import prepare
 
-
-def run_row(slice_id: str, counts: Counts, watermark_ms: int | None) -> "pd.DataFrame":
-    """Return the row of table `run`: one run. Shares are relative to the records read, or 0.0 if there are none."""
-    import pandas as pd
-
-    fates = {"late": counts.late, "unassigned": counts.unassigned, "invalid": counts.invalid}
-    shares = {f"{fate}_share": count / counts.read if counts.read else 0.0 for fate, count in fates.items()}
-    row = {
-        "slice_id": slice_id,
-        "records_read": counts.read,
-        "assigned": counts.assigned,
-        **fates,
-        "panes": counts.panes,
-    }
-    # An object column holds the watermark as an exact integer, or None.
-    return pd.DataFrame([row | shares]).assign(watermark_ms=pd.Series([watermark_ms], dtype=object))
+            prepare(suite)
 
 
 def run_checks(
-    quality: Quality | None, slice_id: str, checked: Mapping[str, CheckedTable], *, suites: SuiteFile | None = None
-) -> tuple[CheckResult, ...]:
-    """Run every suite of a pipeline over the tables of one run.
+    quality: Quality | None,
+    slice_ids: Sequence[str],
+    checked: "Mapping[str, SlicedTable]",
+    *,
+    suites: SuiteFile | None = None,
+) -> list[tuple[CheckResult, ...]]:
+    """Run every suite of a pipeline over the tables of the runs of a chunk.
 
     Args:
         quality: `pipeline.quality`. If it is None, nothing is checked.
-        slice_id: the slice of the run.
-        checked: each table that the suite file names: `window_outputs` and `late_records` (only the run's own rows) as
-            a pandas, Arrow or Spark table, and `run` from `run_row`.
+        slice_ids: the slices of the runs, in the order of their numbers in the tables.
+        checked: each table that the suite file names: `window_outputs` and `late_records` (only the runs' own rows),
+            and `run` (`jobs.replay.checked_tables.run_rows`).
         suites: the suite file, if it is loaded already.
 
     Returns:
-        One result per check, in the order of the file.
+        For each slice, one result per check, in the order of the file.
 
     Raises:
         SpecError: the suite file is wrong.
         InvariantBroken: a table that the file names was not passed.
     """
+    results: list[tuple[CheckResult, ...]] = [() for _ in slice_ids]
     if quality is None:
-        return ()
-    loaded = suites or check_suite_file(resolve_suite(quality.suite))
-    results: list[CheckResult] = []
-    for suite in loaded:
+        return results
+    from expectations.slices import check_slices
+
+    for suite in suites or check_suite_file(resolve_suite(quality.suite)):
         if suite.table not in checked:
             raise InvariantBroken(
-                f"slice {slice_id}: suite {suite.name} checks {suite.table}, but only {sorted(checked)} were passed"
+                f"slices {slice_ids[0]} to {slice_ids[-1]}: suite {suite.name} checks {suite.table}, but only "
+                f"{sorted(checked)} were passed"
             )
-        outcomes = _validate(suite, checked[suite.table])
-        results += [
-            _result(outcome, slice_id=slice_id, table=suite.table, fail_on=quality.fail_on) for outcome in outcomes
-        ]
-    return tuple(results)
+        found = check_slices(suite, checked[suite.table])
+        for number, (slice_id, outcomes) in enumerate(zip(slice_ids, found, strict=True)):
+            results[number] += tuple(
+                _result(outcome, slice_id=slice_id, table=suite.table, fail_on=quality.fail_on) for outcome in outcomes
+            )
+    return results
 
 
 def conservation(slice_id: str, counts: Counts) -> CheckResult:
@@ -186,41 +177,6 @@ def _judge(found: Verdict, severity: str, fail_on: str) -> Verdict:
     return Verdict.FAIL if severity_rank(severity) >= severity_rank(fail_on) else Verdict.WARN
 
 
-def _validate(suite: Suite, table: Any) -> "Sequence[Outcome]":  # noqa: ANN401 -- any of the three kinds of table
-    from expectations.runner import validate
-
-    if hasattr(table, "sparkSession"):
-        return _validate_spark(suite, table)
-    if hasattr(table, "to_pandas"):
-        table = _to_pandas(_cut(table, table.column_names, suite))
-    return validate(suite.table, table, suite)
-
-
-def _validate_spark(suite: Suite, table: Any) -> "Sequence[Outcome]":  # noqa: ANN401 -- a Spark DataFrame
-    from expectations.runner import validate
-
-    narrow = _cut(table, table.columns, suite)
-    # One row more than the limit shows whether the table is larger, without counting it.
-    collected = narrow.limit(PANDAS_ROWS + 1).toArrow()
-    if collected.num_rows > PANDAS_ROWS:
-        return validate(suite.table, narrow, suite, engine="spark")
-    return validate(suite.table, _to_pandas(collected), suite)
-
-
-def _cut(table: Any, columns: Sequence[str], suite: Suite) -> Any:  # noqa: ANN401 -- an Arrow or a Spark table
-    """Return only the columns that the suite reads. A record can have any number of other columns."""
-    read = suite.columns
-    if read is None:
-        return table
-    kept = [name for name in columns if name in read] or list(columns[:1])
-    return table.select(kept) if hasattr(table, "column_names") else table.select(*(f"`{name}`" for name in kept))
-
-
-def _to_pandas(rows: "pa.Table") -> "pd.DataFrame":
-    # Otherwise pandas would turn integers with nulls into doubles, which lose digits.
-    return rows.to_pandas(integer_object_nulls=True, date_as_object=True)
-
-
 def _result(outcome: "Outcome", *, slice_id: str, table: str, fail_on: str) -> CheckResult:
     failed = Verdict.PASS if outcome.success else Verdict.FAIL
     found = Verdict.ERROR if outcome.exception else failed
@@ -249,6 +205,6 @@ def _message(column: str | None, outcome: "Outcome") -> str:
 
 
 __all__ = [
-    "LATE_RECORDS", "PANDAS_ROWS", "RUN", "WINDOW_OUTPUTS", "conservation", "load_checks", "prepare_checks",
-    "quality_rows", "run_checks", "run_row", "verdict",
+    "LATE_RECORDS", "RUN", "WINDOW_OUTPUTS", "conservation", "load_checks", "prepare_checks", "quality_rows",
+    "run_checks", "verdict",
 ]  # fmt: skip

@@ -10,22 +10,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from expectations.suites import RUN, TABLES
 from jobs.engine.user_errors import explained
 from jobs.replay.audited import audit, check
+from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
 from jobs.replay.checks import prepare_checks
 from jobs.replay.chunk.stages import stage
 from jobs.replay.computed import compute
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.replay.pinned import pin
+from jobs.replay.pinned import Pinned, pin
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.written import write
 from jobs.runs import RunResult
 from jobs.spark.session import spark_session
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from expectations.suites import SuiteFile
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
     with explained(order.pipeline):
         with stage("pin"):
             pinned = pin(order, sizes=sizes)
-        with _preparing(pinned.suites), stage("compute"):
+        with _preparing(pinned), stage("compute"):
             computed = compute(spark, pinned)
     try:
         with stage("write"):
@@ -67,16 +68,22 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
 
 
 @contextmanager
-def _preparing(suites: "SuiteFile | None") -> Iterator[None]:
-    """Build the suites in a thread during the context. Great Expectations takes 5 s to import; Spark works meanwhile.
+def _preparing(pinned: Pinned) -> Iterator[None]:
+    """Build the suites in a thread during the context, because Great Expectations takes 5 s to import if it is needed.
 
     Raises:
         SpecError: Great Expectations refuses a suite. The context ends before anything is written.
     """
     executor = ThreadPoolExecutor(max_workers=1)
     try:
-        prepared = executor.submit(prepare_checks, suites)
+        prepared = executor.submit(prepare_checks, pinned.suites, _schemas(pinned))
         yield
         prepared.result()
     finally:
         executor.shutdown(wait=False)
+
+
+def _schemas(pinned: Pinned) -> "dict[str, pa.Schema]":
+    """Return the columns of the tables that can be checked."""
+    stored = {table.name: table.stored_columns() for table in pinned.tables.stored if table.name in TABLES}
+    return {RUN: RUN_SCHEMA} | {name: arrow_schema(columns) for name, columns in stored.items()}

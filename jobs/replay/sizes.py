@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jobs.reading.stored_rows import CONTENT_ROWS
-from jobs.replay.checks import PANDAS_ROWS
+from jobs.replay.checked_tables import PANDAS_ROWS
 from jobs.replay.equations import AUDITED_ROWS
 from windowlib.columnar.plan import ROWS_PER_BATCH
 from windowlib.spark.log_order import RECORDS_PER_BLOCK
@@ -28,7 +28,8 @@ class Sizes:
         writers: the number of tables that are written at the same time.
         content_rows: the driver checks the content of a checkpoint's table with at most this many rows.
         audited_rows: the audit checks the content of a committed table with at most this many rows.
-        pandas_rows: Great Expectations uses pandas for a table with at most this many rows, and Spark for a larger one.
+        pandas_rows: Great Expectations uses pandas for a slice with at most this many rows, and Spark for a larger one.
+            Compiled checks use neither.
     """
 
     way: Literal["auto", "frames"] = "auto"

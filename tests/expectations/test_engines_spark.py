@@ -10,16 +10,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from expectations import runner
+from expectations import answers, runner
+from expectations.arrow_slices import ArrowSlices
 from expectations.catalogue import ADMITTED, AGGREGATES, REFUSED
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
 from expectations.outcomes import Outcome
+from expectations.slices import SlicedTable
 from expectations.suites import Check, Suite
 from jobs.replay import checks
-from jobs.runs import Counts, Verdict
+from jobs.replay.checked_tables import run_rows
+from jobs.runs import CheckResult, Counts, Verdict
 from windowlib.errors import InvariantBroken, SpecError
 
 if TYPE_CHECKING:
@@ -70,7 +75,8 @@ def test_an_expectation_that_great_expectations_drops_is_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["flights", "rotations", "carriers"])
 def test_great_expectations_accepts_the_suites_of_this_repository(name: str) -> None:
-    checks.prepare_checks(load_suite_file(EXPECTATIONS_DIR / f"{name}.json"))
+    for suite in load_suite_file(EXPECTATIONS_DIR / f"{name}.json"):
+        runner.prepare(suite)
 
 
 # --- both engines give the same verdicts ------------------------------------------------------------------------------
@@ -208,8 +214,8 @@ def outcome_of(frame: pd.DataFrame, kind: str, **kwargs: object) -> Outcome:
 @pytest.mark.parametrize("kind", sorted(AGGREGATES))
 def test_an_aggregate_passes_without_rows_and_fails_with_only_nulls(kind: str) -> None:
     nothing, nulls = (outcome_of(frame(name), kind, **arguments_for(kind)) for name in ("no rows", "only nulls"))
-    assert (nothing.success, json.loads(nothing.observed)) == (True, {"note": runner.NOTE_NO_ROWS})
-    assert (nulls.success, json.loads(nulls.observed)) == (False, {"note": runner.NOTE_NO_VALUE})
+    assert (nothing.success, json.loads(nothing.observed)) == (True, {"note": answers.NOTE_NO_ROWS})
+    assert (nulls.success, json.loads(nulls.observed)) == (False, {"note": answers.NOTE_NO_VALUE})
 
 
 def test_only_a_row_count_fails_without_rows() -> None:
@@ -294,16 +300,25 @@ def late(rows: int) -> pd.DataFrame:
     return whole.assign(late_by_ms=1, event_time_ms=2, watermark_ms=3, reason="late")
 
 
-def checked(counts: Counts, *, watermark_ms: int | None, rows: int) -> dict[str, Any]:
+def in_slices(frame: pd.DataFrame) -> ArrowSlices:
+    return ArrowSlices(pa.Table.from_pandas(frame, preserve_index=False), np.zeros(len(frame), dtype=np.int64), 1)
+
+
+def checked(counts: Counts, *, watermark_ms: int | None, rows: int) -> dict[str, SlicedTable]:
     return {
-        "window_outputs": outputs(rows),
-        "late_records": late(rows),
-        "run": checks.run_row("2013-02-09", counts, watermark_ms),
+        "window_outputs": in_slices(outputs(rows)),
+        "late_records": in_slices(late(rows)),
+        "run": run_rows(["2013-02-09"], [(counts, watermark_ms)]),
     }
 
 
+def results_of(tables: Mapping[str, SlicedTable]) -> tuple[CheckResult, ...]:
+    (results,) = checks.run_checks(_Flights(), ["2013-02-09"], tables)
+    return results
+
+
 def test_a_day_of_cancelled_flights_fails_with_a_clear_message() -> None:
-    results = checks.run_checks(_Flights(), "2013-02-09", checked(COUNTS, watermark_ms=1_360_000_000_000, rows=10))
+    results = results_of(checked(COUNTS, watermark_ms=1_360_000_000_000, rows=10))
     (failed,) = [result for result in results if result.verdict is not Verdict.PASS]
     assert (failed.table, failed.column, failed.verdict) == ("run", "invalid_share", Verdict.FAIL)
     assert failed.message.startswith("invalid_share at most 25 %: found 78.2 %. Share of cancelled flights")
@@ -314,8 +329,8 @@ def test_a_day_of_cancelled_flights_fails_with_a_clear_message() -> None:
 
 def test_a_check_that_raises_carries_its_exception_in_a_field() -> None:
     tables = checked(COUNTS, watermark_ms=1, rows=10)
-    tables["window_outputs"] = tables["window_outputs"].drop(columns="pane_index")
-    results = checks.run_checks(_Flights(), "2013-02-09", tables)
+    tables["window_outputs"] = in_slices(outputs(10).drop(columns="pane_index"))
+    results = results_of(tables)
     broken = [result for result in results if result.column == "pane_index"]
     assert [result.verdict for result in broken] == [Verdict.ERROR]
     assert broken[0].error is not None
@@ -325,38 +340,9 @@ def test_a_check_that_raises_carries_its_exception_in_a_field() -> None:
 
 def test_an_empty_slice_warns_and_passes_everything_else() -> None:
     nothing = Counts(read=0, assigned=0, late=0, unassigned=0, invalid=0, panes=0)
-    results = checks.run_checks(_Flights(), "2013-02-09", checked(nothing, watermark_ms=None, rows=0))
+    results = results_of(checked(nothing, watermark_ms=None, rows=0))
     assert [result.column for result in results if result.verdict is not Verdict.PASS] == ["records_read"]
     assert checks.verdict(results, "critical") is Verdict.WARN
-
-
-def test_arrow_tables_get_the_verdicts_of_pandas() -> None:
-    import pyarrow as pa
-
-    wide = pa.Table.from_pandas(outputs(5), preserve_index=False).append_column("payload", pa.array([{"a": 1}] * 5))
-    tables = checked(COUNTS, watermark_ms=1, rows=5)
-    results = checks.run_checks(_Flights(), "s", tables | {"window_outputs": wide})
-    assert results == checks.run_checks(_Flights(), "s", tables)
-
-
-@pytest.mark.spark
-def test_spark_tables_get_the_same_verdicts_below_and_above_the_limit(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = checked(COUNTS, watermark_ms=1, rows=5)
-    schema = (
-        "origin string, window_start timestamp, window_end timestamp, pane_index int, "
-        "timing string, kind string, record_count bigint"
-    )
-    rows = [
-        tuple(v.to_pydatetime() if isinstance(v, pd.Timestamp) else v for v in row)
-        for row in outputs(5).itertuples(index=False)
-    ]
-    on_spark = tables | {"window_outputs": spark.createDataFrame(rows, schema)}
-    expected = checks.run_checks(_Flights(), "s", tables)
-    assert checks.run_checks(_Flights(), "s", on_spark) == expected
-    monkeypatch.setattr(checks, "PANDAS_ROWS", 4)
-    assert checks.run_checks(_Flights(), "s", on_spark) == expected
 
 
 @pytest.mark.slow
@@ -367,7 +353,7 @@ def test_many_slices_need_constant_time_and_memory_each() -> None:
     def rounds(count: int) -> float:
         started = time.process_time()
         for _ in range(count):
-            checks.run_checks(_Flights(), "s", tables, suites=loaded)
+            checks.run_checks(_Flights(), ["s"], tables, suites=loaded)
         return time.process_time() - started
 
     rounds(5)

@@ -75,7 +75,9 @@ def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known:
         SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
     """
     grammar = pipeline.log.slice
-    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True)
+    pinned = pin_log(
+        lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True
+    )
     validate_against_schema(pipeline, pinned.columns)
     if pipeline.log.order == "commits" and not pinned.row_tracking:
         raise LogError(

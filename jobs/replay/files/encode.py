@@ -3,15 +3,14 @@
 The driver commits the files. Until then no reader sees them.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobs.lake.file_commits import WrittenFile, new_path
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.files.fragments import Fragment, read_fragments
 from jobs.replay.files.layout import Block
@@ -47,14 +46,12 @@ class EncodePlan:
     records: SideRecords
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EncodedFile:
-    """A Parquet file that no commit names yet: its path below the table, its partition, and its number of rows."""
+    """A Parquet file of a table that no commit names yet."""
 
     table: str
-    path: str
-    partition: Mapping[str, str]
-    rows: int
+    file: WrittenFile
 
 
 def encode(task: EncodeTask, plan: EncodePlan) -> list[EncodedFile]:
@@ -69,29 +66,25 @@ def encode(task: EncodeTask, plan: EncodePlan) -> list[EncodedFile]:
 def _encode_slice(task: EncodeTask, one: SliceRows, plan: EncodePlan) -> list[EncodedFile]:
     stored = {name: arrow_type(node) for name, node in task.table.stored_columns().items()}
     schema = pa.schema([pa.field(name, kind) for name, kind in stored.items() if name not in PARTITION_COLUMNS])
-    partition = {name: one.run.columns()[name] for name in PARTITION_COLUMNS}
-    # The same directories as delta-rs makes: the value is quoted, so that it is one name on every file system.
-    below = "/".join(f"{name}={quote(value, safe='')}" for name, value in partition.items())
-    (Path(task.root) / below).mkdir(parents=True, exist_ok=True)
+    attempt = (one.run.slice.slice_id, one.run.attempt_id)
     written: list[EncodedFile] = []
-    writer, path, rows = None, "", 0
+    writer, rows = None, 0
     for batch in _parts(task, one, plan):
-        if writer is not None and rows + batch.num_rows > plan.rows_per_file:
-            writer.close()
-            written.append(EncodedFile(table=task.table.name, path=path, partition=partition, rows=rows))
-            writer = None
-        if writer is None:
-            path, rows = f"{below}/part-{uuid4()}.parquet", 0
-            writer = _writer(Path(task.root) / path, schema)
+        if writer is None or rows + batch.num_rows > plan.rows_per_file:
+            if writer is not None:
+                writer.close()
+            path = new_path(attempt, f"part-{uuid4()}.parquet")
+            (Path(task.root) / path).parent.mkdir(parents=True, exist_ok=True)
+            writer, rows = _writer(Path(task.root) / path, schema), 0
+            written.append(EncodedFile(task.table.name, WrittenFile(path=path, attempt=attempt)))
         writer.write_table(_placed(batch, schema, one.run))
         rows += batch.num_rows
     if writer is not None:
         writer.close()
-        written.append(EncodedFile(table=task.table.name, path=path, partition=partition, rows=rows))
     return written
 
 
-def _parts(task: EncodeTask, one: SliceRows, plan: EncodePlan) -> "Sequence[pa.Table]":
+def _parts(task: EncodeTask, one: SliceRows, plan: EncodePlan) -> list[pa.Table]:
     batches = [batch for _, batch in read_fragments(one.fragments)]
     if not batches:
         return []

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobs.lake.direct_reading import direct_reading
+from jobs.lake.file_commits import commit_files
+from jobs.lake.store import add_fields
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput
 from jobs.replay.chunk.log_input import log_reading
@@ -18,7 +20,7 @@ from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.stages import stage
 from jobs.replay.chunk.tallies import Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
-from jobs.replay.files.encode import EncodedFile, EncodePlan, EncodeTask, SliceRows, encode
+from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment, read_fragments
 from jobs.replay.files.layout import Block, Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
@@ -52,11 +54,20 @@ def why_not_files(pinned: Pinned) -> str | None:
 
 
 def _reasons(pinned: Pinned) -> Iterator[str]:
-    nodes, engine, log = pinned.log.nodes, pinned.tables.engine, pinned.order.pipeline.log
     if pinned.sizes.way == "frames":
         yield "the sizes of the replay ask for DataFrames"
     if "://" in pinned.uri(tables.WINDOW_OUTPUTS):
         yield "the lake is not on a local file system"
+    yield from _reasons_of_columns(pinned)
+    log = pinned.order.pipeline.log
+    reason = direct_reading(pinned.log, order=None if log.order == "commits" else log.order)
+    if reason is not None:
+        yield reason
+
+
+def _reasons_of_columns(pinned: Pinned) -> Iterator[str]:
+    """Yield the columns whose values only Spark reads as the definition asks."""
+    nodes, engine = pinned.log.nodes, pinned.tables.engine
     reading = log_reading(pinned.order.pipeline, pinned.log, pinned.order.slices, needs_clock=engine.needs_clock)
     for time in (reading.event_time, reading.arrival_time, reading.gap):
         if time is not None and not can_read_instants(arrow_type(nodes[time.name])):
@@ -68,9 +79,6 @@ def _reasons(pinned: Pinned) -> Iterator[str]:
     source = engine.time.source
     if source is not None and nodes[source] not in _SOURCES:
         yield f"column {source!r} holds sources of type {spell_type(nodes[source])}"
-    reason = direct_reading(pinned.log, order=None if log.order == "commits" else log.order)
-    if reason is not None:
-        yield reason
 
 
 def run_files(spark: "SparkSession", pinned: Pinned) -> ChunkRun:
@@ -278,11 +286,11 @@ class FileRows:
         with stage("encode"):
             done = self.tasks.run(lambda task: encode(task, plan), self._tasks(runs))
         encoded = [file for found in done for file in found]
-        by_table: dict[str, list[EncodedFile]] = {}
-        for file in encoded:
-            by_table.setdefault(file.table, []).append(file)
-        for name, files in by_table.items():
-            commit_files(self.pinned.uri(name), files)
+        for table in self.pinned.tables.stored:
+            files = [one.file for one in encoded if one.table == table.name]
+            if files:
+                add_fields(self.pinned.uri(table.name), table)
+                commit_files(self.pinned.uri(table.name), files)
 
     def close(self) -> None:
         """Delete the fragments."""
@@ -325,29 +333,3 @@ def input_fingerprint(content: IdSum) -> str:
     """Return the fingerprint of a slice's input from the ids of (rank, record)."""
     count, xor, total = content.as_row()
     return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()
-
-
-def commit_files(
-    uri: str, files: "Sequence[EncodedFile]"
-) -> None:  # temporary: until the branch with commit_files lands
-    import json
-    import os
-    import time
-    from urllib.parse import quote
-
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction
-
-    table = DeltaTable(uri)
-    actions = [
-        AddAction(
-            path=quote(one.path, safe="/=-_.~"),
-            size=os.path.getsize(f"{uri}/{one.path}"),
-            partition_values=dict(one.partition),
-            modification_time=int(time.time() * 1000),
-            data_change=True,
-            stats=json.dumps({"numRecords": one.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}),
-        )
-        for one in files
-    ]
-    table.create_write_transaction(actions, "append", table.schema(), ["slice_id", "attempt_id"])

@@ -1,0 +1,88 @@
+"""The result of one check in the keys of Great Expectations' own results, and how it becomes an `Outcome`.
+
+Great Expectations (`expectations.runner`) and the compiled checks (`expectations.compiled`) both return an `Answer`, so
+one function decides what a verdict is and what an outcome shows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from expectations.outcomes import Outcome
+from expectations.suites import Check
+from expectations.values import json_safe, to_json
+
+NOTE_NO_ROWS = "no rows, so nothing to check"
+NOTE_NO_VALUE = "there are rows, but no value to judge"
+
+_MAX_EXCEPTION = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one check found in one table.
+
+    `details` is the `result` of Great Expectations: `observed_value`, or `element_count`, `missing_count`,
+    `unexpected_count` and `partial_unexpected_list`. `judged` has the rows and the nulls that an aggregate read; it is
+    None for other checks. `alone` is the value of a table of one row that an outcome shows, or None.
+    """
+
+    success: bool
+    details: Mapping[str, Any] = field(default_factory=dict)
+    exception: str | None = None
+    judged: tuple[int, int] | None = None
+    alone: Any = None
+
+
+def outcome(check: Check, answer: Answer) -> Outcome:
+    """Return the outcome of a check from its answer."""
+    success = answer.exception is None and answer.success
+    observed = _observed(answer.details)
+    if answer.exception is None and answer.judged is not None:
+        success, observed = _judged_by_rows(success, observed, answer.judged)
+    if "rows" in observed and answer.alone is not None:
+        observed |= {"value": json_safe(answer.alone)}
+    return Outcome(
+        index=check.index,
+        check=check.type,
+        columns=check.columns,
+        severity=check.severity,
+        success=success,
+        exception=answer.exception[:_MAX_EXCEPTION] if answer.exception else None,
+        observed=to_json(observed),
+        arguments=check.arguments,
+        description=check.description,
+    )
+
+
+def _judged_by_rows(
+    success: bool,  # noqa: FBT001 -- returned unchanged or replaced
+    observed: dict[str, Any],
+    judged: tuple[int, int],
+) -> tuple[bool, dict[str, Any]]:
+    """Decide about an aggregate by its count of rows, because the engines differ without values (0 or null)."""
+    rows, nulls = judged
+    if rows == 0:
+        return True, {"note": NOTE_NO_ROWS}
+    if rows == nulls:
+        return False, {"note": NOTE_NO_VALUE}
+    return success, observed
+
+
+def _observed(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details in the keys of `Outcome.observed`; empty if nothing was observed."""
+    found: dict[str, Any] = {}
+    value = json_safe(details.get("observed_value"))
+    if value is not None:
+        found["values" if isinstance(value, list) else "value"] = value
+    if details.get("element_count") is not None:
+        rows, missing = int(details["element_count"]), int(details.get("missing_count") or 0)
+        unexpected = int(details.get("unexpected_count") or 0)
+        found |= {"unexpected": unexpected, "rows": rows, "missing": missing}
+        found["share"] = unexpected / (rows - missing) if rows > missing else 0.0
+    for name, items in (("sample", "partial_unexpected_list"), ("absent", "partial_missing_list")):
+        plain = [json_safe(item) for item in details.get(items) or ()]
+        distinct = {to_json(item): item for item in plain}
+        if distinct:
+            found[name] = [distinct[text] for text in sorted(distinct)]
+    return found

@@ -1,0 +1,51 @@
+"""Rows of several slices in one Arrow table, and their conversion to pandas for Great Expectations."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from expectations.tables import Engine
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ArrowSlices:
+    """A `SlicedTable` in memory: a table, and the slice number of each of its rows."""
+
+    def __init__(self, table: pa.Table, slices: npt.NDArray[np.int64], slice_count: int) -> None:
+        self._table = table.combine_chunks()
+        self._slices = slices
+        self._slice_count = slice_count
+
+    @property
+    def slice_count(self) -> int:
+        """The number of slices."""
+        return self._slice_count
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return self._table.schema
+
+    def batches(self, columns: Sequence[str]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
+        """Return all rows as one batch, or as several if the table has more than 2 GB of texts."""
+        start = 0
+        for batch in self._table.select(list(columns)).to_batches():
+            yield self._slices[start : start + batch.num_rows], batch
+            start += batch.num_rows
+
+    def frame(self, number: int, columns: Sequence[str]) -> tuple["pd.DataFrame", Engine]:
+        """Return the rows of one slice as a pandas DataFrame."""
+        return to_pandas(self._table.select(list(columns)).filter(pa.array(self._slices == number))), "pandas"
+
+
+def to_pandas(rows: pa.Table) -> "pd.DataFrame":
+    """Return an Arrow table as a DataFrame, with exact integers and dates.
+
+    Otherwise pandas would turn integers with nulls into doubles, which lose digits.
+    """
+    return rows.to_pandas(integer_object_nulls=True, date_as_object=True)

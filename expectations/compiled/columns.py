@@ -1,0 +1,142 @@
+"""Columns of a batch as numpy arrays, with the nulls that pandas would see.
+
+NaN is null. A TIMESTAMP is an int of epoch microseconds. Texts stay in Arrow.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[Any]
+Positions = npt.NDArray[np.int64]
+
+_FALSE = pa.scalar(value=False)
+
+
+class Kind(Enum):
+    """The kinds of columns that are compiled. Of an OTHER column, only the nulls are known."""
+
+    WHOLE = "whole"
+    REAL = "real"
+    FLAG = "flag"
+    TEXT = "text"
+    TIME = "time"
+    OTHER = "other"
+
+
+NUMERIC = frozenset({Kind.WHOLE, Kind.REAL})
+COMPARED = frozenset({Kind.WHOLE, Kind.REAL, Kind.FLAG, Kind.TEXT, Kind.TIME})
+"""Kinds whose values can be compared, so that duplicates can be found."""
+
+
+def kind_of(arrow: pa.DataType) -> Kind:
+    """Return the kind of an Arrow type. A type that pandas treats in another way than Arrow is OTHER."""
+    if pa.types.is_signed_integer(arrow):
+        return Kind.WHOLE
+    if pa.types.is_float64(arrow):
+        return Kind.REAL
+    if pa.types.is_boolean(arrow):
+        return Kind.FLAG
+    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        return Kind.TEXT
+    if pa.types.is_timestamp(arrow) and arrow.unit == "us" and arrow.tz in {None, "UTC"}:
+        return Kind.TIME
+    return Kind.OTHER
+
+
+def has_plain_nulls(arrow: pa.DataType) -> bool:
+    """Return whether the nulls of an OTHER column are exactly Arrow's nulls, and pandas shows them as None."""
+    return bool(
+        pa.types.is_decimal(arrow)
+        or pa.types.is_date32(arrow)
+        or pa.types.is_nested(arrow)
+        or pa.types.is_binary(arrow)
+        or pa.types.is_large_binary(arrow)
+    )
+
+
+class Column:
+    """One column of a batch.
+
+    Attributes:
+        kind: the kind of its values.
+        array: the column as an Arrow array.
+        null: which rows are null, or NaN.
+        values: the values as numpy numbers, 0 where null; not defined for TEXT and OTHER.
+    """
+
+    __slots__ = ("array", "kind", "null", "values")
+
+    def __init__(self, array: pa.Array) -> None:
+        self.kind = kind_of(array.type)
+        self.array = array
+        self.null: Flags = np.asarray(array.is_null(nan_is_null=self.kind is Kind.REAL))
+        self.values: Numbers = _numbers(array, self.kind, self.null)
+
+    def plain(self, positions: Positions) -> list[Any]:
+        """Return the values at these positions as an outcome shows them. Nulls look as in pandas."""
+        if self.kind is Kind.REAL:
+            shown = np.where(self.null[positions], np.nan, self.values[positions])
+            return list(shown.tolist())
+        taken = self.array.take(pa.array(positions))
+        if self.kind is Kind.TIME:
+            taken = taken.cast(pa.timestamp("us", tz="UTC"))
+        missing = _SHOWN_NULL.get(self.kind)
+        return [missing if value is None else value for value in taken.to_pylist()]
+
+
+_SHOWN_NULL: dict[Kind, Any] = {Kind.TEXT: float("nan"), Kind.TIME: "NaT"}
+"""pandas has NaN for a missing text, NaT for a missing time, and None in a column of objects."""
+
+
+def flags(found: pa.Array) -> Flags:
+    """Return an Arrow column of booleans as an array, False for null."""
+    return np.asarray(found.fill_null(_FALSE).to_numpy(zero_copy_only=False))
+
+
+def _numbers(array: pa.Array, kind: Kind, null: Flags) -> Numbers:
+    match kind:
+        case Kind.TEXT | Kind.OTHER:
+            return np.empty(0)
+        case Kind.FLAG:
+            return flags(array)
+        case Kind.REAL:
+            values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
+            return np.where(null, 0.0, values) if null.any() else np.asarray(values)
+        case _:
+            return np.asarray(pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
+
+
+class Rows:
+    """A batch of rows of several slices: the slice number of each row, and its columns by name."""
+
+    __slots__ = ("_batch", "_columns", "_masks", "slices")
+
+    def __init__(self, slices: Positions, batch: pa.RecordBatch) -> None:
+        self.slices = slices
+        self._batch = batch
+        self._columns: dict[str, Column] = {}
+        self._masks: dict[str, Flags] = {}
+
+    def column(self, name: str) -> Column:
+        """Return a column. It is decoded once per batch."""
+        if name not in self._columns:
+            self._columns[name] = Column(self._batch.column(name))
+        return self._columns[name]
+
+    def mask(self, name: str, compute: Callable[["Rows"], Flags]) -> Flags:
+        """Return the result of `compute` for this batch. It is computed once per name."""
+        if name not in self._masks:
+            self._masks[name] = compute(self)
+        return self._masks[name]
+
+    def arrow(self, names: Sequence[str], keep: Flags) -> list[pa.Array]:
+        """Return the Arrow columns of the rows to keep."""
+        chosen = pa.array(keep)
+        return [self._batch.column(name).filter(chosen) for name in names]

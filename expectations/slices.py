@@ -1,0 +1,144 @@
+"""Runs the suites of a pipeline over many slices: compiled checks in one pass, the rest with Great Expectations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from expectations.answers import Answer, outcome
+from expectations.suites import RUN, Check, Suite
+from expectations.tables import Engine
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from expectations.compiled.measures import Measure
+    from expectations.outcomes import Outcome
+
+
+class SlicedTable(Protocol):
+    """A table with the rows of several slices."""
+
+    @property
+    def slice_count(self) -> int:
+        """The number of slices. Slices are numbered from 0."""
+        ...
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """All columns of the table."""
+        ...
+
+    def batches(self, columns: Sequence[str]) -> "Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]":
+        """Return the slice number of each row and the columns, batch by batch; the same at every call."""
+        ...
+
+    def frame(self, number: int, columns: Sequence[str]) -> tuple[Any, Engine]:
+        """Return the rows of one slice as a pandas or Spark DataFrame, for Great Expectations."""
+        ...
+
+
+def check_slices(suite: Suite, table: SlicedTable, *, compiled: bool = True) -> "list[list[Outcome]]":
+    """Return the outcomes of every slice, in the order of the suite.
+
+    An expectation that is not compiled for the types of its columns, or whose answer for a slice could differ from that
+    of Great Expectations, is run by Great Expectations itself for that slice.
+
+    Args:
+        suite: the checks.
+        table: the rows of all slices.
+        compiled: whether checks are compiled at all. False: Great Expectations runs all, slice by slice.
+
+    Raises:
+        SpecError: Great Expectations does not accept the suite.
+        InvariantBroken: Great Expectations returned no result for some checks.
+    """
+    measures = _measures(suite, table) if compiled else {}
+    _feed(list(measures.values()), table, _read(suite, measures))
+    only = _only_values(suite, table)
+    found: list[list[Outcome]] = []
+    for number in range(table.slice_count):
+        answers = {index: measure.answer(number) for index, measure in measures.items()}
+        outcomes = {
+            check.index: outcome(check, _alone(check, answer, only[number]))
+            for check in suite.checks
+            if (answer := answers.get(check.index)) is not None
+        }
+        rest = tuple(check for check in suite.checks if check.index not in outcomes)
+        outcomes |= {one.index: one for one in _ask(replace(suite, checks=rest), table, number)} if rest else {}
+        found.append([outcomes[check.index] for check in suite.checks])
+    return found
+
+
+def needs_great_expectations(suite: Suite, schema: "pa.Schema") -> bool:
+    """Return whether an expectation of the suite is not compiled for these columns."""
+    from expectations.compiled.compiler import compile_check
+
+    return any(compile_check(check, schema, 1) is None for check in suite.checks)
+
+
+def _measures(suite: Suite, table: SlicedTable) -> "dict[int, Measure]":
+    from expectations.compiled.compiler import compile_check
+
+    tried = {check.index: compile_check(check, table.schema, table.slice_count) for check in suite.checks}
+    return {index: measure for index, measure in tried.items() if measure is not None}
+
+
+def _read(suite: Suite, measures: "Mapping[int, Measure]") -> list[str]:
+    """Return the columns that the compiled checks read, in a fixed order."""
+    return sorted({name for check in suite.checks if check.index in measures for name in check.read_columns})
+
+
+def _feed(measures: "list[Measure]", table: SlicedTable, columns: Sequence[str]) -> None:
+    from expectations.compiled.columns import Rows
+
+    if not measures:
+        return
+    for slices, batch in table.batches(columns):
+        rows = Rows(slices, batch)
+        for measure in measures:
+            measure.feed(rows)
+    again = [measure for measure in measures if measure.needs_second_pass()]
+    for slices, batch in table.batches(columns) if again else ():
+        rows = Rows(slices, batch)
+        for measure in again:
+            measure.feed_again(rows)
+
+
+def _only_values(suite: Suite, table: SlicedTable) -> list[Mapping[str, Any]]:
+    """Return the values of each slice of the table `run`, which has one row per slice. Empty for other tables.
+
+    Another table may have one row by chance, so its values are not kept.
+    """
+    found: list[Mapping[str, Any]] = [{} for _ in range(table.slice_count)]
+    if suite.table != RUN:
+        return found
+    import numpy as np
+
+    from expectations.compiled.columns import Column
+
+    names = sorted({name for check in suite.checks for name in check.columns} & set(table.schema.names))
+    for slices, batch in table.batches(names):
+        everything = np.arange(batch.num_rows)
+        columns = {name: Column(batch.column(name)).plain(everything) for name in names}
+        for row, number in enumerate(slices.tolist()):
+            found[number] = {name: values[row] for name, values in columns.items()}
+    return found
+
+
+def _alone(check: Check, answer: Answer, only: Mapping[str, Any]) -> Answer:
+    if len(check.columns) != 1 or not only:
+        return answer
+    return replace(answer, alone=only.get(check.columns[0]))
+
+
+def _ask(rest: Suite, table: SlicedTable, number: int) -> "list[Outcome]":
+    """Run some checks of a slice with Great Expectations."""
+    from expectations.runner import validate
+
+    names = table.schema.names
+    read = rest.columns
+    kept = names if read is None else [name for name in names if name in read] or names[:1]
+    frame, engine = table.frame(number, kept)
+    return validate(rest.table, frame, rest, engine=engine)
