@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.support.fuzzing import seeds
-from tests.windowlib.kernels.random_chains import RandomLog, base_plan, play, random_aggregates
+from tests.windowlib.kernels.random_chains import INPUTS, RandomLog, base_plan, play, random_aggregates
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.functions.window_functions import aggregate
 from windowlib.kernels.coverage import why_not
@@ -20,7 +20,13 @@ from windowlib.windows.spec import WindowSpec
 if TYPE_CHECKING:
     from windowlib.columnar.executor import StateColumns
 
-KINDS: Final[Sequence[tuple[str, str | None]]] = [("count", None), ("count", "int"), ("sum", "int"), ("avg", "bigint")]
+NUMBERS: Final = ("bigint", "int", "double", "float", "decimal(10,2)")
+KINDS: Final[Sequence[tuple[str, str | None]]] = [
+    ("count", None),
+    ("count", "int"),
+    *((kind, column) for kind in ("sum", "avg") for column in NUMBERS if (kind, column) != ("sum", "bigint")),
+    *((kind, column) for kind in ("min", "max", "first", "last", "collect_list") for column in INPUTS),
+]
 ANY: Final = (aggregate("count"),)
 
 
