@@ -6,6 +6,7 @@ from typing import Final
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
+from windowlib.kernels.block import FARTHEST_MS
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.triggers.flink import CountReached, EventTime, Never
 from windowlib.triggers.protocol import Trigger
@@ -49,10 +50,10 @@ def _why_not_windows(spec: WindowSpec) -> str | None:
     match assigner:
         case Tumbling() if assigner.stagger is not Stagger.ALIGNED:
             return "the windows are staggered"
-        case Sliding():
-            return "sliding windows have no columnar form yet"
         case Tumbling() | Sliding() if not assigner.is_event_time:
             return "the windows are in processing time"
+        case Tumbling() | Sliding() if max(assigner.size_ms, getattr(assigner, "slide_ms", 0)) > FARTHEST_MS:
+            return f"the windows are longer than {FARTHEST_MS} ms"
         case Tumbling() | Sliding():
             return None if trigger in _AT_END else _why_not_trigger(trigger, "at the end of the window")
         case Global():

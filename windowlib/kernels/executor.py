@@ -18,12 +18,13 @@ from windowlib.kernels.global_windows import GlobalWindows
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
+from windowlib.kernels.sliding import SlidingWindows
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows
 from windowlib.records.column_types import parse_type
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.assigners import Global, Tumbling
+from windowlib.windows.assigners import Global, Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ def windows_of(frame: Frame) -> Windows:
     match frame.spec.assigner:
         case Tumbling():
             return TumblingWindows(frame, frame.spec.assigner)
+        case Sliding():
+            return SlidingWindows(frame, frame.spec.assigner)
         case Global():
             return GlobalWindows(frame)
         case _:

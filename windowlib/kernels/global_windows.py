@@ -128,7 +128,7 @@ class GlobalWindows:
             return
         full = np.flatnonzero(is_full)
         edges, states = contents[0].take(full), self._frame.taken(contents[1], full)
-        before = np.cumsum(is_full) - is_full
+        before: Int64s = np.cumsum(is_full) - is_full
         first_of = np.searchsorted(of, of[full], side="left")
         at = rows[full]
         outcome.add_edges(FIRED, edges)
