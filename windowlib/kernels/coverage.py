@@ -7,11 +7,12 @@ from windowlib.columnar.record_values import ValueLayout
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
 from windowlib.kernels.block import FARTHEST_MS
+from windowlib.kernels.gaps import is_columnar
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.triggers.flink import CountReached, EventTime, Never
 from windowlib.triggers.protocol import Trigger
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.assigners import Global, Sliding, Stagger, Tumbling
+from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Stagger, Tumbling
 from windowlib.windows.spec import WindowSpec
 
 _AT_END: Final = (EventTime(), Purging(EventTime()))
@@ -50,11 +51,11 @@ def _why_not_windows(spec: WindowSpec) -> str | None:
     match assigner:
         case Tumbling() if assigner.stagger is not Stagger.ALIGNED:
             return "the windows are staggered"
-        case Tumbling() | Sliding() if not assigner.is_event_time:
+        case Tumbling() | Sliding() | Session() | DynamicSession() if not assigner.is_event_time:
             return "the windows are in processing time"
         case Tumbling() | Sliding() if max(assigner.size_ms, getattr(assigner, "slide_ms", 0)) > FARTHEST_MS:
             return f"the windows are longer than {FARTHEST_MS} ms"
-        case Tumbling() | Sliding():
+        case Tumbling() | Sliding() | Session() | DynamicSession():
             return None if trigger in _AT_END else _why_not_trigger(trigger, "at the end of the window")
         case Global():
             return None if _is_counted(trigger) else _why_not_trigger(trigger, "at a count that purges, or never")
@@ -76,6 +77,8 @@ def _why_not_function(spec: WindowSpec, layout: ValueLayout, inputs: Mapping[str
         return f"{type(function).__name__} is a user's function over records"
     if function.then is not None:
         return f"{type(function.then).__name__} is a user's function over windows"
+    if isinstance(spec.assigner, DynamicSession) and not is_columnar(spec.assigner):
+        return "a user's function computes the gap of each record"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
     for aggregate, column in zip(function.aggregates, layout.columns, strict=False):

@@ -49,6 +49,10 @@ class EdgeColumns:
         """Return the chosen windows."""
         return EdgeColumns(self.count[places], self.xor[places], self.total[places])
 
+    def where(self, chosen: Bools) -> "EdgeColumns":
+        """Return the tallies, without edges for the windows that are not chosen."""
+        return EdgeColumns(*(np.where(chosen, getattr(self, name), 0) for name in self.__slots__))
+
     def plus(self, other: "EdgeColumns") -> "EdgeColumns":
         """Return the edges of both, window by window."""
         return EdgeColumns(self.count + other.count, self.xor ^ other.xor, self.total + other.total)

@@ -71,6 +71,10 @@ class KeyTable:
         found = zip(self._columns, reversed(places), types, strict=True) if self._columns else ()
         return [_cast(column.values(place), kind) for column, place, kind in found]
 
+    def feed_columns(self, codes: Int64s) -> list[pa.Array]:
+        """Return the key columns of these keys in the types of the feed."""
+        return self.columns(codes, [column.kind for column in self._columns])
+
     def groups(self, codes: Int64s) -> Int64s:
         """Return the key group of each key (windowlib.keyed.key_groups.key_group)."""
         known = len(self._groups)
@@ -81,11 +85,11 @@ class KeyTable:
 
     def key(self, code: int) -> tuple[Any, ...]:
         """Return one key as the operator has it, for messages."""
-        columns = self.columns(np.array([code]), [column.kind for column in self._columns])
+        columns = self.feed_columns(np.array([code]))
         return tuple(column[0].as_py() for column in columns)
 
     def _groups_of(self, codes: Int64s) -> Int64s:
-        columns = self.columns(codes, [column.kind for column in self._columns])
+        columns = self.feed_columns(codes)
         hashes = [_hashes(column) for column in columns]
         combined = np.zeros(len(codes), dtype=np.uint32)
         if len(hashes) == 1:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.executor import Emission
+from windowlib.columnar.executor import BucketTallies, Emission
 from windowlib.columnar.plan import BucketPlan
 from windowlib.kernels.block import Block, Clock
 from windowlib.kernels.column_aggregate import AnyAggregate, Int64s, Positions
@@ -123,6 +123,13 @@ class Outcome:
     def add_assigned(self, record_hash: Int64s) -> None:
         """Add the fate of records that entered a window."""
         self.add_fate(ASSIGNED, record_hash)
+
+    def add_tallies(self, tallies: BucketTallies) -> None:
+        """Add what another executor counted."""
+        for fate, ids in tallies.fates.items():
+            self.fates.setdefault(fate, IdSum()).merge(ids)
+        for term, ids in tallies.edges.items():
+            self.edges.setdefault(term, IdSum()).merge(ids)
 
     def add_fate(self, fate: Fate, record_hash: Int64s) -> None:
         """Count the fate of some records."""

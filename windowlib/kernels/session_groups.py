@@ -1,0 +1,359 @@
+"""Which records form one session: arrival, watermark and intervals in, sessions and late records out, by column.
+
+An *element* is a record or an open session of the state. It has a key, an interval [start, end], and the watermark that
+it met. A session is *open* until the watermark reaches its end - 1 + lateness. A record joins the open sessions of its
+key that its interval overlaps or touches. Without any, it opens a session of its own, or is late if that session is
+already closed. `open_from` = watermark met - lateness + 2 is the least end of a session that is open when the element
+arrives.
+
+Definitions: an element is *early* if end >= open_from, so its own session is open when it arrives. All other elements
+are *behind*; they are late unless they join an open session.
+
+The computation rests on three facts. They hold for records with different gaps too.
+
+1. Sort the early elements of a key by end. The elements of each session are then neighbours. When a session closes at
+   the instant c, all its elements have ends <= c, all early elements that arrive later have greater ends, and any other
+   open session is to the right of it.
+2. The element i is the last of its session in that order, exactly if no later element m has start_m <= end_i and
+   open_from_m <= end_i. Such an element touches i and arrives while the session of i is open. If one element of a
+   session has a greater end than i, then one of them touches i. So a session ends after i exactly if the minimum of
+   max(start_m, open_from_m) over all m > i of the key is greater than end_i.
+3. An element that is behind never changes which early elements are together: a session that it can join is open at its
+   arrival, so the session's end is greater, and no later early element ends before the element that is behind. It
+   can join only the session of the first early element in the order with end >= open_from, and joins it if an element
+   of that session which arrived before starts at or before its end. It may extend the session to the left, and an
+   element that is behind and arrives later may touch that extension.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.kernels.column_aggregate import Bools, Int64s
+
+WORD_BITS: Final = 63
+"""The default number of bits of a packed sort key: a signed 64-bit word without its sign."""
+_OPEN_AT: Final = 2
+"""A session [start, end) is open at the watermark w if end - 1 > w, which is end >= w + 2."""
+_NEVER: Final = np.int64(MAX_TIME_MS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elements:
+    """Records and open sessions in the order of their arrival. All columns have one value per element.
+
+    `key_code` is a dense number >= 0. `open_from_ms` is MIN_TIME_MS for an open session of the state.
+    """
+
+    key_code: Int64s
+    start_ms: Int64s
+    end_ms: Int64s
+    open_from_ms: Int64s
+
+    def __len__(self) -> int:
+        return len(self.key_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Sessions as groups of elements, sorted by (key, end).
+
+    `order` has the numbers of the elements that are not late, group by group. Group g is order[starts[g]:starts[g+1]].
+    `key_code`, `start_ms` and `end_ms` have one value per group. `late` has the numbers of the late elements,
+    ascending.
+    """
+
+    order: Int64s
+    starts: Int64s
+    key_code: Int64s
+    start_ms: Int64s
+    end_ms: Int64s
+    late: Int64s
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def sizes(self) -> Int64s:
+        """Return the number of elements of each group."""
+        return np.diff(self.starts, append=len(self.order))
+
+    def take(self, chosen: Int64s) -> "Groups":
+        """Return some of the groups, without late elements."""
+        rows, _ = rows_of_groups(self, chosen)
+        sizes = self.sizes()[chosen]
+        return Groups(
+            order=rows,
+            starts=np.cumsum(sizes) - sizes,
+            key_code=self.key_code[chosen],
+            start_ms=self.start_ms[chosen],
+            end_ms=self.end_ms[chosen],
+            late=self.late[:0],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """(key, time) as one integer: key << time_bits | (time - base). `times` is None, or the sorted times by rank."""
+
+    base_ms: int
+    time_bits: int
+    times: Int64s | None = None
+
+    def of(self, key_code: Int64s, at_ms: Int64s) -> Int64s:
+        """Return the packed pairs. A time after the last one is packed as the greatest time of its key."""
+        packed = key_code << self.time_bits
+        if self.times is None:
+            last_ms = min(self.base_ms + (1 << self.time_bits) - 1, MAX_TIME_MS)
+            packed += np.minimum(at_ms, last_ms)
+            packed -= self.base_ms
+        else:
+            packed += np.searchsorted(self.times, at_ms, side="left")
+        return packed
+
+    def split(self, packed: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the keys and the times."""
+        past = packed & ((1 << self.time_bits) - 1)
+        return packed >> self.time_bits, past + self.base_ms if self.times is None else self.times[past]
+
+
+def open_from_ms(watermark_ms: Int64s, lateness_ms: int) -> Int64s:
+    """Return the least end of a session that is open at each watermark, saturated at the bounds of 64 bits.
+
+    A session is closed from the watermark min(end - 1 + lateness, MAX_TIME_MS) on.
+    """
+    if lateness_ms < _OPEN_AT:
+        more = _OPEN_AT - lateness_ms
+        least = np.minimum(watermark_ms, MAX_TIME_MS - more) + more
+    else:
+        less = lateness_ms - _OPEN_AT
+        least = np.maximum(watermark_ms, MIN_TIME_MS + less) - less
+    if len(watermark_ms) and watermark_ms[-1] > MAX_TIME_MS - _OPEN_AT:
+        least[watermark_ms == MAX_TIME_MS] = _NEVER
+    return least
+
+
+def group(elements: Elements, *, gap_ms: int | None = None, word_bits: int = WORD_BITS) -> Groups:
+    """Return the sessions that the elements form.
+
+    Args:
+        elements: open sessions of the state come first. They do not touch each other.
+        gap_ms: the length of most elements, if most have one length. It changes the speed only.
+        word_bits: if (key, time, element) does not fit into so many bits, slower ways of sorting are used.
+    """
+    is_early = elements.end_ms >= elements.open_from_ms
+    if is_early.all():
+        return _early_groups(elements, None, gap_ms=gap_ms, word_bits=word_bits)[0]
+    behind = np.flatnonzero(~is_early)
+    groups, packing = _early_groups(elements, is_early, gap_ms=gap_ms, word_bits=word_bits)
+    return _with_behind(groups, elements, behind=behind, packing=packing)
+
+
+def _early_groups(
+    elements: Elements, is_early: Bools | None, *, gap_ms: int | None, word_bits: int
+) -> tuple[Groups, _Packing]:
+    """Return the sessions of the early elements; None means that all are early."""
+    nothing = np.zeros(0, dtype=np.int64)
+    if not len(elements) or (is_early is not None and not is_early.any()):
+        empty = Groups(order=nothing, starts=nothing, key_code=nothing, start_ms=nothing, end_ms=nothing, late=nothing)
+        return empty, _Packing(0, 1)
+    joins_ms = np.maximum(elements.start_ms, elements.open_from_ms)
+    packing = _packing(elements, joins_ms, word_bits=word_bits)
+    usual = None
+    if gap_ms is not None and packing.times is None:
+        usual_ms = elements.end_ms - gap_ms
+        usual = _Usual(gap_ms, (joins_ms == usual_ms) & (elements.start_ms == usual_ms))
+    order, ends, odd = _sorted(packing.of(elements.key_code, elements.end_ms), is_early, usual, word_bits=word_bits)
+    if usual is None:
+        joins = packing.of(elements.key_code, joins_ms).take(order)
+    else:
+        joins = ends - usual.gap_ms
+        odd_rows = order[odd]
+        joins[odd] = packing.of(elements.key_code[odd_rows], joins_ms[odd_rows])
+    starts, lasts = _cut(ends, joins)
+    key_code, end_ms = packing.split(ends[lasts])
+    if usual is None:
+        start_ms = np.minimum.reduceat(elements.start_ms.take(order), starts)
+    else:
+        start_ms = packing.split(ends[starts])[1] - usual.gap_ms
+    groups = Groups(order=order, starts=starts, key_code=key_code, start_ms=start_ms, end_ms=end_ms, late=nothing)
+    if usual is not None and len(odd):
+        affected = np.unique(np.searchsorted(starts, odd, side="right") - 1)
+        rows, owner = rows_of_groups(groups, affected)
+        start_ms[affected] = np.minimum.reduceat(elements.start_ms[rows], np.searchsorted(owner, affected))
+    return groups, packing
+
+
+def _cut(ends: Int64s, joins: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the first and the last element of each session (fact 2). All values are packed with their keys."""
+    least_after = np.minimum.accumulate(joins[::-1])[::-1]
+    is_last = np.empty(len(ends), dtype=np.bool_)
+    np.greater(least_after[1:], ends[:-1], out=is_last[:-1])
+    is_last[-1] = True
+    lasts = np.flatnonzero(is_last)
+    starts = np.empty_like(lasts)
+    starts[0] = 0
+    starts[1:] = lasts[:-1] + 1
+    return starts, lasts
+
+
+class _Usual(NamedTuple):
+    """The usual elements: early ones of length `gap_ms` that start at or after the least end of an open session."""
+
+    gap_ms: int
+    is_usual: Bools
+
+
+def _packing(elements: Elements, joins_ms: Int64s, *, word_bits: int) -> _Packing:
+    """Return how to pack pairs of key and time, so that ends and joins fit. One more time is left above all ends."""
+    key_bits = int(elements.key_code.max()).bit_length()
+    first_ms, last_ms = int(elements.start_ms.min()), int(elements.end_ms.max())
+    time_bits = (last_ms - first_ms + 1).bit_length()
+    if key_bits + time_bits <= word_bits:
+        return _Packing(first_ms, time_bits)
+    times = np.unique(np.concatenate([elements.end_ms, joins_ms]))
+    return _Packing(0, len(times).bit_length(), times)
+
+
+def _sorted(
+    packed: Int64s, is_early: Bools | None, usual: _Usual | None, *, word_bits: int
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the early elements in the order of `packed`, the sorted values, and the places of those not usual.
+
+    The words that are sorted have the packed value, the number of the element, and a bit for an unusual element. So the
+    result needs no random access to the columns. Argument `packed` is overwritten.
+    """
+    count = len(packed)
+    row_bits = max((count - 1).bit_length(), 1) + 1
+    if int(packed.max()).bit_length() + row_bits > word_bits:
+        early = np.arange(count, dtype=np.int64) if is_early is None else np.flatnonzero(is_early)
+        order = early[np.argsort(packed[early], kind="stable")]
+        odd = np.flatnonzero(~usual.is_usual[order]) if usual is not None else order[:0]
+        return order, packed[order], odd
+    words = packed
+    words <<= row_bits
+    words += np.arange(0, 2 * count, 2, dtype=np.int64)
+    if usual is not None:
+        words += ~usual.is_usual
+    if is_early is not None:
+        words = words[is_early]
+    words.sort()
+    odd = np.flatnonzero(words & 1) if usual is not None else words[:0]
+    order = (words & ((1 << row_bits) - 1)) >> 1
+    words >>= row_bits
+    return order, words, odd
+
+
+def _with_behind(groups: Groups, elements: Elements, *, behind: Int64s, packing: _Packing) -> Groups:
+    """Return the groups with the elements that are behind: in the session that they join, or late."""
+    group_of, joins = _joined(groups, elements, behind=behind, packing=packing)
+    late = behind[~joins]
+    if not joins.any():
+        return _replaced(groups, late=late)
+    joined, into = behind[joins], group_of[joins]
+    by_group = np.argsort(into, kind="stable")
+    joined, into = joined[by_group], into[by_group]
+    ends = groups.starts + groups.sizes()
+    start_ms = groups.start_ms.copy()
+    np.minimum.at(start_ms, into, elements.start_ms[joined])
+    counts = np.bincount(into, minlength=len(groups))
+    return _replaced(
+        groups,
+        order=np.insert(groups.order, ends[into], joined),
+        starts=groups.starts + np.cumsum(counts) - counts,
+        start_ms=start_ms,
+        late=late,
+    )
+
+
+def _replaced(groups: Groups, **changed: Int64s) -> Groups:
+    columns = {name: getattr(groups, name) for name in Groups.__slots__}
+    return Groups(**{**columns, **changed})
+
+
+def _joined(groups: Groups, elements: Elements, *, behind: Int64s, packing: _Packing) -> tuple[Int64s, Bools]:
+    """Return, for each element that is behind, the only group that it can join, and whether it joins."""
+    key_code, open_from, end_ms = (
+        column[behind] for column in (elements.key_code, elements.open_from_ms, elements.end_ms)
+    )
+    ends = packing.of(groups.key_code, groups.end_ms)
+    wanted = packing.of(key_code, open_from if packing.times is not None else np.maximum(open_from, packing.base_ms))
+    found = np.searchsorted(ends, wanted, side="left")
+    inside = np.minimum(found, len(groups) - 1)
+    has_group = found < len(groups)
+    if len(groups):
+        has_group &= groups.key_code[inside] == key_code
+        touches = has_group & (groups.start_ms[inside] <= end_ms)
+    else:
+        touches = has_group
+    joins = np.zeros(len(behind), dtype=np.bool_)
+    if touches.any():
+        affected = np.unique(inside[touches])
+        candidates = np.flatnonzero(has_group & np.isin(inside, affected))
+        joins[candidates] = _joins_in_order(
+            groups, elements, affected=affected, candidates=behind[candidates], into=inside[candidates]
+        )
+    return inside, joins
+
+
+def _joins_in_order(groups: Groups, elements: Elements, *, affected: Int64s, candidates: Int64s, into: Int64s) -> Bools:
+    """Return which candidates join their group: an element that arrived before starts at or before their end."""
+    rows, owner = rows_of_groups(groups, affected)
+    arrivals, group_of = np.concatenate([rows, candidates]), np.concatenate([owner, into])
+    is_joined = np.concatenate([np.ones(len(rows), dtype=np.bool_), np.zeros(len(candidates), dtype=np.bool_)])
+    order = np.lexsort((arrivals, group_of))
+    arrivals, group_of, is_joined = arrivals[order], group_of[order], is_joined[order]
+    starts_ms, ends_ms = elements.start_ms[arrivals], elements.end_ms[arrivals]
+    while True:
+        least_ms = least_start_before(group_of, np.where(is_joined, starts_ms, _NEVER))
+        joins = ~is_joined & (least_ms <= ends_ms)
+        if not joins.any():
+            break
+        is_joined |= joins
+    result = np.empty(len(order), dtype=np.bool_)
+    result[order] = is_joined
+    return result[len(rows) :]
+
+
+def rows_of_groups(groups: Groups, chosen: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the elements of some groups, and the group of each."""
+    sizes = groups.sizes()[chosen]
+    owner = np.repeat(chosen, sizes)
+    within = np.arange(len(owner), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return groups.order[groups.starts[owner] + within], owner
+
+
+def least_start_before(group_of: Int64s, start_ms: Int64s) -> Int64s:
+    """Return the least start before each element in its group; MAX_TIME_MS for a group's first.
+
+    Args:
+        group_of: the group of each element; equal groups are neighbours.
+        start_ms: the start of each element; elements of one group are in the order of arrival.
+    """
+    if not len(start_ms):
+        return start_ms
+    times, ranks = np.unique(start_ms, return_inverse=True)
+    is_first = np.concatenate([[True], group_of[1:] != group_of[:-1]])
+    number = np.cumsum(is_first)
+    falling = (number[-1] - number) * (len(times) + 1)
+    least = np.minimum.accumulate(falling + ranks) - falling
+    before = np.empty_like(start_ms)
+    before[1:] = times[least[:-1]]
+    before[is_first] = _NEVER
+    return before
+
+
+def state_window_sources(groups: Groups, elements: Elements, chosen: Int64s) -> Int64s:
+    """Return, for each chosen group, the element whose state window the session has.
+
+    A record that touches no session becomes a session with its own bounds as its state window. When sessions merge, the
+    first of them keeps its state window (windowlib.windows.merging). So it is that of the last element to arrive that
+    lies to the left of all elements before it and touches none of them.
+    """
+    rows, owner = rows_of_groups(groups, chosen)
+    order = np.lexsort((rows, owner))
+    rows, owner = rows[order], owner[order]
+    opens = np.flatnonzero(elements.end_ms[rows] < least_start_before(owner, elements.start_ms[rows]))
+    lasts = np.searchsorted(owner[opens], chosen, side="right") - 1
+    return rows[opens[lasts]]
