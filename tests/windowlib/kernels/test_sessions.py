@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pytest
 
 from tests.support.fuzzing import seeds
@@ -19,6 +18,9 @@ from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import DynamicSession, Session
 from windowlib.windows.record_readers import GapOfColumn
 from windowlib.windows.spec import WindowSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KINDS: Final[Sequence[tuple[str, str | None]]] = [
     ("count", None),
