@@ -13,6 +13,7 @@ from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import ON_TIME_CODE, Misses, Panes
 from windowlib.kernels.session_contents import Grouped, Sessions, sessions_of, with_state_windows
 from windowlib.kernels.session_groups import Elements, group, open_from_ms, rows_of_groups
+from windowlib.kernels.step_search import StepSearch
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.records import ASSIGNED
 from windowlib.records.row_ids import IdSum
@@ -109,7 +110,8 @@ class SessionWindows:
         """Fire and clean up calm sessions along the steps of the block. Return the sessions still open."""
         places, windows, clock = sessions.places, sessions.windows, self._frame.clock
         last_ms = windows.end_ms[places] - 1
-        complete_step = clock.step_of(last_ms)
+        search = StepSearch(clock.steps.watermark_ms[steps.taken : steps.until], steps.taken)
+        complete_step = search.step_of(last_ms)
         fires = (complete_step < steps.until) & (windows.pane_index[places] == 0)
         self._fire(
             windows, places[fires], complete_step[fires], slice_start_ms=grouped.block.slice_start_ms, outcome=outcome
@@ -117,7 +119,7 @@ class SessionWindows:
         is_gone = complete_step < steps.until
         if self._lateness_ms:
             cleanup_ms = added(last_ms, self._lateness_ms)
-            is_gone = (cleanup_ms < MAX_TIME_MS) & (clock.step_of(cleanup_ms) < steps.until)
+            is_gone = (cleanup_ms < MAX_TIME_MS) & (search.step_of(cleanup_ms) < steps.until)
         shown = fires if self._frame.discards else is_gone
         outcome.add_edges(FIRED, windows.edges.take(places[shown]))
         left = np.flatnonzero(~is_gone)

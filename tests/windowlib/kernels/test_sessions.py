@@ -5,6 +5,8 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 import pytest
 
 from tests.support.fuzzing import seeds
@@ -18,9 +20,6 @@ from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import DynamicSession, Session
 from windowlib.windows.record_readers import GapOfColumn
 from windowlib.windows.spec import WindowSpec
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KINDS: Final[Sequence[tuple[str, str | None]]] = [
     ("count", None),
