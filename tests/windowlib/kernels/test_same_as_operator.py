@@ -14,7 +14,6 @@ from windowlib.functions.window_functions import aggregate
 from windowlib.kernels.coverage import why_not
 from windowlib.triggers.flink import CountReached, EventTime
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows import window_operator
 from windowlib.windows.assigners import Assigner, Global, Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
 
@@ -71,11 +70,6 @@ def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str) -> Non
         plan = base_plan(random, MAKERS[kind](random), random_aggregates(random, KINDS))
         assert why_not(plan.spec, plan.layout, plan.inputs) is None
         check_chain(random, RandomLog(random, plan, spread_ms=random.choice([0, 10, 40, 100])))
-
-
-@pytest.fixture(autouse=True)
-def edges_have_the_hash_of_their_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_operator, "edge_id", lambda record_hash, _index: record_hash)
 
 
 def check_chain(random: Random, log: RandomLog) -> None:
