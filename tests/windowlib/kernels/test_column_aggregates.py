@@ -285,5 +285,5 @@ def play(case: tuple[str, str | None, bool], seed: int) -> None:
 @pytest.mark.fuzz
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_columns_give_the_states_and_results_of_the_aggregate(case: tuple[str, str | None, bool]) -> None:
-    for seed in seeds(100, among=len(CASES)):
+    for seed in seeds(25, among=len(CASES)):
         play(case, seed)
