@@ -26,7 +26,7 @@ from windowlib.kernels.expansions import UNIT_BITS, rounded
 from windowlib.kernels.integer_sums import field_of, int64s
 from windowlib.kernels.quotients import rounded_quotients
 from windowlib.kernels.segments import counts_of, range_sums, valid_of
-from windowlib.kernels.sum_states import mantissas_of, totals_of
+from windowlib.kernels.sum_states import mantissas_of, totals_of_mantissas
 
 _SPECIALS: Final = ("nan_count", "positive_infinity_count", "negative_infinity_count")
 Specials = tuple[Int64s, Int64s, Int64s]
@@ -141,7 +141,7 @@ class ColumnSumDouble:
         return pa.StructArray.from_arrays([pa.array(column) for column in columns], names=names)
 
     def from_columns(self, stored: pa.Array) -> DoubleSums:
-        totals = totals_of(field_of(stored, "mantissa"), int64s(field_of(stored, "exponent")))
+        totals = totals_of_mantissas(field_of(stored, "mantissa"), int64s(field_of(stored, "exponent")))
         nan, positive, negative = (int64s(field_of(stored, name)) for name in _SPECIALS)
         specials = (nan, positive, negative) if nan.any() or positive.any() or negative.any() else None
         return DoubleSums(int64s(field_of(stored, "count")), totals, specials)

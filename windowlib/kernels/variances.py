@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded, to_bytes
+from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded
 from windowlib.functions.variance import Variance
 from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s, Positions
 from windowlib.kernels.double_sums import (
@@ -26,6 +26,7 @@ from windowlib.kernels.double_sums import (
 from windowlib.kernels.expansions import UNIT_BITS, integer_of, two_product, two_sum
 from windowlib.kernels.integer_sums import EXACT_DOUBLE, field_of, int64s
 from windowlib.kernels.segments import counts_of, range_sums, valid_of
+from windowlib.kernels.sum_states import integers_of, totals_of_integers
 from windowlib.kernels.wide_integers import from_decimals, greatest
 
 _LEAST: Final = 2.0**-400
@@ -148,35 +149,28 @@ class ColumnVariance:
         return pa.array(values, mask=None if valid.all() else ~valid, from_pandas=False)
 
     def to_columns(self, states: Moments) -> pa.StructArray:
-        everything = range(len(states))
-        total = [to_bytes(units >> (UNIT_BITS - SCALE_BITS)) for units in states.total.integers(everything)]
-        squares = [to_bytes(units) for units in states.squares.integers(everything)]
-        columns = [states.count, states.special_count, pa.array(total, pa.binary()), pa.array(squares, pa.binary())]
+        total, squares = integers_of(states.total, SCALE_BITS), integers_of(states.squares, UNIT_BITS)
+        columns = [states.count, states.special_count, total, squares]
         names = ["count", "special_count", "total", "squares"]
         return pa.StructArray.from_arrays([pa.array(column) for column in columns], names=names)
 
     def from_columns(self, stored: pa.Array) -> Moments:
-        total = _integers(field_of(stored, "total"), UNIT_BITS - SCALE_BITS)
-        squares = _integers(field_of(stored, "squares"), 0)
+        total = totals_of_integers(field_of(stored, "total"), SCALE_BITS)
+        squares = totals_of_integers(field_of(stored, "squares"), UNIT_BITS)
         return Moments(int64s(field_of(stored, "count")), int64s(field_of(stored, "special_count")), total, squares)
 
 
 def _doubles(values: pa.Array) -> Float64s:
     """Return a column of numbers as the nearest doubles, 0.0 where null."""
     if not pa.types.is_decimal(values.type):
-        numbers: Float64s = (values.fill_null(0) if values.null_count else values).to_numpy().astype(np.float64)
+        filled = values.fill_null(0) if values.null_count else values
+        numbers: Float64s = filled.to_numpy().astype(np.float64)
         return numbers
     words, _ = from_decimals(values)
     if len(words) == 1 and greatest(words[0]) <= EXACT_DOUBLE and 0 <= values.type.scale <= _SCALE_MAX:
-        return words[0].astype(np.float64) / 10.0**values.type.scale  # a quotient of exact doubles is rounded once
+        quotients: Float64s = words[0] / float(10**values.type.scale)  # of exact doubles, so rounded once
+        return quotients
     return np.array([0.0 if value is None else float(value) for value in values.to_pylist()], dtype=np.float64)
-
-
-def _integers(column: pa.Array, shift: int) -> Totals:
-    """Return stored integers, shifted to units of 2**-2148."""
-    units = [int.from_bytes(text, "big", signed=True) << shift for text in column.to_pylist()]
-    rest = np.array([*units, 0], dtype=np.object_)[:-1]
-    return with_rest(zero_totals(len(units)), rest)
 
 
 def _variances(states: Moments, divisor: Int64s) -> tuple[Float64s, Bools]:
