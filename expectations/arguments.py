@@ -19,6 +19,9 @@ _INEXACT = (
     f"is not below 2^53 = {EXACT_LIMIT:,}; Great Expectations compares as doubles, which are not exact there: compare "
     "a difference or a share instead"
 )
+_MAX_CONDITIONS = 100
+"""Great Expectations refuses a row condition with more comparisons."""
+
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
 _PRINTABLE_FROM = ord(" ")
 
@@ -128,6 +131,19 @@ def condition(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
         )
     if not isinstance(value, dict):
         return "is not a condition object"
+    return _one_condition(value) or _few_conditions(value)
+
+
+def _few_conditions(value: Mapping[str, Any]) -> Problem:
+    count = _comparisons(value)
+    return f"has {count} conditions; at most {_MAX_CONDITIONS} are allowed" if count > _MAX_CONDITIONS else None
+
+
+def _comparisons(value: Mapping[str, Any]) -> int:
+    return sum(map(_comparisons, value["conditions"])) if "conditions" in value else 1
+
+
+def _one_condition(value: Mapping[str, Any]) -> Problem:
     match value.get("type"):
         case "comparison":
             return _keys(value, "type", "column", "operator", "parameter") or _column(value) or _comparison(value)
@@ -161,12 +177,17 @@ def _comparison(value: Mapping[str, Any]) -> Problem:
     if operator not in _OPERATORS:
         return f"has the operator {operator!r}; allowed are {', '.join(_OPERATORS)}"
     if operator in {"IN", "NOT_IN"}:
-        problem = values(parameter)
+        problem = values(parameter) or _no_flags(parameter)
     elif isinstance(parameter, str) and bound(parameter) is None:
         problem = "is a time, which the two engines read in different zones; compare a column of milliseconds instead"
     else:
         problem = None if isinstance(parameter, str | bool) else number(parameter)
     return f"compares with {parameter!r}, which {problem}" if problem else None
+
+
+def _no_flags(parameter: list[Any]) -> Problem:
+    has_flags = any(isinstance(item, bool) for item in parameter)
+    return "has booleans, which Great Expectations does not allow in a list; use ==" if has_flags else None
 
 
 def _group(parts: object, kind: str) -> Problem:

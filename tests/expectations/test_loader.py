@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from expectations import arguments
 from expectations.loader import EXPECTATIONS_DIR, check_suite_file, load_suite_file, resolve_suite
 from windowlib.errors import SpecError
 
@@ -218,3 +219,11 @@ def test_the_columns_of_a_known_table_are_checked(tmp_path: Path) -> None:
     assert check_suite_file(path).suites
     with pytest.raises(SpecError, match=r"'knd'.*did you mean kind"):
         check_suite_file(path, columns={"window_outputs": ["kind", "origin"]})
+
+
+def test_conditions_that_great_expectations_refuses_are_refused() -> None:
+    flags = {"type": "comparison", "column": {"name": "late"}, "operator": "IN", "parameter": [True, False]}
+    assert "booleans" in str(arguments.condition(flags))
+    one = {"type": "nullity", "column": {"name": "late"}, "is_null": True}
+    assert arguments.condition({"type": "and", "conditions": [one] * 100}) is None
+    assert "has 101 conditions" in str(arguments.condition({"type": "and", "conditions": [one] * 101}))

@@ -1,0 +1,216 @@
+"""Laws of compiled checks, without Great Expectations: cuts into batches, other slices, hashes, regular expressions."""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from expectations import slices
+from expectations.arrow_slices import ArrowSlices
+from expectations.compiled import uniques
+from expectations.compiled.columns import Column, Kind, Rows, has_plain_nulls, kind_of
+from expectations.compiled.groups import numbered, repeated, row_hashes
+from expectations.compiled.regexes import MAX_REPEAT, translate
+from expectations.compiled.tallies import Tally
+from expectations.outcomes import Outcome
+from expectations.suites import Check, Suite
+from tests.support.fuzzing import seeds
+from tests.support.random_checks import REGEXES, TEXTS, TYPES, random_suite, random_table
+
+CHECKS = 40
+
+
+class CutTable:
+    """A table that gives its rows in small batches, of some slices only."""
+
+    def __init__(self, table: ArrowSlices, rows: int, only: Sequence[int] | None = None) -> None:
+        self._table, self._rows = table, rows
+        self._only = range(table.slice_count) if only is None else only
+        self.slice_count, self.schema = len(self._only), table.schema
+
+    def batches(self, columns: Sequence[str]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
+        place = {number: index for index, number in enumerate(self._only)}
+        for numbers, batch in self._table.batches(columns):
+            kept = np.array([place.get(number, -1) for number in numbers.tolist()], dtype=np.int64)
+            chosen, own = batch.filter(pa.array(kept >= 0)), kept[kept >= 0]
+            for start in range(0, len(own), self._rows):
+                yield own[start : start + self._rows], chosen.slice(start, self._rows)
+
+    def frame(self, number: int, columns: Sequence[str]) -> Any:  # noqa: ANN401 -- not called
+        raise AssertionError((number, columns))
+
+
+@pytest.fixture(autouse=True)
+def no_great_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "_ask", lambda rest, *_: [left_to_others(check) for check in rest.checks])
+
+
+def left_to_others(check: Check) -> Outcome:
+    return Outcome(
+        index=check.index, check=check.type, columns=check.columns, severity="critical", success=False,
+        exception="left to Great Expectations", observed="{}", arguments="{}", description="",
+    )  # fmt: skip
+
+
+def test_outcomes_depend_neither_on_the_cuts_into_batches_nor_on_other_slices() -> None:
+    for seed in seeds(25):
+        chance = random.Random(seed)
+        table = random_table(chance, slice_count=4, rows_max=60)
+        suite = random_suite(chance, CHECKS)
+        whole = slices.check_slices(suite, table)
+        assert slices.check_slices(suite, CutTable(table, chance.choice([1, 2, 7]))) == whole
+        only = chance.sample(range(4), 2)
+        assert slices.check_slices(suite, CutTable(table, 1000, only)) == [whole[number] for number in only]
+
+
+def test_equal_hashes_of_different_rows_change_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = ("expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique")
+    for seed in seeds(25):
+        chance = random.Random(seed)
+        table = random_table(chance, slice_count=3, rows_max=40)
+        suite = random_suite(chance, CHECKS, kinds=kinds)
+        expected = slices.check_slices(suite, table)
+        bits = np.uint64(chance.choice([0, 1, 7]))
+        with monkeypatch.context() as patch:
+            patch.setattr(uniques, "row_hashes", lambda rows, names, bits=bits: row_hashes(rows, names) & bits)
+            assert slices.check_slices(suite, CutTable(table, chance.choice([3, 1000]))) == expected
+
+
+def test_rows_with_equal_values_have_equal_hashes_and_numbers() -> None:
+    for seed in seeds(30):
+        chance = random.Random(seed)
+        table = random_table(chance, slice_count=2, rows_max=50)
+        names = [name for name in chance.sample(list(TYPES), 3) if kind_of(TYPES[name][0]) is not Kind.OTHER]
+        for numbers, batch in table.batches(names):
+            rows = Rows(numbers, batch)
+            keys = [
+                (number, *map(plain, values))
+                for number, *values in zip(numbers, *batch.to_pydict().values(), strict=True)
+            ]
+            own = numbered([pa.array(numbers), *batch.columns])
+            hashes = row_hashes(rows, tuple(names))
+            assert [keys.index(key) for key in keys] == [own.tolist().index(one) for one in own.tolist()]
+            assert [keys.index(key) for key in keys] == [hashes.tolist().index(one) for one in hashes.tolist()]
+            assert repeated(own).tolist() == [keys.count(key) > 1 for key in keys]
+
+
+def plain(value: object) -> object:
+    return None if value != value else value  # noqa: PLR0124 -- NaN is null
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
+def test_hashes_of_texts_do_not_depend_on_offsets_or_neighbours(text: pa.DataType) -> None:
+    for seed in seeds(25):
+        chance = random.Random(seed)
+        values = [chance.choice([*TEXTS, None, "x" * chance.randrange(40)]) for _ in range(20)]
+        array, start = pa.array(values, text), chance.randrange(20)
+        zeros = np.zeros(20, dtype=np.int64)
+        whole = row_hashes(Rows(zeros, pa.record_batch({"s": array})), ("s",))
+        part = row_hashes(Rows(zeros[start:], pa.record_batch({"s": array.slice(start)})), ("s",))
+        assert part.tolist() == whole[start:].tolist()
+        assert len(set(whole.tolist())) == len(set(values))
+
+
+ATOMS = ["a", "b", "é", ".", "[ab]", "[^a]", "[0-9a-c]", r"\d", r"\w", r"\W", "A", "-", r"\.", "\n"]
+
+
+def random_regex(chance: random.Random, depth: int = 3) -> str:
+    parts = []
+    for _ in range(chance.randrange(1, 4)):
+        atom = f"({random_regex(chance, depth - 1)})" if depth and chance.random() < 0.3 else chance.choice(ATOMS)
+        parts.append(atom + chance.choice(["", "", "*", "+", "?", "{2}", "{1,3}", "+?"]))
+    text = chance.choice(["", "", "^"]) + "".join(parts) + chance.choice(["", "", "$"])
+    return f"{text}|{random_regex(chance, depth - 1)}" if depth and chance.random() < 0.2 else text
+
+
+def test_a_translated_regular_expression_is_found_in_the_texts_in_which_python_finds_it() -> None:
+    translated = 0
+    for seed in seeds(300):
+        chance = random.Random(seed)
+        pattern = chance.choice([*REGEXES, *(random_regex(chance) for _ in range(9))])
+        regex = translate(pattern)
+        texts = ["".join(chance.choice("abéA09.-\n_ ") for _ in range(chance.randrange(6))) for _ in range(20)]
+        if regex is None:
+            continue
+        translated += 1
+        array = pa.array([*texts, None])
+        for text, found, doubtful in zip(texts, regex.found(array), regex.doubtful(array), strict=False):
+            assert doubtful or found == bool(re.search(pattern, text)), (pattern, regex.pattern, text)
+        assert not regex.found(array)[-1]
+        assert not regex.doubtful(array)[-1]
+    assert translated > 100
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\bfoo", "(?i)a", r"(a)\1", r"\s", "a(?=b)", "(?m)^a", r"a\Z", f"a{{{MAX_REPEAT + 1}}}", "(", "\ud800"]
+)
+def test_a_regular_expression_about_which_engines_may_disagree_is_not_translated(pattern: str) -> None:
+    assert translate(pattern) is None
+
+
+def shifted(by: int, places: npt.NDArray[np.int64]) -> list[int]:
+    return [place + by for place in places.tolist()]
+
+
+@pytest.mark.parametrize("sample_max", [1, 2, 20])
+def test_a_sample_has_the_first_unexpected_values_of_each_slice(sample_max: int) -> None:
+    for seed in seeds(25):
+        chance = random.Random(seed)
+        tally, kept = Tally(3, sample_max), dict[int, list[int]]()
+        total = 0
+        for _ in range(3):
+            numbers = np.array([chance.randrange(3) for _ in range(chance.randrange(9))], dtype=np.int64)
+            wrong = np.array([chance.random() < 0.5 for _ in numbers], dtype=bool)
+            for index in np.flatnonzero(wrong).tolist():
+                kept.setdefault(int(numbers[index]), []).append(total + index)
+            tally.count(numbers, None, None)
+            tally.add(numbers, wrong, partial(shifted, total))
+            total += len(numbers)
+        assert {number: sample for number, sample in tally.samples.items() if sample} == {
+            number: values[:sample_max] for number, values in kept.items()
+        }
+        assert tally.unexpected.tolist() == [len(kept.get(number, [])) for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("arrow", "kind", "plain_nulls"),
+    [
+        (pa.float32(), Kind.OTHER, False),
+        (pa.uint8(), Kind.OTHER, False),
+        (pa.timestamp("ns", tz="UTC"), Kind.OTHER, False),
+        (pa.timestamp("us", tz="Asia/Kathmandu"), Kind.OTHER, False),
+        (pa.dictionary(pa.int8(), pa.string()), Kind.OTHER, False),
+        (pa.null(), Kind.OTHER, False),
+        (pa.list_(pa.int8()), Kind.OTHER, True),
+        (pa.struct([("a", pa.int8())]), Kind.OTHER, True),
+        (pa.binary(), Kind.OTHER, True),
+        (pa.int8(), Kind.WHOLE, False),
+        (pa.large_string(), Kind.TEXT, False),
+    ],
+)
+def test_types_that_pandas_treats_in_another_way_are_not_compiled(
+    arrow: pa.DataType, kind: Kind, *, plain_nulls: bool
+) -> None:
+    assert (kind_of(arrow), has_plain_nulls(arrow)) == (kind, plain_nulls)
+
+
+def test_nan_is_null() -> None:
+    column = Column(pa.array([1.0, float("nan"), None]))
+    assert (column.null.tolist(), column.values.tolist()) == ([False, True, True], [1.0, 0.0, 0.0])
+
+
+def test_a_check_of_a_column_that_does_not_exist_is_left_to_great_expectations() -> None:
+    table = random_table(random.Random(1), slice_count=2, rows_max=5)
+    kwargs = {"column": "absent"}
+    suite = Suite(
+        name="s",
+        table="window_outputs",
+        checks=(Check(index=0, type="expect_column_values_to_not_be_null", kwargs=kwargs),),
+    )
+    assert all(outcome.exception for (outcome,) in slices.check_slices(suite, table))
