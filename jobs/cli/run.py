@@ -1,6 +1,6 @@
 """The commands plan, run and load-flights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
@@ -15,7 +15,7 @@ from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Progress as Staged
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import check_range, parse_bound
+from jobs.pipeline.slices import check_range, parse_bound, slices_between
 from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace
@@ -23,6 +23,7 @@ from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult, Verdict
 
 if TYPE_CHECKING:
+    from jobs.review.execution import Execution
     from jobs.review.verify_input import Verification
 
 
@@ -57,12 +58,18 @@ All other slices are current. With --verify, the exit status is 1 if records dif
     help="Read the records of the log again and compare them with those that the runs read. Starts Spark. The ledger "
     "stores the result.",
 )
+@click.option(
+    "--explain",
+    "explains",
+    is_flag=True,
+    help="Say which executor computes the windows, how tasks read the log, and why.",
+)
 @common.master_option
 @common.json_option
 @common.place_options
-def plan_command(
-    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, master: str | None, as_json: bool,
-    places: common.Places,
+def plan_command(  # noqa: PLR0913 - one parameter per option
+    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, explains: bool, master: str | None,
+    as_json: bool, places: common.Places,
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
     pipeline = places.pipeline(pipeline_name)
@@ -77,14 +84,23 @@ def plan_command(
     found = _verify(work, planned, master=master) if verify else None
     if found is not None:
         planned = planned_now()
+    how = _execution(pipeline, places, bounds) if explains else None
     if as_json:
         verified = {} if found is None else {"verified": asdict(found)}
-        common.print_json(planned.to_json() | verified)
+        common.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
     else:
         _show_plan(planned)
+        for sentence in () if how is None else how.sentences:
+            common.say(sentence)
         if found is not None:
             common.say(found.summary)
     return common.REFUSED if found is not None and found.different else common.OK
+
+
+def _execution(pipeline: Pipeline, places: common.Places, bounds: Mapping[str, int]) -> "Execution":
+    from jobs.review.execution import execution
+
+    return execution(pipeline, places.lake, slices_between(pipeline, bounds["from_ms"], bounds["to_ms"]))
 
 
 def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verification":

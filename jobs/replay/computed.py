@@ -4,6 +4,7 @@ Two ways compute the same rows. `files`: tasks read the log's files themselves. 
 log, which may be any log. The result of both is a `ChunkRun`.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, Sums, Tallies, state_fingerprint
 from jobs.replay.chunk.time_steps import watermark_row
-from jobs.replay.files.way import run_files, why_not_files
+from jobs.replay.files.eligibility import why_not_files
+from jobs.replay.files.way import run_files
 from jobs.replay.frames.way import run_frames
 from jobs.replay.pinned import Pinned
 from jobs.runs import EMPTY_STATE
@@ -22,6 +24,8 @@ from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 WatermarkRows = tuple[tuple[Mapping[str, Any], ...], ...]
 """For each slice of a chunk, its rows of table `watermarks`."""
@@ -50,7 +54,12 @@ def compute(spark: "SparkSession", pinned: Pinned) -> Computed:
         SpecError: a user's function failed.
     """
     pinned.tables.functions.ship()
-    run = run_frames(spark, pinned) if why_not_files(pinned) else run_files(spark, pinned)
+    order = pinned.order
+    reason = why_not_files(
+        order.pipeline, order.lake, pinned.log, written=pinned.tables, slices=order.slices, sizes=pinned.sizes
+    )
+    log.info("the chunk runs through %s", "files" if reason is None else f"DataFrames: {reason}")
+    run = run_files(spark, pinned) if reason is None else run_frames(spark, pinned)
     watermarks = tuple(tuple(watermark_row(source) for source in after) for after in run.time.after)
     tallies = Tallies(run.counted | _driver_sums(run, watermarks))
     return Computed(

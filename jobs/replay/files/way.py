@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobs.lake.direct_reading import direct_reading
 from jobs.lake.file_commits import commit_files
 from jobs.lake.store import add_fields
 from jobs.replay.chunk.bucket_plan import plan_buckets
@@ -25,16 +24,13 @@ from jobs.replay.files.fragments import Fragment, read_fragments
 from jobs.replay.files.layout import Block, Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
-from jobs.replay.files.side_records import SideRecords, can_name_records
+from jobs.replay.files.side_records import SideRecords
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.files.windows import BucketRows, BucketTask, StateFiles, WindowsPlan, run_bucket, save_steps
 from jobs.replay.pinned import Pinned
 from jobs.spark.private_dir import private_directory
-from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.instants import can_read_instants
 from windowlib.columnar.restored import BEFORE
 from windowlib.records import tables
-from windowlib.records.column_types import spell_type
 from windowlib.records.row_ids import IdSum
 from windowlib.spark.log_order import Rises
 
@@ -43,42 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from windowlib.columnar.steps import Int64s
-
-_SOURCES = ("string", "long", "integer", "short", "byte")
-"""The types of a source column whose texts Arrow and Spark spell alike."""
-
-
-def why_not_files(pinned: Pinned) -> str | None:
-    """Return None if a chunk can run through files, else the reason as one sentence."""
-    return next(_reasons(pinned), None)
-
-
-def _reasons(pinned: Pinned) -> Iterator[str]:
-    if pinned.sizes.way == "frames":
-        yield "the sizes of the replay ask for DataFrames"
-    if "://" in pinned.uri(tables.WINDOW_OUTPUTS):
-        yield "the lake is not on a local file system"
-    yield from _reasons_of_columns(pinned)
-    log = pinned.order.pipeline.log
-    reason = direct_reading(pinned.log, order=None if log.order == "commits" else log.order)
-    if reason is not None:
-        yield reason
-
-
-def _reasons_of_columns(pinned: Pinned) -> Iterator[str]:
-    """Yield the columns whose values only Spark reads as the definition asks."""
-    nodes, engine = pinned.log.nodes, pinned.tables.engine
-    reading = log_reading(pinned.order.pipeline, pinned.log, pinned.order.slices, needs_clock=engine.needs_clock)
-    for time in (reading.event_time, reading.arrival_time, reading.gap):
-        if time is not None and not can_read_instants(arrow_type(nodes[time.name])):
-            yield f"column {time.name!r} holds times of type {spell_type(nodes[time.name])}"
-    if reading.arrival_time is not None and nodes[reading.arrival_time.name] == "string":
-        yield f"column {reading.arrival_time.name!r} holds arrival times as texts"
-    if reading.record_id and not can_name_records(arrow_type(nodes[reading.record_id])):
-        yield f"column {reading.record_id!r} holds record ids of type {spell_type(nodes[reading.record_id])}"
-    source = engine.time.source
-    if source is not None and nodes[source] not in _SOURCES:
-        yield f"column {source!r} holds sources of type {spell_type(nodes[source])}"
 
 
 def run_files(spark: "SparkSession", pinned: Pinned) -> ChunkRun:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.replay.files.way import why_not_files
-from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
+from jobs.review.execution import execution
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
 from tests.support.replays import order_of, pipeline_of, run_range, what_was_run
 
@@ -45,7 +44,8 @@ def test_both_ways_have_the_same_runs(
         lake = tmp_path / name
         shutil.copytree(hostile_log[1], lake / TABLE)
         if name != "frames":
-            assert why_not_files(pin(order_of(lake, pipeline, BOUNDS), sizes=sizes)) is None
+            order = order_of(lake, pipeline, BOUNDS)
+            assert execution(pipeline, order.lake, order.slices).why_not_files is None
         found[name] = what_was_run(run_range(spark, lake, pipeline, BOUNDS, chunk=3, sizes=sizes))
     for name in FILES:
         assert found[name] == found["frames"], name

@@ -1,0 +1,67 @@
+"""Which chunks can run through files, and why the others cannot."""
+
+from collections.abc import Iterator, Sequence
+
+from jobs.lake.direct_reading import direct_reading
+from jobs.lake.event_log import PinnedLog
+from jobs.lake.lake import Lake
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.replay.chunk.bucket_plan import ChunkTables
+from jobs.replay.chunk.log_input import log_reading
+from jobs.replay.files.side_records import can_name_records
+from jobs.replay.sizes import SIZES, Sizes
+from jobs.runs import Slice
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.instants import can_read_instants
+from windowlib.records import tables
+from windowlib.records.column_types import spell_type
+
+_SOURCES = ("string", "long", "integer", "short", "byte")
+"""The types of a source column whose texts Arrow and Spark spell alike."""
+
+
+def why_not_files(
+    pipeline: Pipeline,
+    lake: Lake,
+    log: PinnedLog,
+    *,
+    written: ChunkTables,
+    slices: Sequence[Slice],
+    sizes: Sizes = SIZES,
+) -> str | None:
+    """Return None if a chunk can run through files, else the reason as one sentence.
+
+    Args:
+        pipeline: the pipeline.
+        lake: where its tables are.
+        log: the log, pinned with row ids.
+        written: the engine and the tables of the pipeline over this log.
+        slices: the slices of the chunk.
+        sizes: the thresholds of the replay.
+
+    Raises:
+        LogError: a file of the log is damaged.
+    """
+    if sizes.way == "frames":
+        return "the sizes of the replay ask for DataFrames"
+    if "://" in lake.table(pipeline.name, tables.WINDOW_OUTPUTS):
+        return "the lake is not on a local file system"
+    reason = next(_of_columns(pipeline, log, written=written, slices=slices), None)
+    order = pipeline.log.order
+    return reason or direct_reading(log, order=None if order == "commits" else order)
+
+
+def _of_columns(pipeline: Pipeline, log: PinnedLog, *, written: ChunkTables, slices: Sequence[Slice]) -> Iterator[str]:
+    """Yield the columns whose values only Spark reads as the definition asks."""
+    nodes, engine = log.nodes, written.engine
+    reading = log_reading(pipeline, log, slices, needs_clock=engine.needs_clock)
+    for time in (reading.event_time, reading.arrival_time, reading.gap):
+        if time is not None and not can_read_instants(arrow_type(nodes[time.name])):
+            yield f"column {time.name!r} holds times of type {spell_type(nodes[time.name])}"
+    if reading.arrival_time is not None and nodes[reading.arrival_time.name] == "string":
+        yield f"column {reading.arrival_time.name!r} holds arrival times as texts"
+    if reading.record_id and not can_name_records(arrow_type(nodes[reading.record_id])):
+        yield f"column {reading.record_id!r} holds record ids of type {spell_type(nodes[reading.record_id])}"
+    source = engine.time.source
+    if source is not None and nodes[source] not in _SOURCES:
+        yield f"column {source!r} holds sources of type {spell_type(nodes[source])}"
