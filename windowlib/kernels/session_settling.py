@@ -33,7 +33,7 @@ def settle(
     Args:
         frame: the frame of the bucket.
         windows: sessions. A session that has fired before has shown all its edges.
-        places: which of the windows to settle.
+        places: which of the windows to settle, ascending.
         search: finds the steps that the block takes.
         slice_start_ms: the start of the slice of the block.
         outcome: gets the panes and edges.
@@ -51,7 +51,8 @@ def settle(
     # Discarding empties a session when it fires. Otherwise its edges are closed at its cleanup.
     outcome.add_edges(FIRED, windows.edges.take(places[fires if frame.discards else is_gone]))
     left = np.flatnonzero(~is_gone)
-    return Settled(left, windows.take(places[left], frame.aggregates), fires[left])
+    opened = windows if len(left) == len(windows) else windows.take(places[left], frame.aggregates)
+    return Settled(left, opened, fires[left])
 
 
 def _fire(

@@ -61,25 +61,54 @@ class SessionWindows:
         """Process a block of records and the steps before `until_step`."""
         watermark_ms = self._frame.clock.steps.watermark_ms[self._taken : until_step]
         search, self._taken = StepSearch(watermark_ms, self._taken), until_step
-        elements = self._elements(self._opened, block)
-        groups = group(elements, gap_ms=self._gap_ms)
-        grouped = Grouped(self._frame, block, self._opened, elements, groups)
-        self._late(grouped, outcome)
+        met, resting = self._apart(block)
         kept: list[OpenWindows] = []
+        if len(resting):
+            everything = np.arange(len(resting), dtype=np.int64)
+            kept.append(self._settled(resting, everything, block, search=search, outcome=outcome))
+        if len(block):
+            elements = self._elements(met, block)
+            groups = group(elements, gap_ms=self._gap_ms)
+            kept += self._grouped(Grouped(self._frame, block, met, elements, groups), search, outcome)
+        self._opened = OpenWindows.concat(kept, self._frame.aggregates) if kept else resting
+
+    def _apart(self, block: Block) -> tuple[OpenWindows, OpenWindows]:
+        """Return the open sessions of the keys that have records in a block, and all others."""
+        opened, aggregates = self._opened, self._frame.aggregates
+        has_records = np.zeros(len(self._frame.keys), dtype=np.bool_)
+        has_records[block.key_code] = True
+        is_met = has_records[opened.key_code]
+        if is_met.all():
+            return opened, OpenWindows.none(aggregates)
+        if not is_met.any():
+            return OpenWindows.none(aggregates), opened
+        return opened.take(np.flatnonzero(is_met), aggregates), opened.take(np.flatnonzero(~is_met), aggregates)
+
+    def _grouped(self, grouped: Grouped, search: StepSearch, outcome: Outcome) -> Iterator[OpenWindows]:
+        """Emit what the groups of a block cause. Yield the sessions that are still open."""
+        self._late(grouped, outcome)
         if self._lateness_ms:
             is_calm = _calm(grouped)
             if not is_calm.all():
-                kept += self._eventful(grouped, np.flatnonzero(~is_calm), search=search, outcome=outcome)
-                grouped = replace(grouped, groups=groups.take(np.flatnonzero(is_calm)))
+                yield from self._eventful(grouped, np.flatnonzero(~is_calm), search=search, outcome=outcome)
+                grouped = replace(grouped, groups=grouped.groups.take(np.flatnonzero(is_calm)))
         for sessions in sessions_of(grouped):
             _count_entered(outcome, sessions.entered)
             settled = settle(
                 self._frame, sessions.windows, sessions.places,
-                search=search, slice_start_ms=block.slice_start_ms, outcome=outcome,
+                search=search, slice_start_ms=grouped.block.slice_start_ms, outcome=outcome,
             )  # fmt: skip
             opened = with_state_windows(grouped, settled.opened, sessions.group_of[settled.places])
-            kept.append(marked(self._frame, opened, settled.has_fired))
-        self._opened = OpenWindows.concat(kept, self._frame.aggregates)
+            yield marked(self._frame, opened, settled.has_fired)
+
+    def _settled(
+        self, windows: OpenWindows, places: Int64s, block: Block, *, search: StepSearch, outcome: Outcome
+    ) -> OpenWindows:
+        """Settle sessions with state windows. Return those still open."""
+        settled = settle(
+            self._frame, windows, places, search=search, slice_start_ms=block.slice_start_ms, outcome=outcome
+        )
+        return marked(self._frame, settled.opened, settled.has_fired)
 
     def _elements(self, opened: OpenWindows, block: Block) -> Elements:
         """Return the open sessions and the records of a block as elements."""
@@ -154,8 +183,7 @@ class SessionWindows:
         opened = grouped.opened.take(numbers[~is_record], frame.aggregates)
         after = Rounds(frame, block, search=search, outcome=outcome).run(opened, owner[~is_record], arrivals)
         everything = np.arange(len(after), dtype=np.int64)
-        settled = settle(frame, after, everything, search=search, slice_start_ms=block.slice_start_ms, outcome=outcome)
-        return marked(frame, settled.opened, settled.has_fired)
+        return self._settled(after, everything, block, search=search, outcome=outcome)
 
 
 def _count_entered(outcome: Outcome, entered: IdSum) -> None:
