@@ -5,12 +5,16 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.plan import BucketPlan
+from windowlib.errors import SpecError
 from windowlib.kernels.column_aggregate import Int64s
 from windowlib.kernels.keys import KeyTable
 
+FARTHEST_MS: Final = 1 << 60
+"""Event times, sizes and slides are at most this, so that the arithmetic of windows fits 64 bits."""
 DENSE_MAX: Final = 4
 """Sequence numbers whose range is at most so many times their number are looked up by counting, not by search."""
 
@@ -90,6 +94,7 @@ def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: 
     event_time = batch.column("event_time_ms")
     if event_time.null_count:
         event_time = event_time.fill_null(0)
+    _check_times(event_time)
     layout = plan.layout
     named = {name: _in_feed_form(batch.column(f"v{place}")) for place, name in enumerate(layout.read())}
     return Block(
@@ -104,6 +109,17 @@ def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: 
         values=tuple(None if name is None else named[name] for name in layout.columns),
         gap_ms=named[layout.gap] if isinstance(layout.gap, str) else None,
     )
+
+
+def _check_times(event_time: pa.Array) -> None:
+    if not len(event_time):
+        return
+    bounds = pc.min_max(event_time).as_py()
+    if bounds["min"] < -FARTHEST_MS or bounds["max"] > FARTHEST_MS:
+        raise SpecError(
+            f"records have event times from {bounds['min']} to {bounds['max']} ms; windows take -2**60 to 2**60. Such "
+            "records are invalid and must not reach the windows"
+        )
 
 
 def _in_feed_form(column: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from windowlib.bounds import MAX_TIME_MS
 from windowlib.kernels.block import Block, added
 from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import stable_order, starts_of, window_codes
+from windowlib.kernels.grouping import distinct_numbers, stable_order, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import LATE_CODE, ON_TIME_CODE, Panes
 from windowlib.kernels.segments import sizes_of
@@ -36,9 +36,10 @@ class LateEntries:
 class CompletedWindows:
     """The windows of one bucket whose end has been reached and that are not cleaned up yet."""
 
-    def __init__(self, frame: Frame, size_ms: int) -> None:
+    def __init__(self, frame: Frame, size_ms: int, slide_ms: int) -> None:
         self._frame = frame
         self._size_ms = size_ms
+        self._slide_ms = slide_ms
         self._lateness_ms = frame.spec.allowed_lateness_ms
         self.windows = OpenWindows.none(frame.aggregates)
 
@@ -55,7 +56,7 @@ class CompletedWindows:
     def fire(self, fired: OpenWindows, slice_start_ms: int, outcome: Outcome) -> OpenWindows:
         """Emit the panes of windows at their end, which the steps of this slice reach. Return the windows after it.
 
-        `fired` is ordered by start. Its `fired` tallies and counts of panes are ignored.
+        The `fired` tallies and counts of panes of the windows are ignored.
         """
         count = len(fired)
         self.emit(fired.key_code, fired.start_ms, fired.edges.count, states=fired.states,
@@ -71,16 +72,15 @@ class CompletedWindows:
         self, key_code: Int64s, start_ms: Int64s, record_count: Int64s, *, states: tuple[object, ...],
         slice_start_ms: int, outcome: Outcome,
     ) -> None:  # fmt: skip
-        """Emit the panes of windows at their end, which the steps of this slice reach; ordered by start."""
-        clock = self._frame.clock
+        """Emit the panes of windows at their end, which the steps of this slice reach."""
         if not len(start_ms):
             return
-        runs = starts_of(start_ms)
-        last_ms = start_ms[runs] + (self._size_ms - 1)
-        step = clock.step_of(last_ms)
+        clock, least_ms = self._frame.clock, start_ms.min()
+        number, place = distinct_numbers((start_ms - least_ms) // self._slide_ms)
+        last_ms = number * self._slide_ms + (least_ms + self._size_ms - 1)
+        step = np.minimum(clock.step_of(last_ms), len(clock.steps.watermark_ms) - 1)
         watermark_ms = clock.steps.watermark_ms[step]
         is_last = watermark_ms >= added(last_ms, self._lateness_ms)
-        sizes = sizes_of(runs, len(start_ms))
         outcome.add_panes(
             Panes(
                 key_code=key_code,
@@ -91,9 +91,9 @@ class CompletedWindows:
                 pane_index=0,
                 nonspeculative_index=0,
                 timing=ON_TIME_CODE,
-                is_last=bool(is_last[0]) if (is_last == is_last[0]).all() else np.repeat(is_last, sizes),
-                watermark_ms=np.repeat(watermark_ms, sizes),
-                fired_rank=np.repeat(clock.fired_rank(step, slice_start_ms), sizes),
+                is_last=bool(is_last[0]) if (is_last == is_last[0]).all() else is_last[place],
+                watermark_ms=watermark_ms[place],
+                fired_rank=clock.fired_rank(step, slice_start_ms)[place],
             )
         )
 

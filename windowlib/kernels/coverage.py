@@ -6,6 +6,7 @@ from typing import Final
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
+from windowlib.kernels.block import FARTHEST_MS
 from windowlib.kernels.gaps import is_columnar
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.triggers.flink import CountReached, EventTime, Never
@@ -50,11 +51,11 @@ def _why_not_windows(spec: WindowSpec) -> str | None:
     match assigner:
         case Tumbling() if assigner.stagger is not Stagger.ALIGNED:
             return "the windows are staggered"
-        case Sliding():
-            return "sliding windows have no columnar form yet"
-        case Tumbling() | Session() | DynamicSession() if not assigner.is_event_time:
+        case Tumbling() | Sliding() | Session() | DynamicSession() if not assigner.is_event_time:
             return "the windows are in processing time"
-        case Tumbling() | Session() | DynamicSession():
+        case Tumbling() | Sliding() if max(assigner.size_ms, getattr(assigner, "slide_ms", 0)) > FARTHEST_MS:
+            return f"the windows are longer than {FARTHEST_MS} ms"
+        case Tumbling() | Sliding() | Session() | DynamicSession():
             return None if trigger in _AT_END else _why_not_trigger(trigger, "at the end of the window")
         case Global():
             return None if _is_counted(trigger) else _why_not_trigger(trigger, "at a count that purges, or never")

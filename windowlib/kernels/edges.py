@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windowlib.kernels.column_aggregate import Bools, Int64s
-from windowlib.kernels.segments import sizes_of
+from windowlib.kernels.segments import range_sums, sizes_of
 from windowlib.records.row_ids import IdSum
 
 
@@ -70,6 +70,16 @@ class EdgeColumns:
             np.bitwise_xor.reduceat(self.xor, starts),
             np.add.reduceat(self.total, starts),
         )
+
+    def counts_of_ranges(self, low: Int64s, high: Int64s) -> Int64s:
+        """Return the number of edges in the windows from low[i] to high[i] - 1."""
+        return range_sums(self.count, low, high)
+
+    def ranged(self, low: Int64s, high: Int64s) -> "EdgeColumns":
+        """Return the edges of the windows from low[i] to high[i] - 1."""
+        xor = np.concatenate([[0], np.bitwise_xor.accumulate(self.xor)])
+        total = range_sums(self.total, low, high)
+        return EdgeColumns(self.counts_of_ranges(low, high), xor[high] ^ xor[low], total)
 
     def sum(self) -> IdSum:
         """Return the tally of all edges."""

@@ -19,12 +19,13 @@ from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
 from windowlib.kernels.sessions import SessionWindows
+from windowlib.kernels.sliding import SlidingWindows
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows
 from windowlib.records.column_types import parse_type
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
-from windowlib.windows.assigners import DynamicSession, Global, Session, Tumbling
+from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ def windows_of(frame: Frame) -> Windows:
     match frame.spec.assigner:
         case Tumbling():
             return TumblingWindows(frame, frame.spec.assigner)
+        case Sliding():
+            return SlidingWindows(frame, frame.spec.assigner)
         case Session() | DynamicSession():
             return SessionWindows(frame)
         case Global():

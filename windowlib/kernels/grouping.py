@@ -6,6 +6,8 @@ import numpy as np
 
 from windowlib.kernels.column_aggregate import Int64s
 
+DENSE_MAX: Final = 4
+"""Numbers whose range is at most so many times their count are looked up in a table of the range."""
 PACKED_BITS: Final = 63
 """A code and a row number are sorted as one integer if they fit into so many bits together."""
 
@@ -52,3 +54,21 @@ def starts_of(sorted_codes: Int64s) -> Int64s:
     is_start[0] = True
     np.not_equal(sorted_codes[1:], sorted_codes[:-1], out=is_start[1:])
     return np.flatnonzero(is_start)
+
+
+def expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the numbers from low[i] to high[i] of each row i, and the row of each; none if high[i] < low[i]."""
+    sizes = np.maximum(high - low + 1, 0)
+    ends = np.cumsum(sizes)
+    row = np.repeat(np.arange(len(low), dtype=np.int64), sizes)
+    number = np.arange(len(row), dtype=np.int64) + (low - ends + sizes)[row]
+    return row, number
+
+
+def distinct_numbers(number: Int64s) -> tuple[Int64s, Int64s]:
+    """Return numbers that contain all of `number`, ascending, and the place of each of `number` among them."""
+    low, high = int(number.min()), int(number.max())
+    if high - low <= DENSE_MAX * len(number):
+        return np.arange(low, high + 1, dtype=np.int64), number - low
+    distinct, places = np.unique(number, return_inverse=True)
+    return distinct, places.astype(np.int64)

@@ -46,7 +46,7 @@ class TumblingWindows:
         self._frame = frame
         self._size_ms = assigner.size_ms
         self._offset_ms = assigner.offset_ms
-        self._completed = CompletedWindows(frame, assigner.size_ms)
+        self._completed = CompletedWindows(frame, assigner.size_ms, assigner.size_ms)
         self._watermark_ms = frame.plan.beginning.watermark_ms
         self._pending = OpenWindows.none(frame.aggregates)
         """Windows before their end, ordered by (start, key number)."""
@@ -112,7 +112,7 @@ class TumblingWindows:
             shared = int(np.searchsorted(groups.number, last, side="right"))
         first = self._opened(groups, 0, shared)
         if len(carried):
-            first = self._merged(OpenWindows.concat([carried, first], aggregates))
+            first = self._frame.one_per_window(OpenWindows.concat([carried, first], aggregates))
         ended = int(np.searchsorted(first.end_ms - 1, self._watermark_ms, side="right"))
         self._fire(first.take(np.arange(ended, dtype=np.int64), aggregates), block, outcome)
         last_ms = groups.number * self._size_ms + (self._offset_ms + self._size_ms - 1)
@@ -144,22 +144,6 @@ class TumblingWindows:
             (start_ms, start_ms + self._size_ms),
             edges=EdgeColumns.of_groups(groups.record_hash[begin:end], groups.starts[low:high] - begin),
             states=self._frame.taken(groups.states, np.arange(low, high, dtype=np.int64)),
-        )
-
-    def _merged(self, windows: OpenWindows) -> OpenWindows:
-        """Return windows before their end with equal bounds and key as one, ordered by (start, key number)."""
-        codes = window_codes(windows.start_ms, windows.key_code)
-        order = stable_order(codes)
-        starts = starts_of(codes[order])
-        if len(starts) == len(order):
-            return windows.take(order, self._frame.aggregates)
-        windows = windows.take(order, self._frame.aggregates)
-        states = zip(self._frame.aggregates, windows.states, strict=True)
-        return OpenWindows.fresh(
-            windows.key_code[starts],
-            (windows.start_ms[starts], windows.end_ms[starts]),
-            edges=windows.edges.grouped(starts),
-            states=[one.reduce_states(state, starts) for one, state in states],
         )
 
     def _fire(self, ended: OpenWindows, block: Block, outcome: Outcome) -> None:

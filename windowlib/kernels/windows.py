@@ -12,6 +12,7 @@ from windowlib.columnar.plan import BucketPlan
 from windowlib.kernels.block import Block, Clock
 from windowlib.kernels.column_aggregate import AnyAggregate, Int64s, Positions
 from windowlib.kernels.edges import EdgeColumns, id_sum
+from windowlib.kernels.grouping import stable_order, starts_of, window_codes
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.open_windows import CheckpointColumns, OpenWindows
 from windowlib.kernels.panes import Misses, OutputColumns, Panes
@@ -55,6 +56,10 @@ class Frame:
         """Return the states of the parts, one part after the other."""
         return tuple(one.concat([part[i] for part in parts]) for i, one in enumerate(self.aggregates))
 
+    def regrouped(self, states: Sequence[Any], starts: Int64s) -> tuple[Any, ...]:
+        """Return one state per group of states; group i begins at `starts[i]`, and no group is empty."""
+        return tuple(one.reduce_states(state, starts) for one, state in zip(self.aggregates, states, strict=True))
+
     def ranged(self, states: Sequence[Any], low: Int64s, high: Int64s) -> tuple[Any, ...]:
         """Return the states combined over each range from low[i] to high[i] - 1."""
         return tuple(one.ranges(state, low, high) for one, state in zip(self.aggregates, states, strict=True))
@@ -66,6 +71,21 @@ class Frame:
     def results(self, states: Sequence[Any]) -> tuple[pa.Array, ...]:
         """Return the columns of a pane's values."""
         return tuple(one.results(state) for one, state in zip(self.aggregates, states, strict=True))
+
+    def one_per_window(self, windows: OpenWindows) -> OpenWindows:
+        """Return windows before their end with equal bounds and key as one, ordered by (start, key number)."""
+        codes = window_codes(windows.start_ms, windows.key_code)
+        order = stable_order(codes)
+        starts = starts_of(codes[order])
+        if len(starts) == len(order):
+            return windows.take(order, self.aggregates)
+        windows = windows.take(order, self.aggregates)
+        return OpenWindows.fresh(
+            windows.key_code[starts],
+            (windows.start_ms[starts], windows.end_ms[starts]),
+            edges=windows.edges.grouped(starts),
+            states=self.regrouped(windows.states, starts),
+        )
 
 
 @dataclass(slots=True)

@@ -1,0 +1,298 @@
+"""Sliding windows that fire at their end, from slices.
+
+The starts and ends of all windows are multiples of the slice length g = gcd(size, slide) after the offset. Each record
+is added to one slice of its key. The contents of a window are the combined states of its slices, by
+`ColumnAggregate.ranges`. So the cost grows with records + slices + panes, and not with records x size / slide.
+
+A record that meets a window after its end, or misses one, is the exception: it is added window by window.
+Source of the idea: Krishnamurthy, Wu, Franklin, "On-the-fly sharing for streamed aggregation", SIGMOD 2006.
+"""
+
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.kernels.block import FARTHEST_MS, Block
+from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.completed import CompletedWindows, LateEntries
+from windowlib.kernels.edges import EdgeColumns
+from windowlib.kernels.grouping import expanded, sorted_rows, starts_of, window_codes
+from windowlib.kernels.open_windows import OpenWindows
+from windowlib.kernels.panes import Misses
+from windowlib.kernels.windows import Frame, Outcome
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tallies import FIRED, NEW
+from windowlib.windows.assigners import Sliding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slices:
+    """The contents of slices of time, ordered by (key number, slice number)."""
+
+    key_code: Int64s
+    number: Int64s
+    edges: EdgeColumns
+    states: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """The windows of each row: the numbers from `low` to `high`; none if `high` is less than `low`."""
+
+    low: Int64s
+    high: Int64s
+
+    def take(self, rows: Int64s) -> "_Spans":
+        """Return the windows of the chosen rows."""
+        return _Spans(self.low[rows], self.high[rows])
+
+
+class SlidingWindows:
+    """The sliding windows of one bucket (windows.Windows). Window i starts at offset + i * slide."""
+
+    def __init__(self, frame: Frame, assigner: Sliding) -> None:
+        self._frame = frame
+        self._size_ms, self._slide_ms, self._offset_ms = assigner.size_ms, assigner.slide_ms, assigner.offset_ms
+        self._slice_ms = gcd(assigner.size_ms, assigner.slide_ms)
+        self._completed = CompletedWindows(frame, assigner.size_ms, assigner.slide_ms)
+        self._ended = self._last_ended(frame.plan.beginning.watermark_ms)
+        """The greatest number of a window whose end the watermark has reached."""
+        self._slices = self._no_slices()
+        self._alone = OpenWindows.none(frame.aggregates)
+        """Contents of windows before their end that are not in slices: of a checkpoint, and of exceptional records."""
+
+    def restore(self, opened: OpenWindows) -> None:
+        """Load the open windows of a checkpoint."""
+        aggregates = self._frame.aggregates
+        is_pending = opened.end_ms - 1 > self._frame.plan.beginning.watermark_ms
+        self._completed.add(opened.take(np.flatnonzero(~is_pending), aggregates))
+        self._alone = opened.take(np.flatnonzero(is_pending), aggregates)
+
+    def open(self) -> OpenWindows:
+        """Return the open windows."""
+        aggregates, slices = self._frame.aggregates, self._slices
+        pending = self._alone
+        if len(slices):
+            opened = self._windows_of(*self._ranges(slices, self._numbers(slices).high))
+            pending = self._frame.one_per_window(OpenWindows.concat([pending, opened], aggregates))
+        return OpenWindows.concat([pending, self._completed.windows], aggregates)
+
+    def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
+        """Process a block of records and the steps before `until_step`."""
+        spans = self._windows_at(block.event_time_ms)
+        has_none = spans.low > spans.high
+        is_usual = self._last_ms(spans.low) > block.watermark_ms
+        late = LateEntries(rows=np.zeros(0, dtype=np.int64), start_ms=np.zeros(0, dtype=np.int64))
+        rows: Int64s | slice = slice(None)
+        if has_none.any() or not is_usual.all():
+            rows = np.flatnonzero(is_usual & ~has_none)
+            outcome.add_unassigned(block, np.flatnonzero(has_none))
+            late = self._exceptions(block, spans, np.flatnonzero(~is_usual & ~has_none), outcome=outcome)
+            spans = spans.take(rows)
+        outcome.add_assigned(block.record_hash[rows])
+        outcome.add_edges(NEW, _repeated(EdgeColumns.of_each(block.record_hash[rows]), spans.high - spans.low + 1))
+        self._collect(block, rows)
+        watermark_ms = int(self._frame.clock.watermarks[until_step])
+        self._fire(self._last_ended(watermark_ms), block.slice_start_ms, outcome)
+        self._completed.enter(block, late, outcome)
+        self._completed.clean_up(watermark_ms, outcome)
+
+    def _windows_at(self, event_time_ms: Int64s) -> _Spans:
+        since_ms = event_time_ms - self._offset_ms
+        return _Spans((since_ms - self._size_ms) // self._slide_ms + 1, since_ms // self._slide_ms)
+
+    def _last_ms(self, number: Int64s) -> Int64s:
+        return number * self._slide_ms + (self._offset_ms + self._size_ms - 1)
+
+    def _last_ended(self, watermark_ms: int) -> int:
+        """Return the greatest number of a window whose last instant is at or before a watermark."""
+        since_ms = min(max(watermark_ms, -FARTHEST_MS), 4 * FARTHEST_MS) - (self._offset_ms + self._size_ms - 1)
+        return since_ms // self._slide_ms
+
+    def _exceptions(self, block: Block, spans: _Spans, rows: Int64s, *, outcome: Outcome) -> LateEntries:
+        """Process records that arrive after the end of some of their windows, in log order.
+
+        Emits the records that miss windows, and adds the others to their windows before the end. Returns the entries
+        into windows after the end.
+        """
+        spans, watermark_ms = spans.take(rows), np.maximum(block.watermark_ms[rows], -FARTHEST_MS)
+        first_last_ms = self._offset_ms + self._size_ms - 1
+        ended = np.minimum((watermark_ms - first_last_ms) // self._slide_ms, spans.high)
+        lateness_ms = min(self._frame.spec.allowed_lateness_ms, 4 * FARTHEST_MS)
+        cleaned = np.minimum((watermark_ms - lateness_ms - first_last_ms) // self._slide_ms, spans.high)
+        cleaned = np.where(watermark_ms == MAX_TIME_MS, spans.high, cleaned)
+        self._miss(block, _Spans(spans.low, cleaned), rows, is_all=spans.high <= cleaned, outcome=outcome)
+        outcome.add_assigned(block.record_hash[rows[cleaned < spans.high]])
+        at, number = expanded(ended + 1, spans.high)
+        self._add_alone(block, rows[at], number, outcome=outcome)
+        at, number = expanded(np.maximum(cleaned + 1, spans.low), ended)
+        return LateEntries(rows=rows[at], start_ms=number * self._slide_ms + self._offset_ms)
+
+    def _miss(self, block: Block, missed: _Spans, rows: Int64s, *, is_all: Any, outcome: Outcome) -> None:  # noqa: ANN401 - bools
+        places = np.flatnonzero(missed.low <= missed.high)
+        missed = missed.take(places)
+        # The assigner returns the newest window first.
+        at, back = expanded(np.zeros(len(places), dtype=np.int64), missed.high - missed.low)
+        start_ms = (missed.high[at] - back) * self._slide_ms + self._offset_ms
+        sizes = missed.high - missed.low + 1
+        outcome.add_late(
+            block,
+            Misses(
+                rows=rows[places],
+                offsets=np.concatenate([[0], np.cumsum(sizes)]),
+                start_ms=start_ms,
+                end_ms=start_ms + self._size_ms,
+                late_from_ms=self._completed.cleanup_ms(missed.high * self._slide_ms + self._offset_ms),
+                missed_all=is_all[places],
+            ),
+        )
+
+    def _add_alone(self, block: Block, rows: Int64s, number: Int64s, *, outcome: Outcome) -> None:
+        """Add records to windows before their end, window by window."""
+        if not len(rows):
+            return
+        outcome.add_edges(NEW, block.record_hash[rows])
+        start_ms, key_code = number * self._slide_ms + self._offset_ms, block.key_code[rows]
+        order, codes = sorted_rows(window_codes(number, key_code))
+        starts = starts_of(codes)
+        leaders, chosen = order[starts], rows[order]
+        opened = OpenWindows.fresh(
+            key_code[leaders],
+            (start_ms[leaders], start_ms[leaders] + self._size_ms),
+            edges=EdgeColumns.of_groups(block.record_hash[chosen], starts),
+            states=self._frame.reduced(block, chosen, starts),
+        )
+        windows = OpenWindows.concat([self._alone, opened], self._frame.aggregates)
+        self._alone = self._frame.one_per_window(windows)
+
+    def _collect(self, block: Block, rows: Int64s | slice) -> None:
+        """Add records to their slices."""
+        number = (block.event_time_ms[rows] - self._offset_ms) // self._slice_ms
+        if not len(number):
+            return
+        key_code = block.key_code[rows]
+        order, codes = sorted_rows(window_codes(key_code, number - number.min()))
+        starts = starts_of(codes)
+        leaders = order[starts]
+        chosen = order if isinstance(rows, slice) else rows[order]
+        new = _Slices(
+            key_code=key_code[leaders],
+            number=number[leaders],
+            edges=EdgeColumns.of_groups(block.record_hash[chosen], starts),
+            states=self._frame.reduced(block, chosen, starts),
+        )
+        self._slices = self._joined(self._slices, new) if len(self._slices) else new
+
+    def _joined(self, left: _Slices, right: _Slices) -> _Slices:
+        frame = self._frame
+        key_code = np.concatenate([left.key_code, right.key_code])
+        number = np.concatenate([left.number, right.number])
+        order, codes = sorted_rows(window_codes(key_code, number - number.min()))
+        starts = starts_of(codes)
+        edges, states = EdgeColumns.concat([left.edges, right.edges]), frame.joined([left.states, right.states])
+        edges, states = edges.take(order), frame.taken(states, order)
+        if len(starts) < len(order):
+            edges = edges.grouped(starts)
+            states = frame.regrouped(states, starts)
+            order = order[starts]
+        return _Slices(key_code=key_code[order], number=number[order], edges=edges, states=states)
+
+    def _numbers(self, slices: _Slices) -> _Spans:
+        """Return the windows of each slice that have not ended."""
+        spans = self._windows_at(slices.number * self._slice_ms + self._offset_ms)
+        return _Spans(np.maximum(spans.low, self._ended + 1), spans.high)
+
+    def _ranges(self, slices: _Slices, until: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Return the windows of slices up to the numbers `until`: their numbers, and the slices from low to high - 1.
+
+        Slices are ordered by key and time. So the windows whose first slice is slice n are those of slice n that are
+        not windows of the slice before it.
+        """
+        spans = self._numbers(slices)
+        first = spans.low.copy()
+        same_key = slices.key_code[1:] == slices.key_code[:-1]
+        after_previous = np.where(same_key, spans.high[:-1] + 1, first[1:])
+        np.maximum(first[1:], after_previous, out=first[1:])
+        low, number = expanded(first, np.minimum(spans.high, until))
+        per_slide, per_size = self._slide_ms // self._slice_ms, self._size_ms // self._slice_ms
+        least = int(slices.number.min())
+        span = int(slices.number.max()) - least + 1
+        codes = slices.key_code * span + (slices.number - least)
+        ends = slices.key_code[low] * span + np.minimum(number * per_slide + (per_size - least), span)
+        return number, low, np.searchsorted(codes, ends, side="left")
+
+    def _windows_of(self, number: Int64s, low: Int64s, high: Int64s) -> OpenWindows:
+        slices, start_ms = self._slices, number * self._slide_ms + self._offset_ms
+        return OpenWindows.fresh(
+            slices.key_code[low],
+            (start_ms, start_ms + self._size_ms),
+            edges=slices.edges.ranged(low, high),
+            states=self._frame.ranged(slices.states, low, high),
+        )
+
+    def _fire(self, ended: int, slice_start_ms: int, outcome: Outcome) -> None:
+        """Fire the windows up to the number `ended`, and forget the slices that only they have."""
+        if ended <= self._ended:
+            return
+        frame, alone = self._frame, self._alone
+        is_alone = alone.start_ms <= ended * self._slide_ms + self._offset_ms
+        if len(self._slices):
+            ranges = self._ranges(self._slices, np.full(len(self._slices), ended, dtype=np.int64))
+            if not is_alone.any() and not frame.spec.allowed_lateness_ms:
+                self._emit(*ranges, ended=ended, slice_start_ms=slice_start_ms, outcome=outcome)
+            else:
+                windows = OpenWindows.concat([alone, self._windows_of(*ranges)], frame.aggregates)
+                self._alone = frame.one_per_window(windows)
+        self._fire_alone(ended, slice_start_ms, outcome)
+        kept = np.flatnonzero(self._windows_at(self._slices.number * self._slice_ms + self._offset_ms).high > ended)
+        slices = self._slices
+        self._slices = replace(
+            slices,
+            key_code=slices.key_code[kept],
+            number=slices.number[kept],
+            edges=slices.edges.take(kept),
+            states=frame.taken(slices.states, kept),
+        )
+        self._ended = ended
+
+    def _fire_alone(self, ended: int, slice_start_ms: int, outcome: Outcome) -> None:
+        aggregates = self._frame.aggregates
+        is_fired = self._alone.start_ms <= ended * self._slide_ms + self._offset_ms
+        if not is_fired.any():
+            return
+        fired = self._alone.take(np.flatnonzero(is_fired), aggregates)
+        self._completed.add(self._completed.fire(fired, slice_start_ms, outcome))
+        self._alone = self._alone.take(np.flatnonzero(~is_fired), aggregates)
+
+    def _emit(
+        self, number: Int64s, low: Int64s, high: Int64s, *, ended: int, slice_start_ms: int, outcome: Outcome
+    ) -> None:
+        """Fast path: without lateness, windows whose contents are all in slices are fired and cleaned up at once."""
+        slices = self._slices
+        self._completed.emit(
+            slices.key_code[low],
+            number * self._slide_ms + self._offset_ms,
+            slices.edges.counts_of_ranges(low, high),
+            states=self._frame.ranged(slices.states, low, high),
+            slice_start_ms=slice_start_ms,
+            outcome=outcome,
+        )
+        spans = self._numbers(slices)
+        outcome.add_edges(FIRED, _repeated(slices.edges, np.minimum(spans.high, ended) - spans.low + 1))
+
+    def _no_slices(self) -> _Slices:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _Slices(key_code=nothing, number=nothing, edges=EdgeColumns.none(0), states=self._frame.empty(0))
+
+
+def _repeated(edges: EdgeColumns, times: Int64s) -> IdSum:
+    """Return the tally of edges that each occur so many times; a negative number counts as 0."""
+    times = np.maximum(times, 0)
+    odd = edges.xor[(times & 1).astype(np.bool_)]
+    return IdSum(int((edges.count * times).sum()), int(np.bitwise_xor.reduce(odd)), int((edges.total * times).sum()))
