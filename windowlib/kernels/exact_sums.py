@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.functions.aggregates import SumDouble
-from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded
+from windowlib.functions.exact_sum import divide_rounded
 from windowlib.kernels.column_aggregate import Float64s, Int64s, Positions
 from windowlib.kernels.double_sums import (
     DEFAULT_LIMITS,
@@ -22,11 +22,11 @@ from windowlib.kernels.double_sums import (
     take_totals,
     zero_totals,
 )
-from windowlib.kernels.expansions import rounded
+from windowlib.kernels.expansions import UNIT_BITS, rounded
 from windowlib.kernels.integer_sums import field_of, int64s
 from windowlib.kernels.quotients import rounded_quotients
 from windowlib.kernels.segments import counts_of, range_sums, valid_of
-from windowlib.kernels.sum_states import mantissas_of, totals_of
+from windowlib.kernels.sum_states import mantissas_of, totals_of_mantissas
 
 _SPECIALS: Final = ("nan_count", "positive_infinity_count", "negative_infinity_count")
 Specials = tuple[Int64s, Int64s, Int64s]
@@ -132,7 +132,7 @@ class ColumnSumDouble:
             inexact = inexact[states.count[inexact] > 0]
             divisors = states.count[inexact]
         pairs = zip(states.totals.integers(inexact.tolist()), divisors.tolist(), strict=True)
-        values[inexact] = [divide_rounded(units, divisor << SCALE_BITS) for units, divisor in pairs]
+        values[inexact] = [divide_rounded(units, divisor << UNIT_BITS) for units, divisor in pairs]
         return values
 
     def to_columns(self, states: DoubleSums) -> pa.StructArray:
@@ -141,7 +141,7 @@ class ColumnSumDouble:
         return pa.StructArray.from_arrays([pa.array(column) for column in columns], names=names)
 
     def from_columns(self, stored: pa.Array) -> DoubleSums:
-        totals = totals_of(field_of(stored, "mantissa"), int64s(field_of(stored, "exponent")))
+        totals = totals_of_mantissas(field_of(stored, "mantissa"), int64s(field_of(stored, "exponent")))
         nan, positive, negative = (int64s(field_of(stored, name)) for name in _SPECIALS)
         specials = (nan, positive, negative) if nan.any() or positive.any() or negative.any() else None
         return DoubleSums(int64s(field_of(stored, "count")), totals, specials)

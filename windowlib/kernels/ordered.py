@@ -11,7 +11,7 @@ from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.kernels.column_aggregate import Bools, Int64s, Positions
 from windowlib.kernels.picks import PickColumns
-from windowlib.kernels.segments import counts_of, range_sums, typed, valid_of
+from windowlib.kernels.segments import counts_of, range_sums, spans, typed, valid_of
 from windowlib.records.column_types import parse_type
 
 
@@ -187,14 +187,6 @@ class ColumnCollectList:
         starts, ranks, values = stored.flatten()
         ends = np.cumsum(pc.list_value_length(values).to_numpy().astype(np.int64))
         return PlacedLists(ends, Positions(starts.flatten().to_numpy(), ranks.flatten().to_numpy()), values.flatten())
-
-
-def spans(low: Int64s, high: Int64s) -> Int64s:
-    """Return low[0] .. high[0] - 1, low[1] .. high[1] - 1, and so on."""
-    sizes = high - low
-    ends = np.cumsum(sizes)
-    count = int(ends[-1]) if len(ends) else 0
-    return np.arange(count, dtype=np.int64) + np.repeat(high - ends, sizes)
 
 
 def _ascend(group: Int64s, positions: Positions) -> bool:

@@ -41,6 +41,14 @@ def counts_of(valid: Bools | None, starts: Int64s, count: int) -> Int64s:
     return np.add.reduceat(valid, starts, dtype=np.int64)
 
 
+def spans(low: Int64s, high: Int64s) -> Int64s:
+    """Return low[0] .. high[0] - 1, low[1] .. high[1] - 1, and so on."""
+    sizes = high - low
+    ends = np.cumsum(sizes)
+    count = int(ends[-1]) if len(ends) else 0
+    return np.arange(count, dtype=np.int64) + np.repeat(high - ends, sizes)
+
+
 def range_sums(values: Int64s, low: Int64s, high: Int64s) -> Int64s:
     """Return the sum of each range, modulo 2**64. It is exact if it fits 64 bits."""
     prefix = np.zeros(len(values) + 1, dtype=np.int64)
