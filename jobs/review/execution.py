@@ -17,7 +17,8 @@ class Execution:
     """How a range would run. The rows are the same in every case.
 
     `why_not_kernels` is None if the columnar executor computes the windows, else the reason why the operator computes
-    them record by record. `why_not_files` is None if tasks read the log's files themselves, else the reason why Spark reads them.
+    them record by record. `why_not_files` is None if tasks read the log's files themselves, else the reason why Spark
+    reads them.
     """
 
     why_not_kernels: str | None

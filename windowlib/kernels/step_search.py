@@ -29,9 +29,10 @@ class StepSearch:
             rounds_max: the number of steps that a search goes on from the table. It changes the speed only.
         """
         self._watermark_ms = watermark_ms
-        self._first_step = first_step
+        self.first_step = first_step
         self._rounds_max = rounds_max
         count = len(watermark_ms)
+        self.until_step = first_step + count
         self._span = int(watermark_ms[-1]) - int(watermark_ms[0]) if count else _SPAN_MAX
         if self._span < _SPAN_MAX:
             self._shift = max(self._span.bit_length() - (_BUCKETS_PER_STEP * count).bit_length(), 0)
@@ -44,7 +45,7 @@ class StepSearch:
         """Return the first step whose watermark reaches each instant; the step after the last one if none does."""
         watermark_ms = self._watermark_ms
         if self._span >= _SPAN_MAX or not self._rounds_max:
-            return self._first_step + np.searchsorted(watermark_ms, instant_ms, side="left")
+            return self.first_step + np.searchsorted(watermark_ms, instant_ms, side="left")
         first_ms, last_ms = int(watermark_ms[0]), int(watermark_ms[-1])
         buckets = np.minimum(np.maximum(instant_ms, first_ms), last_ms)
         buckets -= first_ms
@@ -58,5 +59,5 @@ class StepSearch:
             ahead = ahead[places[ahead] < len(watermark_ms)]
             ahead = ahead[watermark_ms[places[ahead]] < instant_ms[ahead]]
         places[ahead] = np.searchsorted(watermark_ms, instant_ms[ahead], side="left")
-        places += self._first_step
+        places += self.first_step
         return places

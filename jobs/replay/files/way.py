@@ -260,23 +260,37 @@ class FileRows:
         blocks: dict[int, list[Block]] = {}
         for block in self.layout.blocks:
             blocks.setdefault(block.slice_no, []).append(block)
-        made = []
+        made: list[EncodeTask] = []
         for table in self.pinned.tables.stored:
-            by_slice = self._fragments(table.name)
-            slices, rows = [], 0
+            root, by_slice = self.pinned.uri(table.name), self._fragments(table.name)
+            slices: list[SliceRows] = []
             for run in runs:
-                own = by_slice.get(run.slice_no, [])
-                if not own:
-                    continue
-                needed = tuple(blocks.get(run.slice_no, ())) if table.name in tables.RECORD_TABLES else ()
-                slices.append(SliceRows(run=run, fragments=tuple(own), blocks=needed))
-                rows += sum(one.rows for one in own)
-                if rows >= self.pinned.sizes.rows_per_encoding:
-                    made.append(EncodeTask(table=table, root=self.pinned.uri(table.name), slices=tuple(slices)))
-                    slices, rows = [], 0
+                holds_records = table.name in tables.RECORD_TABLES
+                needed = tuple(blocks.get(run.slice_no, ())) if holds_records else ()
+                for own in self._files(by_slice.get(run.slice_no, []), is_whole=holds_records):
+                    slices.append(SliceRows(run=run, fragments=own, blocks=needed))
+                    if (
+                        sum(one.rows for part in slices for one in part.fragments)
+                        >= self.pinned.sizes.rows_per_encoding
+                    ):
+                        made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
+                        slices = []
             if slices:
-                made.append(EncodeTask(table=table, root=self.pinned.uri(table.name), slices=tuple(slices)))
+                made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
         return made
+
+    def _files(self, fragments: Sequence[Fragment], *, is_whole: bool) -> Iterator[tuple[Fragment, ...]]:
+        """Cut the fragments of a slice into files. Tasks write the files of a large slice in parallel."""
+        group: list[Fragment] = []
+        rows = 0
+        for one in fragments:
+            if group and not is_whole and rows + one.rows > self.pinned.sizes.rows_per_file:
+                yield tuple(group)
+                group, rows = [], 0
+            group.append(one)
+            rows += one.rows
+        if group:
+            yield tuple(group)
 
     def _fragments(self, table: str) -> dict[int, list[Fragment]]:
         if table == tables.INVALID_RECORDS:
