@@ -38,7 +38,7 @@ EQUATIONS = ("fates", "edges", "rows")
 READ = "read"
 ASSIGNED = "assigned"
 FATES = {tables.LATE_RECORDS: "late", tables.UNASSIGNED_RECORDS: "unassigned", tables.INVALID_RECORDS: "invalid"}
-AUDITED_ROWS = 5_000
+AUDITED_ROWS = 1_000_000
 """The audit computes row ids from the committed content if a table has at most this many rows."""
 VOID = (
     "Nothing of this attempt will be published. A run replays it once by itself; if it happens again, the store or "

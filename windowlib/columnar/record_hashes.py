@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.hashing import BLOCK, row_hashes, value_hashes
+from windowlib.columnar.hashing import BLOCK, STACKED, row_hashes, value_hashes
 from windowlib.columnar.words import validity
 from windowlib.columnar.xxhash import Numbers, Words
 from windowlib.records import tables
@@ -21,7 +21,11 @@ _MICROS_PER_DAY: Final = 86_400_000_000
 
 
 def record_hashes(
-    records: pa.Table | pa.RecordBatch, widened: Mapping[str, str] = MappingProxyType({}), *, block: int = BLOCK
+    records: pa.Table | pa.RecordBatch,
+    widened: Mapping[str, str] = MappingProxyType({}),
+    *,
+    block: int = BLOCK,
+    stacked: int = STACKED,
 ) -> Numbers:
     """Return the `record_hash` of each record of a log.
 
@@ -32,12 +36,13 @@ def record_hashes(
         widened: column -> its first type in Spark's spelling (`PinnedLog.widened`). A value that fits that type is
             hashed as that type.
         block: the number of records that are hashed together.
+        stacked: as for `row_hashes`.
 
     Raises:
         SpecError: a column has a type that has no hash.
     """
     special = {name: partial(_first_hashes, first=arrow_type(parse_type(kind))) for name, kind in widened.items()}
-    return row_hashes(records, name_seed(RECORD), block=block, special=special)
+    return row_hashes(records, name_seed(RECORD), block=block, stacked=stacked, special=special)
 
 
 def invalid_ids(record_hash: pa.Array, reason: pa.Array, *, block: int = BLOCK) -> Numbers:

@@ -21,6 +21,17 @@ def validity(array: pa.Array) -> NDArray[np.bool_] | None:
     return None if bitmap is None else _bits(bitmap, array.offset, len(array))
 
 
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type are hashed as 64-bit words (`int_words`)."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
 def int_words(array: pa.Array) -> Words | None:
     """Return values as the 64-bit words that are hashed; None for types that are hashed as bytes.
 

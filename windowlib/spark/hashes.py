@@ -96,12 +96,12 @@ def _word(value: Column, kind: T.DataType) -> Column:  # noqa: PLR0911 - one ret
 
 
 def _item(item: Column, place: Column, *, kind: T.DataType) -> Column:
-    return F.xxhash64(place.cast("bigint"), _hash(item, kind))
+    return F.xxhash64(place.cast("bigint"), value_hash(item, kind))
 
 
 def _entry(entry: Column, *, kind: T.MapType) -> Column:
     key, value = entry.getField("key"), entry.getField("value")
-    return F.xxhash64(_hash(key, kind.keyType), _hash(value, kind.valueType))
+    return F.xxhash64(value_hash(key, kind.keyType), value_hash(value, kind.valueType))
 
 
 def _folded(hashes: Column) -> Column:
@@ -109,7 +109,7 @@ def _folded(hashes: Column) -> Column:
     return F.aggregate(hashes, F.size(hashes).cast("bigint"), lambda found, one: found.bitwiseXOR(one))
 
 
-def _hash(value: Column, kind: T.DataType) -> Column:
+def value_hash(value: Column, kind: T.DataType) -> Column:
     """Return the hash of an item, key or value of a map; 0 for a null."""
     return F.when(value.isNotNull(), F.xxhash64(_word(value, kind))).otherwise(_long(0))
 

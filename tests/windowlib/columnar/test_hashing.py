@@ -38,7 +38,9 @@ def test_every_record_has_the_hash_of_the_definition_in_blocks_of_any_size() -> 
         rows = [
             {name: random_value(rng, kind) for name, kind in kinds.items()} for _ in range(rng.choice([0, 1, 9, 50]))
         ]
-        found = record_hashes(_chunked(rows, kinds, rng), block=rng.choice([1, 3, 1000]))
+        found = record_hashes(
+            _chunked(rows, kinds, rng), block=rng.choice([1, 3, 1000]), stacked=rng.choice([0, 8, 1000])
+        )
         assert found.tolist() == [plain_row("record", row, kinds) for row in rows]
 
 
