@@ -15,7 +15,8 @@ UV_OK := .cache/uv/installed
 VENV_OK := .venv/synced
 PROJECT_OK := .venv/hindcast-installed
 JARS_OK := .cache/ivy/checked
-SET_UP := $(PROJECT_OK) $(JARS_OK)
+ARCHIVE_OK := .cache/jvm/made
+SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK)
 
 PYTEST_ARGS ?=
 CASES ?= 10000
@@ -126,4 +127,9 @@ $(PROJECT_OK): pyproject.toml $(VENV_OK)
 $(JARS_OK): setup/jars.sha256 setup/resolve_jars.py | $(PROJECT_OK)
 	@echo "set-up: fetching the Delta jars with Spark's Ivy (86 MB; its log is .cache/ivy.log)"
 	@$(PY) setup/resolve_jars.py
+	@touch $@
+
+$(ARCHIVE_OK): $(JARS_OK) $(VENV_OK)
+	@echo "set-up: making an archive of Spark's classes, which makes every start of Spark faster"
+	@mkdir -p $(@D) && $(PY) -m jobs.spark.class_archive >.cache/jvm/log 2>&1 || true
 	@touch $@

@@ -1,7 +1,8 @@
 """The Delta jars. The set-up fetches them once and checks them against setup/jars.sha256; later use is offline."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobs.project import ROOT
@@ -36,3 +37,21 @@ def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
             "Run `make setup` in the clone, or set HINDCAST_JARS to a directory that has them."
         )
     return jars
+
+
+def class_path(jars: Sequence[Path], spark_jars: Sequence[Path]) -> list[Path]:
+    """Return the jars of Delta that Spark does not have itself, in any version.
+
+    The JVM searches an extra class path before Spark's own jars. So a second version of Jackson or Parquet there would
+    replace that of Spark.
+
+    Args:
+        jars: the result of `delta_jars`; their names are `<group>_<artifact>-<version>.jar`.
+        spark_jars: Spark's own jars; their names are `<artifact>-<version>.jar`.
+    """
+    own = {_artifact(jar.name) for jar in spark_jars}
+    return [jar for jar in jars if _artifact(jar.name.partition("_")[2]) not in own]
+
+
+def _artifact(name: str) -> str:
+    return re.sub(r"-\d.*", "", name)

@@ -3,9 +3,11 @@
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jobs.spark.jars import delta_jars
+from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.private_dir import private_directory
 
 if TYPE_CHECKING:
@@ -33,12 +35,26 @@ _CONF = {
 _LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def spark_session(app_name: str, master: str | None = None) -> "SparkSession":
+_OPTIONS, _CLASS_PATH = "spark.driver.extraJavaOptions", "spark.driver.extraClassPath"
+_RUNNING_JVM = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it: the JVM runs already
+
+
+def spark_session(
+    app_name: str,
+    master: str | None = None,
+    *,
+    records: int | None = None,
+    optimise_from: int = OPTIMISE_FROM,
+    extra_options: Sequence[str] = (),
+) -> "SparkSession":
     """Return the Spark session of this process, and start it if there is none.
 
     Args:
         app_name: the name in Spark's lists of applications.
         master: a Spark master URL. By default that of spark-submit, else `HINDCAST_MASTER`, else all local cores.
+        records: about how many records all jobs of the session will read; None if unknown.
+        optimise_from: with fewer `records`, the JVM that is started here has no optimising compiler.
+        extra_options: further options of that JVM.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start the python3 of the PATH
     with warnings.catch_warnings():
@@ -46,15 +62,35 @@ def spark_session(app_name: str, master: str | None = None) -> "SparkSession":
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
 
-        submitted = SparkConf().get("spark.master", None)
-        chosen = master or submitted or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER
-        builder = SparkSession.builder.appName(app_name).master(chosen)
-        for name, value in (_CONF | (_LOCAL_CONF if chosen.startswith("local") else {})).items():
-            builder = builder.config(name, value)
-        builder = builder.config("spark.jars", ",".join(str(jar) for jar in delta_jars()))
+        given = SparkConf()
+        chosen = master or given.get("spark.master", None) or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER
+        is_local = chosen.startswith("local")
+        settings = _CONF | (_LOCAL_CONF if is_local else {})
         private = private_directory()
-        builder = builder.config("spark.local.dir", str(private))
+        settings["spark.local.dir"] = str(private)
         # Nothing is stored there, but Spark makes the directory, by default in the working directory.
-        builder = builder.config("spark.sql.warehouse.dir", str(private / "warehouse"))
-        builder = builder.config("spark.driver.memory", os.environ.get("HINDCAST_DRIVER_MEMORY", "3g"))
+        settings["spark.sql.warehouse.dir"] = str(private / "warehouse")
+        settings["spark.driver.memory"] = os.environ.get("HINDCAST_DRIVER_MEMORY", "3g")
+        settings |= _jvm_settings(
+            given.get(_OPTIONS, "") or "",
+            extra=[*java_options(find_archive(), records=records, optimise_from=optimise_from), *extra_options],
+            starts_here=is_local and _RUNNING_JVM not in os.environ and not given.contains(_CLASS_PATH),
+        )
+        builder = SparkSession.builder.appName(app_name).master(chosen)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
         return builder.getOrCreate()
+
+
+def _jvm_settings(given: str, *, extra: Sequence[str], starts_here: bool) -> dict[str, str]:
+    """Return the settings for Delta's jars and for the options of the JVM.
+
+    A JVM that this process starts on this machine gets the jars on its class path: Spark then copies no jar, and the
+    class archive covers Delta. Other JVMs get the jars from Spark.
+    """
+    jars = delta_jars()
+    path = class_path_option(jars, spark_jars()) if starts_here else None
+    if path is None:
+        return {"spark.jars": ",".join(map(str, jars))}
+    options = " ".join(one for one in (*extra, given) if one)  # a later option wins: the user's
+    return {_CLASS_PATH: path} | ({_OPTIONS: options} if options else {})
