@@ -73,8 +73,10 @@ class ColumnFirstOrLast(PickColumns[PlacedValues]):
         else:
             is_right = (two_start < one_start) | ((one_start == two_start) & (two_rank < one_rank))
         is_right = (is_right & right.present) | ~left.present
-        at = np.arange(len(left), dtype=np.int64)
-        return self.take(self.concat([left, right]), np.where(is_right, at + len(left), at))
+        pairs = zip(left.positions, right.positions, strict=True)
+        positions = Positions(*(np.where(is_right, other, one) for one, other in pairs))
+        value = pc.if_else(pa.array(is_right), right.value, left.value)
+        return PlacedValues(left.present | right.present, positions, value)
 
     def take(self, states: PlacedValues, indices: Int64s) -> PlacedValues:
         positions = Positions(*(column[indices] for column in states.positions))
