@@ -115,13 +115,12 @@ def _merged(frame: Frame, parts: OpenWindows, group_of: Int64s) -> Sessions:
     parts, group_of = parts.take(order, frame.aggregates), group_of[order]
     starts = starts_of(group_of)
     first = parts.take(starts, frame.aggregates)
-    states = zip(frame.aggregates, parts.states, strict=True)
     windows = replace(
         first,
         start_ms=np.minimum.reduceat(parts.start_ms, starts),
         end_ms=np.maximum.reduceat(parts.end_ms, starts),
         edges=parts.edges.grouped(starts),
-        states=tuple(one.reduce_states(state, starts) for one, state in states),
+        states=frame.regrouped(parts.states, starts),
     )
     return Sessions(windows, np.arange(len(starts), dtype=np.int64), group_of[starts], IdSum())
 

@@ -148,7 +148,6 @@ class Rounds:
         starts = starts_of(record_of[order])
         first = parts.take(starts, aggregates)
         kept = is_inside.astype(np.int64)
-        states = zip(aggregates, parts.states, strict=True)
         return replace(
             first,
             start_ms=np.minimum.reduceat(parts.start_ms, starts),
@@ -158,7 +157,7 @@ class Rounds:
             pane_index=first.pane_index * kept,
             nonspeculative_count=first.nonspeculative_count * kept,
             is_complete=first.is_complete & is_inside,
-            states=tuple(one.reduce_states(state, starts) for one, state in states),
+            states=self._frame.regrouped(parts.states, starts),
         )
 
     def _fire_due(self, opened: OpenWindows, watermark_ms: Int64s) -> OpenWindows:
