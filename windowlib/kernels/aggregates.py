@@ -5,12 +5,14 @@ from typing import Any, Final
 
 from windowlib.functions.aggregates import Aggregate, Count, MeanInteger, SumDecimal, SumDouble, SumInteger
 from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOrLast
+from windowlib.functions.variance import Variance
 from windowlib.kernels.column_aggregate import AnyAggregate
 from windowlib.kernels.decimal_sums import ColumnSumDecimal
 from windowlib.kernels.exact_sums import ColumnSumDouble
 from windowlib.kernels.extremes import column_extreme
 from windowlib.kernels.integer_sums import ColumnCount, ColumnMeanInteger, ColumnSumInteger
 from windowlib.kernels.ordered import ColumnCollectList, ColumnFirstOrLast
+from windowlib.kernels.variances import ColumnVariance
 
 _FORMS: Final[Mapping[type, Callable[[Any], AnyAggregate]]] = {
     Count: ColumnCount,
@@ -20,6 +22,7 @@ _FORMS: Final[Mapping[type, Callable[[Any], AnyAggregate]]] = {
     SumDecimal: ColumnSumDecimal,
     Extreme: column_extreme,
     FirstOrLast: ColumnFirstOrLast,
+    Variance: ColumnVariance,
     CollectList: ColumnCollectList,
 }
 
@@ -33,3 +36,10 @@ def column_aggregate(aggregate: Aggregate, input_type: str | None) -> AnyAggrega
     """
     form = _FORMS.get(type(aggregate))
     return None if form is None else form(aggregate)
+
+
+def why_not(aggregate: object) -> str | None:
+    """Return None if an aggregate has a column form, else a sentence about the reason, for users."""
+    if type(aggregate) in _FORMS:
+        return None
+    return f"{type(aggregate).__name__} is not an aggregate that pipeline files can name, so it has no column form"

@@ -9,7 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from windowlib.kernels.column_aggregate import Float64s, Int64s
-from windowlib.kernels.expansions import PARTS, Parts, distilled, integer_of, parts_of, summed
+from windowlib.kernels.expansions import (
+    PARTS,
+    Parts,
+    distilled,
+    integer_of,
+    numbers_of,
+    parts_of,
+    summed,
+    without_zeros,
+)
 from windowlib.kernels.segments import range_sums
 
 Integers = npt.NDArray[np.object_]
@@ -21,7 +30,7 @@ _MANTISSA_BITS: Final = 52
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Exact finite sums: an expansion and, where it does not suffice, a rest in units of 2**-1074.
+    """Exact finite sums: an expansion and, where it does not suffice, a rest in units of 2**-2148.
 
     `rest` is None if it is 0 in all groups, which is so for all but very unusual numbers.
     """
@@ -37,7 +46,7 @@ class Totals:
         return np.zeros(0, dtype=np.int64) if self.rest is None else np.flatnonzero(self.rest)
 
     def integers(self, indices: Iterable[int]) -> list[int]:
-        """Return the sums of some groups in units of 2**-1074."""
+        """Return the sums of some groups in units of 2**-2148."""
         return [
             integer_of(float(part[i]) for part in self.parts) + (0 if self.rest is None else int(self.rest[i]))
             for i in indices
@@ -88,28 +97,25 @@ def reduce_rows(rows: Float64s, starts: Int64s, limits: Limits) -> Totals:
             else:
                 numbers = [float(part[group - first]) for part in parts]
             exact[group] = exact.get(group, 0) + integer_of(numbers)
-    return with_integers(Totals(trimmed(tuple(out))), exact)
+    return _put(tuple(out), None, exact) if exact else Totals(without_zeros(tuple(out)))
 
 
 def with_integers(totals: Totals, exact: Mapping[int, int]) -> Totals:
-    """Return the totals with the given sums, in units of 2**-1074, in place of those of some groups."""
+    """Return the totals with the given sums, in units of 2**-2148, in place of those of some groups."""
     if not exact:
         return totals
-    parts = [part.copy() for part in widened_parts(totals.parts, PARTS)]
-    rest = np.zeros(len(totals), dtype=np.object_) if totals.rest is None else totals.rest.copy()
+    parts = tuple(part.copy() for part in widened_parts(totals.parts, PARTS))
+    return _put(parts, totals.rest, exact)
+
+
+def _put(parts: Parts, rest: Integers | None, exact: Mapping[int, int]) -> Totals:
+    """Return totals with the given sums of some groups. `parts` has the greatest number of parts and is changed."""
+    rest = np.zeros(len(parts[0]), dtype=np.object_) if rest is None else rest.copy()
     for group, units in exact.items():
         numbers, rest[group] = parts_of(units)
         for part, number in zip(parts, numbers, strict=True):
             part[group] = number
-    return Totals(trimmed(tuple(parts)), rest if rest.any() else None)
-
-
-def trimmed(parts: Parts) -> Parts:
-    """Return the parts without those at the end that are 0 in all elements."""
-    count = len(parts)
-    while count > 1 and not parts[count - 1].any():
-        count -= 1
-    return parts[:count]
+    return Totals(without_zeros(parts), rest if rest.any() else None)
 
 
 def widened_parts(parts: Parts, count: int) -> Parts:
@@ -135,11 +141,11 @@ def reduce_totals(totals: Totals, starts: Int64s, limits: Limits) -> Totals:
     if totals.rest is None or not len(starts):
         return sums
     rest = np.add.reduceat(totals.rest, starts)
-    return _with_rest(sums, rest)
+    return with_rest(sums, rest)
 
 
-def _with_rest(sums: Totals, rest: Integers) -> Totals:
-    """Return the sums plus integers in units of 2**-1074."""
+def with_rest(sums: Totals, rest: Integers) -> Totals:
+    """Return the sums plus integers in units of 2**-2148."""
     groups = np.flatnonzero(rest).tolist()
     units = zip(groups, sums.integers(groups), strict=True)
     return with_integers(sums, {group: one + int(rest[group]) for group, one in units})
@@ -154,28 +160,31 @@ def range_totals(totals: Totals, bounds: tuple[Int64s, Int64s], limits: Limits) 
     low, high = bounds
     longest = int((high - low).max()) if len(low) else 0
     bits = min(_MANTISSA_BITS, _WORD_BITS - longest.bit_length())
-    words = _words_of(totals.parts, bits, limits.words)
-    if words is None:
+    found = _words_of(totals.parts, bits, limits.words)
+    if found is None:
         prefix = np.array(list(accumulate(totals.integers(range(len(totals))), initial=0)), dtype=np.object_)
-        return _with_rest(zero_totals(len(low)), prefix[high] - prefix[low])
-    sums = _numbers_of([range_sums(word, low, high) for word, _ in words], [exponent for _, exponent in words], bits)
+        return with_rest(zero_totals(len(low)), prefix[high] - prefix[low])
+    words, exponent = found
+    columns = numbers_of([range_sums(word, low, high) for word in words], exponent, bits)
+    parts, failed = distilled(columns)
+    exact = {group: integer_of(float(column[group]) for column in columns) for group in failed.tolist()}
+    sums = with_integers(Totals(parts), exact)
     if totals.rest is None:
         return sums
     prefix = np.array(list(accumulate(totals.rest.tolist(), initial=0)), dtype=np.object_)
-    return _with_rest(sums, prefix[high] - prefix[low])
+    return with_rest(sums, prefix[high] - prefix[low])
 
 
-def _words_of(parts: Parts, bits: int, words_max: int) -> list[tuple[Int64s, int]] | None:
-    """Return numbers as words and their exponents, the greatest first, or None if they need too many words.
+def _words_of(parts: Parts, bits: int, words_max: int) -> tuple[list[Int64s], int] | None:
+    """Return numbers as words, the greatest first, and the exponent of the first; None if they need too many words.
 
-    A number is the sum of word * 2**exponent. A word is less than 2**(bits + 1).
+    A number is the sum of words[i] * 2**(exponent - i * bits). A word is less than 2**(bits + 1).
     """
     greatest = max((float(np.abs(part).max()) for part in parts if len(part)), default=0.0)
-    words: list[tuple[Int64s, int]] = []
+    words: list[Int64s] = []
     rests = list(parts)
-    exponent = int(np.frexp(greatest)[1])
-    while any(rest.any() for rest in rests):
-        exponent -= bits
+    exponent = first = int(np.frexp(greatest)[1]) - bits
+    while not words or any(rest.any() for rest in rests):
         if len(words) == words_max or exponent < _EXPONENT_MIN:
             return None
         scale, unit = np.ldexp(1.0, -exponent), np.ldexp(1.0, exponent)
@@ -184,24 +193,9 @@ def _words_of(parts: Parts, bits: int, words_max: int) -> list[tuple[Int64s, int
         word = whole[0].astype(np.int64)
         for one in whole[1:]:
             word += one.astype(np.int64)
-        words.append((word, exponent))
-    return words or [(np.zeros(len(parts[0]), dtype=np.int64), 0)]
-
-
-def _numbers_of(sums: Sequence[Int64s], exponents: Sequence[int], bits: int) -> Totals:
-    """Return the numbers whose words of 64 bits are given, the greatest first."""
-    mask = (1 << bits) - 1
-    columns: list[Float64s] = []
-    carry: Int64s | int = 0
-    for word, exponent in zip(reversed(sums), reversed(exponents), strict=True):
-        full = word + carry
-        columns.append((full & mask) * np.ldexp(1.0, exponent))
-        carry = full >> bits
-    columns.append(carry * np.ldexp(1.0, exponents[0] + bits))
-    parts, failed = distilled(columns[::-1])
-    columns = [np.asarray(column) for column in columns]
-    exact = {group: integer_of(float(column[group]) for column in columns) for group in failed.tolist()}
-    return with_integers(Totals(parts), exact)
+        words.append(word)
+        exponent -= bits
+    return words, first
 
 
 def take_totals(totals: Totals, indices: Int64s) -> Totals:

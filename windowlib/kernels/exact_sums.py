@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.functions.aggregates import SumDouble
-from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded
+from windowlib.functions.exact_sum import divide_rounded
 from windowlib.kernels.column_aggregate import Float64s, Int64s, Positions
 from windowlib.kernels.double_sums import (
     DEFAULT_LIMITS,
@@ -22,11 +22,11 @@ from windowlib.kernels.double_sums import (
     take_totals,
     zero_totals,
 )
-from windowlib.kernels.expansions import rounded
+from windowlib.kernels.expansions import UNIT_BITS, rounded
 from windowlib.kernels.integer_sums import field_of, int64s
 from windowlib.kernels.quotients import rounded_quotients
-from windowlib.kernels.segments import counts_of, range_sums, valid_of
-from windowlib.kernels.sum_states import mantissas_of, totals_of
+from windowlib.kernels.segments import counts_of, group_sums, range_sums, valid_of
+from windowlib.kernels.sum_states import mantissas_of, totals_of_mantissas
 
 _SPECIALS: Final = ("nan_count", "positive_infinity_count", "negative_infinity_count")
 Specials = tuple[Int64s, Int64s, Int64s]
@@ -64,7 +64,7 @@ class ColumnSumDouble:
         if finite.all():
             return DoubleSums(count, reduce_rows(rows, starts, self.limits))
         specials = (np.isnan(rows), rows == np.inf, rows == -np.inf)
-        nan, positive, negative = (np.add.reduceat(each, starts, dtype=np.int64) for each in specials)
+        nan, positive, negative = (group_sums(each, starts) for each in specials)
         totals = reduce_rows(np.where(finite, rows, 0.0), starts, self.limits)
         return DoubleSums(count, totals, (nan, positive, negative))
 
@@ -81,10 +81,10 @@ class ColumnSumDouble:
     def reduce_states(self, states: DoubleSums, starts: Int64s) -> DoubleSums:
         specials = None
         if states.specials is not None:
-            nan, positive, negative = (np.add.reduceat(each, starts) for each in states.specials)
+            nan, positive, negative = (group_sums(each, starts) for each in states.specials)
             specials = nan, positive, negative
         totals = reduce_totals(states.totals, starts, self.limits)
-        return DoubleSums(np.add.reduceat(states.count, starts), totals, specials)
+        return DoubleSums(group_sums(states.count, starts), totals, specials)
 
     def ranges(self, states: DoubleSums, low: Int64s, high: Int64s) -> DoubleSums:
         specials = None
@@ -132,7 +132,7 @@ class ColumnSumDouble:
             inexact = inexact[states.count[inexact] > 0]
             divisors = states.count[inexact]
         pairs = zip(states.totals.integers(inexact.tolist()), divisors.tolist(), strict=True)
-        values[inexact] = [divide_rounded(units, divisor << SCALE_BITS) for units, divisor in pairs]
+        values[inexact] = [divide_rounded(units, divisor << UNIT_BITS) for units, divisor in pairs]
         return values
 
     def to_columns(self, states: DoubleSums) -> pa.StructArray:
@@ -141,7 +141,7 @@ class ColumnSumDouble:
         return pa.StructArray.from_arrays([pa.array(column) for column in columns], names=names)
 
     def from_columns(self, stored: pa.Array) -> DoubleSums:
-        totals = totals_of(field_of(stored, "mantissa"), int64s(field_of(stored, "exponent")))
+        totals = totals_of_mantissas(field_of(stored, "mantissa"), int64s(field_of(stored, "exponent")))
         nan, positive, negative = (int64s(field_of(stored, name)) for name in _SPECIALS)
         specials = (nan, positive, negative) if nan.any() or positive.any() or negative.any() else None
         return DoubleSums(int64s(field_of(stored, "count")), totals, specials)

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.kernels.column_aggregate import Bools, Int64s, Positions
-from windowlib.kernels.picks import PickColumns
-from windowlib.kernels.segments import counts_of, range_sums, typed, valid_of
+from windowlib.kernels.picks import PickColumns, inverse
+from windowlib.kernels.segments import counts_of, range_sums, spans, typed, valid_of
 from windowlib.records.column_types import parse_type
 
 
@@ -33,10 +33,10 @@ class ColumnFirstOrLast(PickColumns[PlacedValues]):
 
     aggregate: FirstOrLast
 
-    def order(self, states: PlacedValues) -> Int64s:
+    def places(self, states: PlacedValues) -> Int64s:
         absent = ~states.present if not self.aggregate.is_last else states.present
         order = np.lexsort((states.positions.rank, states.positions.slice_start_ms, absent))
-        return order[::-1] if self.aggregate.is_last else order
+        return inverse(order[::-1] if self.aggregate.is_last else order)
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> PlacedValues:
         if values is None:
@@ -73,8 +73,10 @@ class ColumnFirstOrLast(PickColumns[PlacedValues]):
         else:
             is_right = (two_start < one_start) | ((one_start == two_start) & (two_rank < one_rank))
         is_right = (is_right & right.present) | ~left.present
-        at = np.arange(len(left), dtype=np.int64)
-        return self.take(self.concat([left, right]), np.where(is_right, at + len(left), at))
+        pairs = zip(left.positions, right.positions, strict=True)
+        positions = Positions(*(np.where(is_right, other, one) for one, other in pairs))
+        value = pc.if_else(pa.array(is_right), right.value, left.value)
+        return PlacedValues(left.present | right.present, positions, value)
 
     def take(self, states: PlacedValues, indices: Int64s) -> PlacedValues:
         positions = Positions(*(column[indices] for column in states.positions))
@@ -187,14 +189,6 @@ class ColumnCollectList:
         starts, ranks, values = stored.flatten()
         ends = np.cumsum(pc.list_value_length(values).to_numpy().astype(np.int64))
         return PlacedLists(ends, Positions(starts.flatten().to_numpy(), ranks.flatten().to_numpy()), values.flatten())
-
-
-def spans(low: Int64s, high: Int64s) -> Int64s:
-    """Return low[0] .. high[0] - 1, low[1] .. high[1] - 1, and so on."""
-    sizes = high - low
-    ends = np.cumsum(sizes)
-    count = int(ends[-1]) if len(ends) else 0
-    return np.arange(count, dtype=np.int64) + np.repeat(high - ends, sizes)
 
 
 def _ascend(group: Int64s, positions: Positions) -> bool:

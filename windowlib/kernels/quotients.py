@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from windowlib.kernels.column_aggregate import Float64s, Int64s
-from windowlib.kernels.expansions import PARTS, Parts, to_odd, two_sum
+from windowlib.kernels.expansions import Parts, to_odd, two_sum
 
 _COUNT_MAX: Final = 1 << 26
 """The product of a smaller integer and half a double is a double."""
@@ -35,8 +35,8 @@ def rounded_quotients(parts: Parts, count: Int64s) -> tuple[Float64s, Int64s]:
     is_sure = (size == 0.0) | ((size >= _LEAST) & (size < _GREATEST))
     is_sure &= (np.abs(second) >= _LEAST) | ((second == 0.0) & (last == 0.0))
     is_sure &= count < _COUNT_MAX
-    if len(parts) == PARTS:
-        is_sure &= parts[2] == 0.0
+    for part in parts[2:]:
+        is_sure &= part == 0.0
     return values, np.flatnonzero(~is_sure & (count > 0))
 
 

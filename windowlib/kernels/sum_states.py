@@ -1,9 +1,13 @@
-"""The stored form of exact sums of doubles, by column: an odd mantissa in as few bytes as possible, and an exponent.
+"""The stored form of exact sums, by column: integers in two's complement, big-endian, in `bit_length // 8 + 1` bytes.
 
-The format is that of windowlib.functions.exact_sum.SumState.
+The formats are those of windowlib.functions.exact_sum.SumState (an odd mantissa and an exponent) and of
+windowlib.functions.variance (an integer with a fixed exponent). Sums whose digits span more than 118 bits, which only
+very unusual numbers have, are converted one by one.
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,89 +16,141 @@ import pyarrow.compute as pc
 
 from windowlib.errors import InvariantBroken
 from windowlib.functions.exact_sum import SCALE_BITS, to_bytes
-from windowlib.kernels.column_aggregate import Float64s, Int64s
+from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s
 from windowlib.kernels.double_sums import Totals, with_integers
-from windowlib.kernels.expansions import distilled
+from windowlib.kernels.expansions import DIGITS, UNIT_BITS, distilled
+from windowlib.kernels.segments import spans
 
-_WORD: Final = 64
-_MANTISSA: Final = 53
-_SPAN_MAX: Final = 62
-"""The parts of a sum whose digits span fewer bits are added as one integer of 64 bits."""
-_BYTES: Final = 8
-_WIDE_BYTES: Final = 16
+_LOW_BITS: Final = 60
+_LOW_MASK: Final = (1 << _LOW_BITS) - 1
+_SPAN_MAX: Final = 118
+_WORD: Final = 8
+"""The bytes of a word of 64 bits."""
 _EXPONENT_MAX: Final = 800
 
 
 def mantissas_of(totals: Totals) -> tuple[pa.Array, pa.Array]:
-    """Return the mantissas as binary and the exponents as int32."""
-    first = totals.parts[0]
-    mantissa, exponent = _odd(first)
-    is_wide = np.zeros(len(first), dtype=np.bool_)
-    for part in totals.parts[1:]:
-        mantissa, exponent, is_added = _plus(mantissa, exponent, part)
-        is_wide |= ~is_added
-    is_wide[totals.wide()] = True
-    mantissa, exponent = _without_zero_bits(mantissa, exponent)
-    wide = np.flatnonzero(is_wide)
-    data = _minimal_bytes(mantissa)
+    """Return the sums as odd mantissas (binary) and exponents (int32). A sum of 0 has the exponent 0."""
+    exponent = _lowest_exponents(totals.parts)
+    mantissa, wide = _binaries(totals, exponent, np.zeros(len(totals), dtype=np.int64))
     if not len(wide):
-        return data, pa.array(exponent.astype(np.int32))
+        return mantissa, pa.array(exponent.astype(np.int32))
     texts = []
     for i, units in zip(wide.tolist(), totals.integers(wide.tolist()), strict=True):
-        zero_bits = (units & -units).bit_length() - 1 if units else SCALE_BITS
+        zero_bits = (units & -units).bit_length() - 1 if units else UNIT_BITS
         texts.append(to_bytes(units >> zero_bits))
-        exponent[i] = zero_bits - SCALE_BITS
-    return pc.replace_with_mask(data, pa.array(is_wide), pa.array(texts, pa.binary())), pa.array(
-        exponent.astype(np.int32)
-    )
+        exponent[i] = zero_bits - UNIT_BITS
+    return _replaced(mantissa, wide, texts), pa.array(exponent.astype(np.int32))
 
 
-def _odd(numbers: Float64s) -> tuple[Int64s, Int64s]:
-    """Return finite doubles as odd integers (or 0) and exponents."""
-    fraction, exponent = np.frexp(numbers)
-    mantissa = np.ldexp(fraction, _MANTISSA).astype(np.int64)
-    return _without_zero_bits(mantissa, exponent.astype(np.int64) - _MANTISSA)
+def integers_of(totals: Totals, unit_bits: int) -> pa.Array:
+    """Return the sums as integers (binary) in units of 2**-unit_bits, of which they are multiples."""
+    lowest = _lowest_exponents(totals.parts)
+    zero_bytes = np.where(totals.parts[0] == 0.0, 0, (lowest + unit_bits) // 8)
+    integers, wide = _binaries(totals, 8 * zero_bytes - unit_bits, zero_bytes)
+    units = totals.integers(wide.tolist())
+    return _replaced(integers, wide, [to_bytes(one >> (UNIT_BITS - unit_bits)) for one in units])
 
 
-def _without_zero_bits(mantissa: Int64s, exponent: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the same numbers with odd mantissas; 0 with exponent 0."""
-    lowest = mantissa & -mantissa
-    zero_bits = np.frexp(lowest.astype(np.float64))[1].astype(np.int64) - 1
-    is_zero = mantissa == 0
-    zero_bits[is_zero] = 0
-    return mantissa >> zero_bits, np.where(is_zero, 0, exponent + zero_bits)
+def _replaced(column: pa.Array, indices: Int64s, texts: Sequence[bytes]) -> pa.Array:
+    if not len(indices):
+        return column
+    mask = np.zeros(len(column), dtype=np.bool_)
+    mask[indices] = True
+    return pc.replace_with_mask(column, pa.array(mask), pa.array(texts, pa.binary()))
 
 
-def _plus(mantissa: Int64s, exponent: Int64s, part: Float64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """Return numbers plus smaller ones, and where the sum has less than 63 bits. Elsewhere it is not defined."""
-    other, other_exponent = _odd(part)
-    is_zero = other == 0
-    shift = np.where(is_zero, 0, exponent - other_exponent)
-    bits = np.frexp(mantissa.astype(np.float64))[1]
-    is_added = (shift >= 0) & (shift + bits < _SPAN_MAX)
-    total = (mantissa << np.clip(shift, 0, _WORD - 1)) + other
-    return total, np.where(is_zero, exponent, other_exponent), is_added
+def _lowest_exponents(parts: Sequence[Float64s]) -> Int64s:
+    """Return the exponent of the lowest bit of each sum; 0 for 0."""
+    last = parts[0]
+    for part in parts[1:]:
+        last = np.where(part != 0.0, part, last)
+    fraction, exponent = np.frexp(last)
+    mantissa = (fraction * 2.0**DIGITS).astype(np.int64)
+    zero_bits = np.frexp((mantissa & -mantissa).astype(np.float64))[1].astype(np.int64) - 1
+    exponents: Int64s = np.where(mantissa == 0, 0, exponent + (zero_bits - DIGITS))
+    return exponents
 
 
-def _minimal_bytes(numbers: Int64s) -> pa.Array:
-    """Return integers of less than 63 bits in two's complement, big-endian, in `bit_length // 8 + 1` bytes each."""
-    magnitude = np.abs(numbers)
-    sizes = np.ones(len(numbers), dtype=np.int32)
-    for byte in range(1, _BYTES):
-        sizes += magnitude >= 1 << (8 * byte - 1)
-    return binaries(numbers.astype(">i8").view(np.uint8).reshape(-1, _BYTES), sizes)
+def _binaries(totals: Totals, exponent: Int64s, zero_bytes: Int64s) -> tuple[pa.Array, Int64s]:
+    """Return the sums divided by 2**exponent, with zero bytes after each, and the indices of those not computed."""
+    span = np.frexp(totals.parts[0])[1] - exponent
+    is_wide = (span > _SPAN_MAX) & (totals.parts[0] != 0.0)
+    is_wide[totals.wide()] = True
+    high = np.zeros(len(totals), dtype=np.int64)
+    low = np.zeros(len(totals), dtype=np.int64)
+    shift = np.where(is_wide, 0, -exponent)
+    for part in totals.parts:
+        number = np.ldexp(np.where(is_wide, 0.0, part), shift)
+        over = np.trunc(number * 2.0**-_LOW_BITS)
+        high += over.astype(np.int64)
+        low += (number - over * 2.0**_LOW_BITS).astype(np.int64)
+    high += low >> _LOW_BITS
+    low &= _LOW_MASK
+    sizes = _sizes(high, low)
+    words = [low | (high << _LOW_BITS)]
+    if len(sizes) and sizes.max() > _WORD:
+        words.insert(0, high >> (64 - _LOW_BITS))
+    rows = np.stack(words, axis=1).astype(">i8").view(np.uint8).reshape(len(high), _WORD * len(words))
+    return _ragged(rows, sizes, zero_bytes), np.flatnonzero(is_wide)
 
 
-def binaries(rows: npt.NDArray[np.uint8], sizes: npt.NDArray[Any]) -> pa.Array:
-    """Return the last `sizes[i]` bytes of each row i as a binary column."""
-    width = rows.shape[1]
-    data = rows[np.arange(width) >= width - sizes[:, np.newaxis]]
-    offsets = np.zeros(len(rows) + 1, dtype=np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+def _sizes(high: Int64s, low: Int64s) -> Int64s:
+    """Return `bit_length // 8 + 1` of the integers high * 2**60 + low."""
+    is_negative = high < 0
+    size_low = np.where(is_negative, -low & _LOW_MASK, low)
+    size_high = np.where(is_negative, -high - (low != 0), high)
+    bits = np.where(size_high > 0, _LOW_BITS + _bit_lengths(size_high), _bit_lengths(size_low))
+    sizes: Int64s = bits // 8 + 1
+    return sizes
 
 
-def totals_of(mantissa: pa.Array, exponent: Int64s) -> Totals:
+def _bit_lengths(numbers: Int64s) -> Int64s:
+    """Return the bit lengths of integers >= 0."""
+    lengths = np.frexp(numbers.astype(np.float64))[1].astype(np.int64)
+    exact: Int64s = lengths - (
+        (numbers >> np.maximum(lengths - 1, 0) == 0) & (numbers != 0)
+    )  # a double may be rounded up
+    return exact
+
+
+def _ragged(rows: npt.NDArray[np.uint8], sizes: Int64s, zero_bytes: Int64s) -> pa.Array:
+    """Return the last `sizes[i]` bytes of each row i and then `zero_bytes[i]` zeros as a binary column."""
+    width = rows.shape[1] if len(rows) else 0
+    data = rows[np.arange(width) >= width - sizes[:, np.newaxis]] if len(rows) else np.zeros(0, dtype=np.uint8)
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(sizes + zero_bytes, out=offsets[1:])
+    if zero_bytes.any():
+        padded = np.zeros(int(offsets[-1]), dtype=np.uint8)
+        padded[spans(offsets[:-1], offsets[:-1] + sizes)] = data
+        data = padded
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Integers as spans of bytes, with exponents: their numbers are integer * 2**exponent."""
+
+    data: npt.NDArray[np.uint8]
+    begin: Int64s
+    end: Int64s
+    exponent: Int64s
+
+    @property
+    def sizes(self) -> Int64s:
+        return self.end - self.begin
+
+    def integers(self, indices: Int64s) -> dict[int, int]:
+        """Return the numbers at some indices in units of 2**-2148."""
+        found: dict[int, int] = {}
+        for i in indices.tolist():
+            text = self.data[self.begin[i] : self.end[i]].tobytes()
+            found[i] = int.from_bytes(text, "big", signed=True) << (int(self.exponent[i]) + UNIT_BITS)
+        return found
+
+
+def totals_of_mantissas(mantissa: pa.Array, exponent: Int64s) -> Totals:
     """Return the sums for stored mantissas and exponents.
 
     Raises:
@@ -104,35 +160,50 @@ def totals_of(mantissa: pa.Array, exponent: Int64s) -> Totals:
         raise InvariantBroken(
             f"the exponent of an exact sum must be >= -{SCALE_BITS}, got {exponent[exponent < -SCALE_BITS][0]}"
         )
-    words, is_narrow = _words_of(mantissa)
-    is_narrow &= exponent < _EXPONENT_MAX
-    scale = np.where(is_narrow, exponent, 0).astype(np.int32)
-    columns = [np.ldexp(np.where(is_narrow, word, 0).astype(np.float64), scale + 32 * i) for i, word in words]
+    return _totals(_Texts(*_spans_of(mantissa), exponent))
+
+
+def totals_of_integers(integers: pa.Array, unit_bits: int) -> Totals:
+    """Return the sums for stored integers in units of 2**-unit_bits."""
+    data, begin, end = _spans_of(integers)
+    used = np.flatnonzero(data)
+    place = np.searchsorted(used, end) - 1
+    last = used[np.maximum(place, 0)] + 1 if len(used) else np.zeros_like(end)
+    trimmed = np.where((place >= 0) & (last > begin), last, end)
+    return _totals(_Texts(data, begin, trimmed, 8 * (end - trimmed) - unit_bits))
+
+
+def _spans_of(column: pa.Array) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+    if not len(column):
+        nothing = np.zeros(0, dtype=np.int64)
+        return np.zeros(0, dtype=np.uint8), nothing, nothing
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[column.offset :][: len(column) + 1].astype(np.int64)
+    return np.frombuffer(data, dtype=np.uint8)[: ends[-1]], ends[:-1], ends[1:]
+
+
+def _totals(texts: _Texts) -> Totals:
+    if not len(texts.begin):
+        return Totals((np.zeros(0),))
+    sizes = texts.sizes
+    is_narrow: Bools = sizes <= 2 * _WORD
+    is_narrow &= (texts.exponent < _EXPONENT_MAX) & (texts.exponent >= -SCALE_BITS)
+    low = _word_before(texts, texts.end, sizes)
+    words = [(low >> 32, 32), (low & 0xFFFFFFFF, 0)]
+    if sizes[is_narrow].max(initial=0) > _WORD:
+        high = np.where(sizes > _WORD, _word_before(texts, texts.end - _WORD, sizes - _WORD), low >> 63)
+        words = [(high >> 32, 96), (high & 0xFFFFFFFF, 64), ((low >> 32) & 0xFFFFFFFF, 32), words[1]]
+    exponent = np.where(is_narrow, texts.exponent, 0).astype(np.int32)
+    columns = [np.ldexp(np.where(is_narrow, word, 0).astype(np.float64), exponent + place) for word, place in words]
     parts, failed = distilled(columns)
-    wide = np.union1d(np.flatnonzero(~is_narrow), failed)
-    texts = mantissa.take(pa.array(wide)).to_pylist()
-    units = [
-        int.from_bytes(text, "big", signed=True) << (int(exponent[i]) + SCALE_BITS)
-        for i, text in zip(wide.tolist(), texts, strict=True)
-    ]
-    return with_integers(Totals(parts), dict(zip(wide.tolist(), units, strict=True)))
+    return with_integers(Totals(parts), texts.integers(np.union1d(np.flatnonzero(~is_narrow), failed)))
 
 
-def _words_of(mantissa: pa.Array) -> tuple[list[tuple[int, Int64s]], npt.NDArray[np.bool_]]:
-    """Return (place, word of 32 bits), the signed highest word first, and which mantissas have at most 16 bytes."""
-    count = len(mantissa)
-    offsets = np.frombuffer(mantissa.buffers()[1], dtype=np.int32)[mantissa.offset :][: count + 1].astype(np.int64)
-    sizes = np.diff(offsets)
-    is_narrow = sizes <= _WIDE_BYTES
-    longest = int(sizes[is_narrow].max()) if is_narrow.any() else 1
-    width = -(-longest // 4) * 4
-    data = np.frombuffer(mantissa.buffers()[2] or b"\0", dtype=np.uint8)
-    at = offsets[1:, np.newaxis] - width + np.arange(width)
-    is_inside = at >= offsets[:-1, np.newaxis]
-    negative = data[np.minimum(offsets[:-1], len(data) - 1)] >= 1 << 7
-    fill = np.where(negative, np.uint8(255), np.uint8(0))[:, np.newaxis]
-    rows = np.where(is_inside, data[np.maximum(at, 0)], fill)
-    words = np.ascontiguousarray(rows).view(">u4").astype(np.int64)
-    words[:, 0] -= (words[:, 0] >> 31) << 32
-    places = width // 4
-    return [(places - 1 - i, words[:, i]) for i in range(places)], is_narrow
+def _word_before(texts: _Texts, end: Int64s, sizes: Int64s) -> Int64s:
+    """Return the at most 8 bytes before each `end` as integers, with the sign if there are no others before them."""
+    word = np.zeros(len(end), dtype=np.int64)
+    for place in range(_WORD, 0, -1):
+        word = (word << 8) | texts.data[np.maximum(end - place, 0)]
+    unused: Int64s = 8 * np.clip(_WORD - sizes, 0, _WORD - 1)
+    signed: Int64s = (word << unused) >> unused
+    return signed
