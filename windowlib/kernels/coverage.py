@@ -77,8 +77,8 @@ def _why_not_function(spec: WindowSpec, layout: ValueLayout, inputs: Mapping[str
         return f"{type(function).__name__} is a user's function over records"
     if function.then is not None:
         return f"{type(function.then).__name__} is a user's function over windows"
-    if isinstance(spec.assigner, DynamicSession) and not is_columnar(spec.assigner):
-        return "a user's function computes the gap of each record"
+    if isinstance(spec.assigner, (Session, DynamicSession)) and not is_columnar(spec.assigner):
+        return "a user's function computes the gap of each record, or the gap is longer than 2**62 ms"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
     for aggregate, column in zip(function.aggregates, layout.columns, strict=False):

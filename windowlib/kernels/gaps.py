@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windowlib.bounds import MAX_TIME_MS
+from windowlib.bounds import MAX_TIME_MS, SAFE_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.kernels.block import Block
 from windowlib.kernels.column_aggregate import Int64s
@@ -17,8 +17,10 @@ _TIMES_OF: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1
 """Unit -> (factor, divisor) of a gap in ms (windowlib.windows.record_readers)."""
 
 
-def is_columnar(assigner: DynamicSession) -> bool:
-    """Return whether the gap is a column, not a user's function."""
+def is_columnar(assigner: Session | DynamicSession) -> bool:
+    """Return whether the gap is a duration or a column, not a user's function, and all ends fit 64 bits."""
+    if isinstance(assigner, Session):
+        return assigner.gap_ms <= SAFE_TIME_MS
     gap = assigner.gap
     return gap is gap_of_record or (isinstance(gap, GapOfColumn) and isinstance(gap.place, int))
 

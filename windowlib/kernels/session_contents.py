@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windowlib.kernels.block import Block
-from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.open_windows import OpenWindows
@@ -115,13 +115,12 @@ def _merged(frame: Frame, parts: OpenWindows, group_of: Int64s) -> Sessions:
     parts, group_of = parts.take(order, frame.aggregates), group_of[order]
     starts = starts_of(group_of)
     first = parts.take(starts, frame.aggregates)
-    states = zip(frame.aggregates, parts.states, strict=True)
     windows = replace(
         first,
         start_ms=np.minimum.reduceat(parts.start_ms, starts),
         end_ms=np.maximum.reduceat(parts.end_ms, starts),
         edges=parts.edges.grouped(starts),
-        states=tuple(one.reduce_states(state, starts) for one, state in states),
+        states=frame.regrouped(parts.states, starts),
     )
     return Sessions(windows, np.arange(len(starts), dtype=np.int64), group_of[starts], IdSum())
 
@@ -137,3 +136,22 @@ def with_state_windows(grouped: Grouped, opened: OpenWindows, group_of: Int64s) 
     start_ms[is_open] = grouped.opened.state_start_ms[before]
     end_ms[is_open] = grouped.opened.state_end_ms[before]
     return replace(opened, state_start_ms=start_ms, state_end_ms=end_ms)
+
+
+def marked(frame: Frame, opened: OpenWindows, has_fired: Bools) -> OpenWindows:
+    """Return sessions with the marks of a pane at or after the end where it was emitted. Discarding empties them."""
+    if not has_fired.any():
+        return opened
+    shown = has_fired.astype(np.int64)
+    after = replace(
+        opened,
+        pane_index=opened.pane_index + shown,
+        nonspeculative_count=opened.nonspeculative_count + shown,
+        is_complete=opened.is_complete | has_fired,
+    )
+    edges, count = opened.edges, len(opened)
+    if not frame.discards:
+        return replace(after, fired=edges.where(has_fired).plus(opened.fired.where(~has_fired)))
+    places = np.arange(count, dtype=np.int64) + shown * count
+    states = frame.taken(frame.joined([opened.states, frame.empty(count)]), places)
+    return replace(after, edges=edges.where(~has_fired), states=states)

@@ -1,34 +1,45 @@
 """Sessions of a block by column. windowlib.kernels.session_groups decides which records are together."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
-from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.bounds import MIN_TIME_MS
 from windowlib.kernels.block import Block, added
 from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.delegation import StepRange, delegate
+from windowlib.kernels.edges import id_sum
 from windowlib.kernels.gaps import ends_ms
 from windowlib.kernels.open_windows import OpenWindows
-from windowlib.kernels.panes import ON_TIME_CODE, Misses, Panes
-from windowlib.kernels.session_contents import Grouped, Sessions, sessions_of, with_state_windows
+from windowlib.kernels.panes import Misses
+from windowlib.kernels.session_contents import Grouped, marked, sessions_of, with_state_windows
 from windowlib.kernels.session_groups import Elements, group, open_from_ms, rows_of_groups
+from windowlib.kernels.session_rounds import Arrivals, Rounds
+from windowlib.kernels.session_settling import settle
+from windowlib.kernels.step_search import StepSearch
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.records import ASSIGNED
 from windowlib.records.row_ids import IdSum
-from windowlib.records.tallies import FIRED, NEW
+from windowlib.records.tallies import NEW
 from windowlib.windows.assigners import Session
+
+ROUND_MIN: Final = 8
+"""The default of `round_min`: a round with fewer records costs more than the operator."""
 
 
 class SessionWindows:
     """The sessions of one bucket (windowlib.kernels.windows.Windows).
 
     A session that no record joins after its first firing is *calm*: its panes and its end follow from its bounds and
-    contents. The other sessions exist only with allowed lateness. They are delegated to the operator, block by block.
+    contents. The other sessions exist only with allowed lateness. They are processed in rounds, or by the operator if
+    rounds would have fewer than `round_min` records.
     """
 
-    def __init__(self, frame: Frame) -> None:
-        """Create the windows of a frame without open sessions."""
+    def __init__(self, frame: Frame, *, round_min: int = ROUND_MIN) -> None:
+        """Create the windows of a frame without open sessions. `round_min` changes the speed only."""
+        self._round_min = round_min
         self._frame = frame
         self._assigner = frame.spec.assigner
         self._gap_ms = self._assigner.gap_ms if isinstance(self._assigner, Session) else None
@@ -48,22 +59,56 @@ class SessionWindows:
 
     def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
         """Process a block of records and the steps before `until_step`."""
-        steps, self._taken = StepRange(self._taken, until_step), until_step
-        elements = self._elements(self._opened, block)
-        groups = group(elements, gap_ms=self._gap_ms)
-        grouped = Grouped(self._frame, block, self._opened, elements, groups)
-        self._late(grouped, outcome)
+        watermark_ms = self._frame.clock.steps.watermark_ms[self._taken : until_step]
+        search, self._taken = StepSearch(watermark_ms, self._taken), until_step
+        met, resting = self._apart(block)
         kept: list[OpenWindows] = []
+        if len(resting):
+            everything = np.arange(len(resting), dtype=np.int64)
+            kept.append(self._settled(resting, everything, block, search=search, outcome=outcome))
+        if len(block):
+            elements = self._elements(met, block)
+            groups = group(elements, gap_ms=self._gap_ms)
+            kept += self._grouped(Grouped(self._frame, block, met, elements, groups), search, outcome)
+        self._opened = OpenWindows.concat(kept, self._frame.aggregates) if kept else resting
+
+    def _apart(self, block: Block) -> tuple[OpenWindows, OpenWindows]:
+        """Return the open sessions of the keys that have records in a block, and all others."""
+        opened, aggregates = self._opened, self._frame.aggregates
+        has_records = np.zeros(len(self._frame.keys), dtype=np.bool_)
+        has_records[block.key_code] = True
+        is_met = has_records[opened.key_code]
+        if is_met.all():
+            return opened, OpenWindows.none(aggregates)
+        if not is_met.any():
+            return OpenWindows.none(aggregates), opened
+        return opened.take(np.flatnonzero(is_met), aggregates), opened.take(np.flatnonzero(~is_met), aggregates)
+
+    def _grouped(self, grouped: Grouped, search: StepSearch, outcome: Outcome) -> Iterator[OpenWindows]:
+        """Emit what the groups of a block cause. Yield the sessions that are still open."""
+        self._late(grouped, outcome)
         if self._lateness_ms:
             is_calm = _calm(grouped)
             if not is_calm.all():
-                kept.append(self._delegated(grouped, np.flatnonzero(~is_calm), steps=steps, outcome=outcome))
-                grouped = replace(grouped, groups=groups.take(np.flatnonzero(is_calm)))
+                yield from self._eventful(grouped, np.flatnonzero(~is_calm), search=search, outcome=outcome)
+                grouped = replace(grouped, groups=grouped.groups.take(np.flatnonzero(is_calm)))
         for sessions in sessions_of(grouped):
-            outcome.add_edges(NEW, sessions.entered)
-            outcome.fates.setdefault(ASSIGNED, IdSum()).merge(sessions.entered)
-            kept.append(self._settled(grouped, sessions, steps=steps, outcome=outcome))
-        self._opened = OpenWindows.concat(kept, self._frame.aggregates)
+            _count_entered(outcome, sessions.entered)
+            settled = settle(
+                self._frame, sessions.windows, sessions.places,
+                search=search, slice_start_ms=grouped.block.slice_start_ms, outcome=outcome,
+            )  # fmt: skip
+            opened = with_state_windows(grouped, settled.opened, sessions.group_of[settled.places])
+            yield marked(self._frame, opened, settled.has_fired)
+
+    def _settled(
+        self, windows: OpenWindows, places: Int64s, block: Block, *, search: StepSearch, outcome: Outcome
+    ) -> OpenWindows:
+        """Settle sessions with state windows. Return those still open."""
+        settled = settle(
+            self._frame, windows, places, search=search, slice_start_ms=block.slice_start_ms, outcome=outcome
+        )
+        return marked(self._frame, settled.opened, settled.has_fired)
 
     def _elements(self, opened: OpenWindows, block: Block) -> Elements:
         """Return the open sessions and the records of a block as elements."""
@@ -95,78 +140,56 @@ class SessionWindows:
         )
         outcome.add_late(grouped.block, misses)
 
-    def _delegated(self, grouped: Grouped, chosen: Int64s, *, steps: StepRange, outcome: Outcome) -> OpenWindows:
-        """Run the elements of some groups through the operator. Return the sessions still open."""
-        numbers, _ = rows_of_groups(grouped.groups, chosen)
-        numbers.sort()
+    def _eventful(
+        self, grouped: Grouped, chosen: Int64s, *, search: StepSearch, outcome: Outcome
+    ) -> Iterator[OpenWindows]:
+        """Process the chosen groups: in rounds, or, the few with most records, by the operator. Yield what is left."""
+        numbers, owner = rows_of_groups(grouped.groups, chosen)
+        counts = np.bincount(owner[numbers >= len(grouped.opened)], minlength=len(grouped.groups))
+        most = np.sort(counts[chosen])[::-1]
+        limit = int(most[self._round_min - 1]) if len(most) >= self._round_min else 0
+        is_long = counts[owner] > limit
+        if is_long.any():
+            yield self._delegated(grouped, np.sort(numbers[is_long]), search=search, outcome=outcome)
+        if not is_long.all():
+            yield self._in_rounds(grouped, numbers[~is_long], owner[~is_long], search=search, outcome=outcome)
+
+    def _delegated(self, grouped: Grouped, numbers: Int64s, *, search: StepSearch, outcome: Outcome) -> OpenWindows:
+        """Run some elements, ascending, through the operator. Return the sessions still open."""
         first_record = int(np.searchsorted(numbers, len(grouped.opened)))
         opened = grouped.opened.take(numbers[:first_record], self._frame.aggregates)
         rows = numbers[first_record:] - len(grouped.opened)
         self.delegated += len(rows)
+        steps = StepRange(search.first_step, search.until_step)
         return delegate(self._frame, opened, grouped.block, rows=rows, steps=steps, outcome=outcome)
 
-    def _settled(self, grouped: Grouped, sessions: Sessions, *, steps: StepRange, outcome: Outcome) -> OpenWindows:
-        """Fire and clean up calm sessions along the steps of the block. Return the sessions still open."""
-        places, windows, clock = sessions.places, sessions.windows, self._frame.clock
-        last_ms = windows.end_ms[places] - 1
-        complete_step = clock.step_of(last_ms)
-        fires = (complete_step < steps.until) & (windows.pane_index[places] == 0)
-        self._fire(
-            windows, places[fires], complete_step[fires], slice_start_ms=grouped.block.slice_start_ms, outcome=outcome
+    def _in_rounds(
+        self, grouped: Grouped, numbers: Int64s, owner: Int64s, *, search: StepSearch, outcome: Outcome
+    ) -> OpenWindows:
+        """Run some elements in rounds. Return the sessions still open."""
+        frame, block, elements = self._frame, grouped.block, grouped.elements
+        is_record = numbers >= len(grouped.opened)
+        records = numbers[is_record]
+        rows = records - len(grouped.opened)
+        entered = id_sum(block.record_hash[rows])
+        _count_entered(outcome, entered)
+        arrivals = Arrivals(
+            rows=rows,
+            group_of=owner[is_record],
+            start_ms=elements.start_ms[records],
+            end_ms=elements.end_ms[records],
+            watermark_ms=block.watermark_ms[rows],
         )
-        is_gone = complete_step < steps.until
-        if self._lateness_ms:
-            cleanup_ms = added(last_ms, self._lateness_ms)
-            is_gone = (cleanup_ms < MAX_TIME_MS) & (clock.step_of(cleanup_ms) < steps.until)
-        shown = fires if self._frame.discards else is_gone
-        outcome.add_edges(FIRED, windows.edges.take(places[shown]))
-        left = np.flatnonzero(~is_gone)
-        opened = windows.take(places[left], self._frame.aggregates)
-        opened = with_state_windows(grouped, opened, sessions.group_of[left])
-        return self._marked(opened, fires[left]) if self._lateness_ms else opened
+        opened = grouped.opened.take(numbers[~is_record], frame.aggregates)
+        after = Rounds(frame, block, search=search, outcome=outcome).run(opened, owner[~is_record], arrivals)
+        everything = np.arange(len(after), dtype=np.int64)
+        return self._settled(after, everything, block, search=search, outcome=outcome)
 
-    def _fire(
-        self, windows: OpenWindows, places: Int64s, step: Int64s, *, slice_start_ms: int, outcome: Outcome
-    ) -> None:
-        """Emit the first pane of sessions whose last instant the watermark reaches at a step."""
-        end_ms = windows.end_ms[places]
-        watermark_ms = self._frame.clock.watermarks[step + 1]
-        panes = Panes(
-            key_code=windows.key_code[places],
-            start_ms=windows.start_ms[places],
-            end_ms=end_ms,
-            results=self._frame.results(self._frame.taken(windows.states, places)),
-            record_count=windows.edges.count[places],
-            pane_index=0,
-            nonspeculative_index=0,
-            timing=ON_TIME_CODE,
-            is_last=watermark_ms >= added(end_ms - 1, self._lateness_ms) if self._lateness_ms else True,
-            watermark_ms=watermark_ms,
-            fired_rank=self._frame.clock.fired_rank(step, slice_start_ms),
-        )
-        outcome.add_panes(panes)
 
-    def _marked(self, opened: OpenWindows, has_fired: Bools) -> OpenWindows:
-        """Return open sessions with the marks of their first pane where it was emitted. Discarding empties them."""
-        if not has_fired.any():
-            return opened
-        shown = has_fired.astype(np.int64)
-        marked = replace(
-            opened,
-            pane_index=opened.pane_index + shown,
-            nonspeculative_count=opened.nonspeculative_count + shown,
-            is_complete=opened.is_complete | has_fired,
-        )
-        edges, states = opened.edges, opened.states
-        if not self._frame.discards:
-            return replace(marked, fired=opened.fired.plus(edges.where(has_fired)))
-        places = np.arange(len(opened), dtype=np.int64) + shown * len(opened)
-        empty = self._frame.empty(len(opened))
-        return replace(
-            marked,
-            edges=edges.where(~has_fired),
-            states=self._frame.taken(self._frame.joined([states, empty]), places),
-        )
+def _count_entered(outcome: Outcome, entered: IdSum) -> None:
+    """Count records that entered a session."""
+    outcome.add_edges(NEW, entered)
+    outcome.fates.setdefault(ASSIGNED, IdSum()).merge(entered)
 
 
 def _calm(grouped: Grouped) -> Bools:
