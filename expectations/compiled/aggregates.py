@@ -103,7 +103,7 @@ Statistic = Callable[[Numbers, Flags], float | None]
 
 
 class StatisticCheck:
-    """A check of a statistic of one column. The values are kept until the end, 9 bytes per row."""
+    """A check of a statistic of one column. The values are kept until the end, 17 bytes per row."""
 
     def __init__(self, slice_count: int, *, where: Mask | None, name: str, statistic: Statistic, wanted: Range) -> None:
         self._slice_count = slice_count

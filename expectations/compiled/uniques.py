@@ -13,7 +13,8 @@ from expectations.compiled.tallies import Tally
 class UniqueCheck:
     """A check that rows of a slice differ in the columns.
 
-    The first pass keeps 8 bytes per row. The second pass is made only if hashes are equal, and compares these rows.
+    The first pass keeps 8 bytes per row, 16 at its end. The second pass is made only if hashes are equal, and compares
+    these rows.
     `demand.expected` is not used.
     """
 
@@ -35,8 +36,9 @@ class UniqueCheck:
 
     def needs_second_pass(self) -> bool:
         """Return whether some hashes are equal."""
-        ordered = np.sort(np.concatenate(self._hashes)) if self._hashes else np.empty(0, dtype=np.uint64)
+        ordered = np.concatenate([*self._hashes, np.empty(0, dtype=np.uint64)])
         self._hashes = []
+        ordered.sort()
         self._suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         return bool(len(self._suspects))
 

@@ -4,6 +4,7 @@ There are four verdicts. Pass: no check failed. Fail: a check failed whose sever
 a lower severity failed. Error: a check itself failed, so its result is unknown. Error always stops publication.
 """
 
+import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -196,8 +197,14 @@ def _result(outcome: "Outcome", *, slice_id: str, table: str, fail_on: str) -> C
     )
 
 
+@functools.lru_cache(maxsize=1024)
+def _demand(check: str, column: str | None, arguments: str) -> str:
+    """Return the demand of a check in words. It is the same for every slice."""
+    return wording.demand(check, column, json.loads(arguments))
+
+
 def _message(column: str | None, outcome: "Outcome") -> str:
-    wanted = wording.demand(outcome.check, column, json.loads(outcome.arguments))
+    wanted = _demand(outcome.check, column, outcome.arguments)
     if outcome.exception:
         return f"{wanted}: the check itself failed, so its result is unknown: {outcome.exception}"
     found = wording.finding(column, json.loads(outcome.observed))
