@@ -25,10 +25,10 @@ BENCH_ARGS ?=
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak fuzz mutate bench check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak fuzz mutate bench bench-quick bench-operator check demo year up down lock clean FORCE
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets do this first
 	@echo "set-up: ready ($(CURDIR)/.venv)"
@@ -59,7 +59,13 @@ mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, an
 	@export HINDCAST_FUZZ=15 HYPOTHESIS_PROFILE=ci PYTHONPATH=$(CURDIR)/.cache/mutmut; \
 	$(PY) -m mutmut run --max-children 2; $(PY) -m mutmut results
 
-bench: $(SET_UP)  ## measure the window operator and its timers, 1 minute (BENCH_ARGS="--json", "--strict")
+bench: $(SET_UP)  ## measure Hindcast beside Spark, DuckDB and Polars, and write docs/BENCHMARKS.md, hours (BENCH_ARGS="--size S --only session")
+	@$(PY) -m tests.bench run $(BENCH_ARGS)
+
+bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minute; CI runs it
+	@$(PY) -m tests.bench.quick
+
+bench-operator: $(SET_UP)  ## measure the window operator and its timers, 1 minute (BENCH_ARGS="--json", "--strict")
 	@$(PY) -m tests.bench.window_operator $(BENCH_ARGS)
 
 check: $(SET_UP)  ## check formatting, lint, types and the direction of imports

@@ -1,0 +1,255 @@
+"""The contests of `make bench`, at a size."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from tests.bench.contests import Contest, Target
+from tests.bench.workloads import MINUTE_MS, Workload
+
+Size = Literal["S", "M"]
+HOUR_MS: Final = 60 * MINUTE_MS
+RECORDS: Final[Mapping[Size, int]] = {"S": 200_000, "M": 20_000_000}
+BY_OPERATOR: Final[Mapping[Size, int]] = {"S": 50_000, "M": 1_000_000}
+"""Records of the contests in which the operator takes part."""
+PEERS_IN_MEMORY: Final = ("duckdb", "polars")
+PEERS_FROM_FILES: Final = ("spark", "duckdb_files", "polars_files")
+
+TUMBLING: Final = {
+    "tumble_dense": Workload(kind="tumbling", size=MINUTE_MS, keys=100),
+    "tumble_sparse": Workload(kind="tumbling", size=MINUTE_MS, keys=10_000),
+    "tumble_unique": Workload(kind="tumbling", size=MINUTE_MS, keys=1_000_000),
+}
+SLIDING: Final = {
+    "slide60_dense": Workload(kind="sliding", size=HOUR_MS, slide=MINUTE_MS, keys=100),
+    "slide60_sparse": Workload(kind="sliding", size=HOUR_MS, slide=MINUTE_MS, keys=10_000, density=1_000_000),
+}
+SESSIONS: Final = {
+    "session30_10k": Workload(kind="session", gap_ms=30_000, keys=10_000),
+    "session30_1m": Workload(kind="session", gap_ms=30_000, keys=1_000_000),
+}
+COUNTS: Final = {"count_tumble": Workload(kind="count", size=100, keys=10_000)}
+LATE: Final = {
+    "late_heavy": Workload(kind="tumbling", size=MINUTE_MS, keys=10_000, lateness_ms=MINUTE_MS, late_one_in=10)
+}
+GENERAL: Final = {
+    "trigger_general": Workload(
+        kind="tumbling",
+        size=HOUR_MS,
+        keys=1_000,
+        trigger={"continuous": {"every": "10m", "time": "event"}},
+        evictor={"count": {"keep": 10}},
+    )
+}
+IN_MEMORY: Final = TUMBLING | SLIDING | SESSIONS | COUNTS | LATE
+END_TO_END: Final = {
+    name: (TUMBLING | SLIDING | SESSIONS)[name]
+    for name in ("session30_10k", "session30_1m", "tumble_dense", "tumble_sparse", "slide60_sparse")
+}
+NOTHING: Final = Workload(kind="tumbling", size=MINUTE_MS, keys=1)
+PIPELINES: Final = ("flights", "carriers", "rotations")
+
+
+def suite(size: Size, *, days: int = 366) -> list[Contest]:
+    """Return all contests in the order of the page. `days` is the length of the year of flights."""
+    return [
+        *_in_memory(size),
+        *_end_to_end(size),
+        _watermarks(size),
+        *_year(days),
+        *_small(days),
+        *_state(size),
+    ]
+
+
+def _in_memory(size: Size) -> list[Contest]:
+    contests = []
+    for name, workload in IN_MEMORY.items():
+        few = name == "slide60_sparse"
+        contests.append(
+            Contest(
+                name=f"columns_{name}",
+                title=f"Windows in memory: {name}",
+                what="Columns in, columns out, one thread, no Spark: windows, late records, panes, state and tallies. "
+                "DuckDB and Polars compute the windows only. Each contestant has a warm process.",
+                contestants=("hindcast_columns", *PEERS_IN_MEMORY),
+                workload=workload,
+                records=BY_OPERATOR[size] if few else RECORDS[size],
+                source="memory",
+                measure="cpu_s",
+                targets=_column_targets(name),
+            )
+        )
+    for name, workload in (IN_MEMORY | GENERAL).items():
+        contests.append(
+            Contest(
+                name=f"operator_{name}",
+                title=f"Beside the operator: {name}",
+                what="The same, with fewer records, beside the operator that runs any trigger record by record.",
+                contestants=("hindcast_columns", "operator"),
+                workload=workload,
+                records=BY_OPERATOR[size] // (20 if workload.kind == "sliding" else 1),
+                source="memory",
+                measure="cpu_s",
+                targets=_operator_targets(name),
+            )
+        )
+    return contests
+
+
+def _column_targets(name: str) -> tuple[Target, ...]:
+    if name in {"tumble_dense", "tumble_sparse"}:
+        return (Target(unit="rate", must=10, aim=25, ours="hindcast_columns"),)
+    return ()
+
+
+def _operator_targets(name: str) -> tuple[Target, ...]:
+    ours = {"ours": "hindcast_columns", "peer": "operator", "measure": "cpu_s"}
+    match name:
+        case "tumble_dense":
+            rate = Target(unit="rate", must=0.8, aim=1.0, ours="operator")
+            return (Target(unit="ratio", must=10, aim=25, **_typed(ours)), rate)
+        case "tumble_sparse":
+            rate = Target(unit="rate", must=0.35, aim=0.5, ours="operator")
+            return (Target(unit="ratio", must=10, aim=25, **_typed(ours)), rate)
+        case _:
+            return ()
+
+
+def _typed(named: dict[str, str]) -> dict[str, Any]:
+    return dict(named)
+
+
+def _end_to_end(size: Size) -> list[Contest]:
+    targets: dict[str, tuple[Target, ...]] = {
+        "session30_10k": (
+            Target(unit="ratio", must=3, aim=10, ours="hindcast", peer="spark"),
+            Target(unit="ratio", must=1, aim=3, ours="hindcast", peer="duckdb_files"),
+            Target(unit="mb", must=2_048, aim=1_024, ours="hindcast", role="jvm"),
+            Target(unit="mb", must=1_229, aim=614, ours="hindcast", role="worker"),
+        ),
+        "slide60_sparse": (Target(unit="ratio", must=20, aim=100, ours="hindcast", peer="spark"),),
+        "tumble_dense": (Target(unit="ratio", must=1, aim=3, ours="hindcast", peer="spark"),),
+        "tumble_sparse": (Target(unit="ratio", must=2, aim=5, ours="hindcast", peer="spark"),),
+    }
+    return [
+        Contest(
+            name=f"replay_{name}",
+            title=f"End to end: {name}",
+            what="From a Delta log with row tracking to committed rows. Hindcast also writes the checkpoint, the late "
+            "records and the tallies, audits what it wrote, and publishes it. Spark writes a Delta table, "
+            "DuckDB and Polars write a Parquet file. Warm processes, all cores.",
+            contestants=("hindcast", *PEERS_FROM_FILES, *_streams(name)),
+            workload=workload,
+            records=BY_OPERATOR[size] if name == "slide60_sparse" else RECORDS[size],
+            source="log",
+            targets=targets.get(name, ()),
+        )
+        for name, workload in END_TO_END.items()
+    ]
+
+
+def _streams(name: str) -> tuple[str, ...]:
+    return ("spark_streaming", "flink") if name != "session30_1m" else ()
+
+
+def _watermarks(size: Size) -> Contest:
+    return Contest(
+        name="watermark_scan",
+        title="The watermark of a log",
+        what="Every rise of the greatest event time in the order of the log. Hindcast also numbers the records.",
+        contestants=("hindcast_scan", "spark_scan"),
+        workload=TUMBLING["tumble_sparse"],
+        records=RECORDS[size],
+        source="log",
+        targets=(Target(unit="ratio", must=5, aim=25, ours="hindcast_scan", peer="spark_scan"),),
+    )
+
+
+def _year(days: int) -> list[Contest]:
+    return [
+        Contest(
+            name=f"year_{pipeline}",
+            title=f"The flights of 2013: {pipeline}",
+            what=f"{days} daily slices as one request with all checks, after Spark's start.",
+            contestants=("flights",),
+            workload=NOTHING,
+            records=0,
+            source="own",
+            equal="rounds",
+            rounds=3,
+            targets=(Target(unit="seconds", must=60, aim=20, ours="flights"),),
+            options={"flights": {"pipeline": pipeline, "days": days}},
+        )
+        for pipeline in PIPELINES
+    ]
+
+
+def _small(days: int) -> list[Contest]:
+    common: dict[str, Any] = {"workload": NOTHING, "records": 0, "source": "own"}
+    line = tuple(f"flights@{count} days" for count in (5, 10, 15, 20, 25, 30))
+    on_flights = {"pipeline": "flights"}
+    return [
+        Contest(
+            name="warm_slice",
+            title="A warm small slice",
+            what="The next day of flights on a warm session, with its checks, committed and published.",
+            contestants=("next_day",),
+            equal="none",
+            targets=(Target(unit="seconds", must=1, aim=0.5, ours="next_day"),),
+            options={"next_day": on_flights},
+            **common,
+        ),
+        Contest(
+            name="small_days",
+            title="Small days in one backfill",
+            what="The first days of flights as one request, after Spark's start. The cost should be a straight line.",
+            contestants=line,
+            equal="rounds",
+            targets=(Target(unit="seconds", must=15, aim=8, ours=line[-1]),),
+            options={name: {**on_flights, "days": int(name.split("@")[1].split()[0])} for name in line},
+            **common,
+        ),
+        Contest(
+            name="cold_start",
+            title="From a cold start to the first committed slice",
+            what="`hindcast run` of one day of flights in a new process, to its end.",
+            contestants=("cold_start",),
+            equal="rounds",
+            targets=(Target(unit="seconds", must=12, aim=6, ours="cold_start"),),
+            options={"cold_start": on_flights},
+            **common,
+        ),
+        Contest(
+            name="old_day",
+            title="One old day reprocessed",
+            what=f"One of {days - 1} replayed days got another file. The range is run again, beside one new day.",
+            contestants=("old_day", "next_day"),
+            equal="none",
+            rounds=3,
+            targets=(Target(unit="ratio", must=0.67, aim=1, ours="old_day", peer="next_day"),),
+            options={"old_day": {**on_flights, "days": days - 1}, "next_day": on_flights},
+            **common,
+        ),
+    ]
+
+
+def _state(size: Size) -> list[Contest]:
+    windows = {"S": 20_000, "M": 1_000_000}[size]
+    touched = windows // 100
+    some, all_ = "open_windows", "open_windows@the touched windows alone"
+    return [
+        Contest(
+            name="open_windows",
+            title="State of many open windows",
+            what=f"A slice touches {touched:,} of {windows:,} open windows, beside one that touches all {touched:,}.",
+            contestants=(some, all_),
+            workload=NOTHING,
+            records=touched,
+            source="own",
+            targets=(Target(unit="ratio", must=1 / 3, aim=1 / 1.5, ours=some, peer=all_),),
+            options={
+                some: {"open": windows, "touched": touched},
+                all_: {"open": touched, "touched": touched},
+            },
+        )
+    ]

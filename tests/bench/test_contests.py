@@ -1,0 +1,235 @@
+"""The bench itself: statistics, equality, the order of a contest, and the page. Nothing here measures speed."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pyarrow as pa
+import pytest
+
+from tests.bench.checksums import COLUMNS, UnequalResults, checksum, require_equal
+from tests.bench.contestant import PLACES, CannotTakePart, Job, contestant
+from tests.bench.contests import Contest, Equality, MachineLoaded, Settings, Target, play
+from tests.bench.machine import why_loaded
+from tests.bench.page import number, pages
+from tests.bench.results import merged, result_of
+from tests.bench.samples import Checksum, Sample, Spread, ratio, straight_line
+from tests.bench.seats import Missing, Ran
+from tests.bench.suite import suite
+from tests.bench.workloads import CLOSING_KEY, Workload
+from tests.support.fuzzing import seeds
+
+SUM = Checksum(rows=1, records=2, total=3, mix=4)
+WORKLOAD = Workload(kind="tumbling", size=60_000, keys=3)
+
+
+class FakeSeat:
+    """A seat without a process. It takes its wall seconds from a table, and notes in `diary` what it was asked."""
+
+    def __init__(self, name: str, *, walls: Mapping[str, float], diary: list[str], checksums: Mapping[str, Checksum]):
+        self.name, self.walls, self.diary, self.checksums = name, walls, diary, checksums
+
+    def prepare(self, job: Job) -> None:
+        if self.name not in self.walls:
+            raise Missing("It is not installed.")
+        self.diary.append(f"prepare {self.name}")
+        assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+
+    def run(self) -> Ran:
+        self.diary.append(self.name)
+        sample = Sample(wall_s=self.walls[self.name], cpu_s=self.walls[self.name] * 2, rss_mb={"tree": 10.0})
+        stages = {"wall_s": {"pin": 1.0}, "cpu_s": {"pin": 2.0}}
+        return Ran(sample=sample, checksum=self.checksums.get(self.name, SUM), notes={"stages": stages})
+
+    def close(self) -> None:
+        self.diary.append(f"close {self.name}")
+
+
+def contest(*names: str, **changes: Any) -> Contest:  # noqa: ANN401 - fields
+    usual: dict[str, Any] = {"title": "A < B", "what": "It is a test.", "workload": WORKLOAD, "source": "memory"}
+    return Contest(name="test", contestants=names, records=1_000_000, **(usual | changes))
+
+
+def settings(tmp_path: Path, **changes: Any) -> Settings:  # noqa: ANN401 - fields
+    return replace(Settings(rounds=3, cores=2, cache=tmp_path, scratch=tmp_path), **changes)
+
+
+def fakes(diary: list[str], walls: Mapping[str, float], **checksums: Checksum) -> Callable[..., FakeSeat]:
+    return lambda name, _log, _environ: FakeSeat(name, walls=walls, diary=diary, checksums=checksums)
+
+
+def idle() -> float:
+    return 0.0
+
+
+class TestStatistics:
+    def test_a_spread_contains_its_median(self) -> None:
+        for seed in seeds(20):
+            rng = random.Random(seed)
+            numbers = [rng.uniform(0.1, 9) for _ in range(rng.randrange(1, 9))]
+            found = Spread.of(numbers)
+            assert (found.least, found.median, found.greatest) == (min(numbers), median(numbers), max(numbers))
+        with pytest.raises(ValueError, match="at least one"):
+            Spread.of([])
+
+    def test_a_ratio_compares_round_by_round(self) -> None:
+        ours, peer = ([Sample(wall_s=wall_s, cpu_s=1.0) for wall_s in walls] for walls in ((1, 2, 4), (3, 2, 20)))
+        assert ratio(ours, peer, "wall_s") == Spread(median=3, least=1, greatest=5)
+        with pytest.raises(ValueError, match="same rounds"):
+            ratio(ours, peer[:2], "wall_s")
+
+    def test_a_straight_line_is_found_again(self) -> None:
+        for seed in seeds(20):
+            rng = random.Random(seed)
+            start, slope = rng.uniform(1, 5), rng.uniform(0, 5)
+            line = straight_line([(x, start + slope * x) for x in rng.sample(range(100), 5)])
+            assert [line.start, line.slope] == pytest.approx([start, slope])
+            assert line.worst_share < 1e-9
+        with pytest.raises(ValueError, match="two different places"):
+            straight_line([(1, 2), (1, 3)])
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [(None, "-"), (0, "0.00"), (1234.5, "1,234"), (12.34, "12.3"), (1.234, "1.23"), (0.0123, "0.0123")],
+    )
+    def test_a_number_has_three_digits(self, value: float | None, text: str) -> None:
+        assert number(value) == text
+
+
+class TestChecksums:
+    def test_neither_order_nor_batches_matter_and_every_column_does(self) -> None:
+        for seed in seeds(20):
+            rng = random.Random(seed)
+            rows = [[rng.randrange(-5, 100) for _ in COLUMNS] for _ in range(rng.randrange(2, 30))]
+            mixed = rng.sample(rows, len(rows))
+            cut = rng.randrange(len(rows))
+            whole = checksum([table_of(rows)])
+            assert checksum([table_of(mixed[:cut]), table_of(mixed[cut:])]) == whole
+            place = rng.randrange(len(COLUMNS))
+            changed = [list(row) for row in rows]
+            chosen = next((row for row in changed if row[0] != CLOSING_KEY), None)
+            if chosen is not None:
+                chosen[place] += 1_000
+                assert checksum([table_of(changed)]) != whole
+
+    def test_the_closing_record_does_not_count(self) -> None:
+        row = [1, 2, 3, 4, 5, 6, 7]
+        assert checksum([table_of([row, [CLOSING_KEY, *row[1:]]])]) == checksum([table_of([row])])
+
+    def test_unequal_results_are_refused(self) -> None:
+        require_equal("b", {"x": SUM, "y": SUM})
+        with pytest.raises(UnequalResults, match=r"bench b: x computed .* but y computed"):
+            require_equal("b", {"x": SUM, "y": replace(SUM, mix=5)})
+
+
+def table_of(rows: list[list[int]]) -> pa.Table:
+    return pa.table({name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate(COLUMNS)})
+
+
+class TestAContest:
+    def test_all_contestants_run_once_a_round_in_the_same_order(self, tmp_path: Path) -> None:
+        diary: list[str] = []
+        played = play(contest("a", "b"), settings(tmp_path), seat_for=fakes(diary, {"a": 1, "b": 2}), busy=idle)
+        assert diary == ["prepare a", "a", "prepare b", "b", "a", "b", "a", "b", "close b", "close a"]
+        assert [len(entry.samples) for entry in played.entries] == [3, 3]
+
+    def test_a_fresh_contestant_has_a_new_process_in_each_round(self, tmp_path: Path) -> None:
+        diary: list[str] = []
+        play(contest("a", is_fresh=True), settings(tmp_path, rounds=2), seat_for=fakes(diary, {"a": 1}), busy=idle)
+        assert diary[:6] == ["prepare a", "a", "close a"] * 2
+
+    def test_a_contestant_that_cannot_take_part_is_shown(self, tmp_path: Path) -> None:
+        played = play(contest("a", "b"), settings(tmp_path), seat_for=fakes([], {"a": 1}), busy=idle)
+        assert result_of(played)["entries"][1] == {"name": "b", "title": "b", "missing": "It is not installed."}
+
+    @pytest.mark.parametrize(("equal", "is_refused"), [("all", True), ("rounds", False), ("none", False)])
+    def test_other_results_end_the_bench(self, equal: Equality, is_refused: bool, tmp_path: Path) -> None:  # noqa: FBT001
+        seats = fakes([], {"a": 1, "b": 1}, b=replace(SUM, total=9))
+        if not is_refused:
+            play(contest("a", "b", equal=equal), settings(tmp_path), seat_for=seats, busy=idle)
+            return
+        with pytest.raises(UnequalResults):
+            play(contest("a", "b", equal=equal), settings(tmp_path), seat_for=seats, busy=idle)
+
+    def test_a_loaded_machine_is_marked_or_refused(self, tmp_path: Path) -> None:
+        assert why_loaded(0.5, 0.1, cores=2) is None
+        assert "5.0 and 1.8 of 2" in str(why_loaded(5.0, 1.8, cores=2))
+        seats = fakes([], {"a": 1})
+        played = play(contest("a"), settings(tmp_path, rounds=1), seat_for=seats, busy=lambda: 1.9)
+        assert "1.9 of 2 cores" in played.disturbed[0]
+        with pytest.raises(MachineLoaded, match="bench test, round 1"):
+            play(contest("a"), settings(tmp_path, refuses_load=True), seat_for=seats, busy=lambda: 1.9)
+
+
+class TestThePage:
+    def results(self, tmp_path: Path) -> dict[str, Any]:
+        targets = (
+            Target(unit="ratio", must=2, aim=9, ours="a", peer="b"),
+            Target(unit="seconds", must=0.5, aim=0.1, ours="a"),
+            Target(unit="mb", must=20, aim=10, ours="a", role="tree"),
+            Target(unit="ratio", must=2, aim=9, ours="a", peer="c"),
+        )
+        asked = contest("a", "b", "c", targets=targets)
+        played = play(asked, settings(tmp_path), seat_for=fakes([], {"a": 1, "b": 3}), busy=idle)
+        machine = {
+            "cpu": "x", "cores": 2, "memory_gb": 1, "system": "s", "python": "3", "java": "17", "commit": "abc",
+            "date": "today", "versions": {"numpy": "2", "polars": "1"},
+        }  # fmt: skip
+        return {"machine": machine, "size": "S", "rounds": 3, "contests": [result_of(played)]}
+
+    def test_every_figure_is_on_the_page(self, tmp_path: Path) -> None:
+        found = pages(json.loads(json.dumps(self.results(tmp_path))))
+        text = found["BENCHMARKS.md"]
+        assert "| b | 3.00 (3.00 to 3.00) | 6.00 (6.00 to 6.00) | 0.167 | 10.0 | 3.00 (3.00 to 3.00) |" in text
+        assert "Not measured: c. It is not installed." in text
+        assert "| pin | 1.00 | 2.00 |" in text
+        verdicts = [line.split("|")[-2].strip() for line in text.splitlines() if "[A < B](#test)" in line]
+        assert verdicts == ["met", "MISSED", "aim reached", "not measured"]
+
+    def test_a_plot_is_xml_with_one_bar_for_each_contestant(self, tmp_path: Path) -> None:
+        svg = ET.fromstring(pages(self.results(tmp_path))["benchmarks/test.svg"])  # noqa: S314 - ours
+        assert len(svg.findall("{http://www.w3.org/2000/svg}rect")) == 1 + 2
+
+    def test_results_of_one_run_are_kept_together(self, tmp_path: Path) -> None:
+        before = self.results(tmp_path)
+        again = {**before, "contests": [{**before["contests"][0], "name": "other"}]}
+        assert [one["name"] for one in merged(before, again)["contests"]] == ["test", "other"]
+        moved = {**again, "machine": {**again["machine"], "commit": "def"}}
+        assert [one["name"] for one in merged(before, moved)["contests"]] == ["other"]
+        assert merged(None, again) == again
+
+
+class TestTheSuite:
+    def test_every_contestant_has_a_place_and_every_target_a_contestant(self) -> None:
+        for size in ("S", "M"):
+            contests = suite(size)
+            assert len({one.name for one in contests}) == len(contests)
+            for one in contests:
+                assert {name.partition("@")[0] for name in one.contestants} <= PLACES.keys()
+                assert {name for target in one.targets for name in (target.ours, target.peer) if name} <= {
+                    *one.contestants
+                }
+
+    @pytest.mark.parametrize("one", [one for one in suite("S") if one.source == "memory"], ids=lambda one: one.name)
+    def test_contestants_in_memory_compute_the_same(self, one: Contest, tmp_path: Path) -> None:
+        found = {}
+        for name in one.contestants:
+            player = contestant(name)
+            workload = replace(one.workload, keys=5, density=1_000)
+            player.prepare(
+                Job(bench=one.name, workload=workload, records=1_000, seed=3, cores=1, log="", scratch=str(tmp_path))
+            )
+            player.run()
+            found[name] = player.check()
+        require_equal(one.name, found)
+        assert all(checked.rows for checked in found.values())
+
+    def test_too_large_a_job_for_the_operator_is_refused(self) -> None:
+        job = Job(bench="x", workload=WORKLOAD, records=10**9, seed=1, cores=1, log="", scratch="")
+        with pytest.raises(CannotTakePart, match="1,000,000,000 records"):
+            contestant("operator").prepare(job)
