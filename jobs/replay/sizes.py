@@ -17,7 +17,8 @@ class Sizes:
     Attributes:
         way: `auto` lets tasks read the log's files if the log allows it; `frames` always uses DataFrames.
         records_per_block: the sort of the log makes blocks of about this many records.
-        records_per_bucket: the number of buckets grows by one for this many records.
+        records_per_bucket: the number of buckets grows by one for this many records, if the operator computes the windows.
+        records_per_columnar_bucket: the same, if the columnar executor computes them.
         records_per_task: a task that reads the log's files reads about this many records.
         rows_per_read: the number of rows that such a task decodes at once.
         rows_per_file: the largest number of rows in a file that such a task writes.
@@ -35,6 +36,7 @@ class Sizes:
     way: Literal["auto", "frames"] = "auto"
     records_per_block: int = RECORDS_PER_BLOCK
     records_per_bucket: int = 50_000
+    records_per_columnar_bucket: int = 1_000_000
     records_per_task: int = 2_000_000
     rows_per_read: int = 131_072
     rows_per_file: int = 2_000_000
@@ -47,9 +49,10 @@ class Sizes:
     audited_rows: int = AUDITED_ROWS
     pandas_rows: int = PANDAS_ROWS
 
-    def buckets_for(self, records: int, *, has_keys: bool) -> int:
-        """Return the number of buckets of a chunk."""
-        return min(self.buckets, 1 + records // self.records_per_bucket) if has_keys else 1
+    def buckets_for(self, records: int, *, has_keys: bool, is_columnar: bool) -> int:
+        """Return the number of buckets of a chunk. It changes the speed only."""
+        size = self.records_per_columnar_bucket if is_columnar else self.records_per_bucket
+        return min(self.buckets, 1 + records // size) if has_keys else 1
 
 
 SIZES = Sizes()

@@ -12,6 +12,7 @@ from jobs.replay.chunk.record_columns import record_names
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type
 from windowlib.records.tables import Table
@@ -37,6 +38,11 @@ class ChunkTables:
         slim = {tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS}
         chosen = [table for table in self.stored if table.name not in (tables.INVALID_RECORDS, tables.WATERMARKS)]
         return tuple(table.slim() if table.name in slim else table for table in chosen)
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the columnar executor computes the windows."""
+        return why_not(self.engine.operator, self.engine.layout, self.inputs) is None
 
     def digested(self) -> tuple[str, ...]:
         """Return the names of the tables that a run's digests cover."""
@@ -86,7 +92,7 @@ def plan_buckets(
     sizes: Sizes = SIZES,
 ) -> BucketPlan:
     """Return the plan that every task gets. The number of buckets changes the speed only."""
-    buckets = sizes.buckets_for(records, has_keys=bool(written.keys))
+    buckets = sizes.buckets_for(records, has_keys=bool(written.keys), is_columnar=written.is_columnar)
     run = written.engine
     return BucketPlan(
         spec=run.operator,

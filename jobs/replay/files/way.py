@@ -111,7 +111,9 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: Path) -> ScanPlan:
         asked=engine.time.columns if needs_pass(engine) else None,
         slice_starts_ms=tuple(one.start_ms for one in order.slices),
         needs_commits=engine.time.needs_commits,
-        buckets=sizes.buckets_for(layout.records, has_keys=bool(pinned.tables.keys)),
+        buckets=sizes.buckets_for(
+            layout.records, has_keys=bool(pinned.tables.keys), is_columnar=pinned.tables.is_columnar
+        ),
         directory=str(directory),
     )
 

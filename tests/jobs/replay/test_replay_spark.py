@@ -124,6 +124,7 @@ def small_sizes(chunk: int) -> Sizes:
     return Sizes(
         records_per_block=97,
         records_per_bucket=150,
+        records_per_columnar_bucket=150,
         buckets=3,
         rows_per_batch=20 + chunk,
         driver_rows=0 if chunk == 3 else 40,

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.spark
 BOUNDS = ("1969-12-30", "1970-01-03")
 SMALL = Sizes(
     records_per_bucket=60,
+    records_per_columnar_bucket=60,
     buckets=3,
     records_per_task=70,
     rows_per_read=13,
