@@ -17,8 +17,8 @@ class Sizes:
     Attributes:
         way: `auto` lets tasks read the log's files if the log allows it; `frames` always uses DataFrames.
         records_per_block: the sort of the log makes blocks of about this many records.
-        records_per_bucket: the number of buckets grows by one for this many records, if the operator computes the windows.
-        records_per_columnar_bucket: the same, if the columnar executor computes them.
+        records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
+        records_per_columnar_bucket: the same, if the columnar executor runs them.
         records_per_task: a task that reads the log's files reads about this many records.
         rows_per_read: the number of rows that such a task decodes at once.
         rows_per_file: the largest number of rows in a file that such a task writes.

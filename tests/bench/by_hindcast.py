@@ -124,7 +124,7 @@ class Scan:
 
     def run(self) -> None:
         from jobs.replay.chunk.log_input import log_reading, read_chunk
-        from jobs.replay.chunk.time_steps import chunk_time
+        from jobs.replay.frames.frame_time import frame_time
         from jobs.replay.pinned import pin
         from tests.support.replays import order_of
 
@@ -139,7 +139,7 @@ class Scan:
             needs_commits=engine.time.needs_commits,
             records_per_block=pinned.sizes.records_per_block,
         )
-        self._found = chunk_time(engine, read, ())
+        self._found = frame_time(engine, read, ())
 
     def check(self) -> Checksum:
         steps = self._found.steps
