@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-CONTENT_ROWS = 1_000_000
+CONTENT_ROWS = 250_000
 """By default, a reader computes ids from content for at most this many rows."""
 IDS = (tables.ROW_ID, *tables.PARTITION_COLUMNS)
 """The columns that the sums of ids need."""
@@ -98,34 +98,35 @@ class Stored:
                 yield self._finding(attempt, what)
 
     def _content(self, rows: "pa.Table") -> Iterator[Finding]:
-        pairs = attempts_of(rows)
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
         seen: set[Attempt] = set()
         for damage in RowIdentity(self.table).damage(columns):
-            if damage.row is None and len(set(pairs)) > 1:  # check each attempt alone to find the damaged one
-                for attempt in sorted(set(pairs)):
-                    yield from self._content(of_attempts(rows, {attempt}))
+            if damage.row is None and len(found := set(attempts_of(rows))) > 1:
+                for one in sorted(found):  # check each attempt alone to find the damaged one
+                    yield from self._content(of_attempts(rows, {one}))
                 return
-            attempt = pairs[damage.row or 0]
+            attempt = _attempt_of(rows, damage.row or 0)
             if attempt not in seen:
                 seen.add(attempt)
                 which = "" if damage.row is None else f"row {tables.ROW_ID} {columns[tables.ROW_ID][damage.row]}: "
                 yield self._finding(attempt, f"{which}{damage.what}")
-        yield from self._placed(columns, pairs)
+        yield from self._placed(rows)
 
-    def _placed(self, columns: "Mapping[str, pa.Array]", pairs: Sequence[Attempt]) -> Iterator[Finding]:
+    def _placed(self, rows: "pa.Table") -> Iterator[Finding]:
         """Yield rows of another run, and values in columns that the run's spec does not have."""
-        wrong = {
-            pair for pair, run_id in zip(pairs, columns["run_id"].to_pylist(), strict=True)
-            if run_id != self.run_ids.get(pair)
-        }  # fmt: skip
-        for attempt in sorted(wrong):
+        runs = rows.group_by([*tables.PARTITION_COLUMNS, "run_id"]).aggregate([]).to_pylist()
+        pairs = {(one["slice_id"], one["attempt_id"]) for one in runs if one["run_id"] != self._run_id(one)}
+        for attempt in sorted(pairs):
             yield self._finding(attempt, f"has rows of another run than {self.run_ids.get(attempt)}")
         known = self.table.stored_columns().keys() | {tables.ROW_CHECK}
-        for name, column in columns.items():
+        for name in rows.column_names:
+            column = rows[name]
             if name not in known and column.null_count < len(column):
-                row = column.is_valid().to_pylist().index(True)
-                yield self._finding(pairs[row], f"has a value in column {name!r}, which the run's spec does not have")
+                attempt = _attempt_of(rows, column.is_valid().index(True).as_py())
+                yield self._finding(attempt, f"has a value in column {name!r}, which the run's spec does not have")
+
+    def _run_id(self, row: Mapping[str, str]) -> str | None:
+        return self.run_ids.get((row["slice_id"], row["attempt_id"]))
 
     def _finding(self, attempt: Attempt | None, what: str) -> Finding:
         if attempt is None and len(self.run_ids) == 1:
@@ -160,6 +161,10 @@ def _numbered_attempts(rows: "pa.Table") -> "tuple[list[Attempt], NDArray[np.int
     first, second = np.divmod(found, len(attempts.dictionary))
     names = slices.dictionary.to_pylist(), attempts.dictionary.to_pylist()
     return [(names[0][one], names[1][two]) for one, two in zip(first.tolist(), second.tolist(), strict=True)], numbers
+
+
+def _attempt_of(rows: "pa.Table", row: int) -> Attempt:
+    return rows["slice_id"][row].as_py(), rows["attempt_id"][row].as_py()
 
 
 def attempts_of(rows: "pa.Table") -> list[Attempt]:

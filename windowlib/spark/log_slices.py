@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
@@ -11,6 +12,8 @@ from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_
 from windowlib.spark.hashes import record_hash
 
 COMMIT_ORDER = ("row_commit_version", "row_id")
+_HALF = 32
+"""Bits of half an id."""
 FLOATS = (T.DoubleType, T.FloatType)
 
 
@@ -108,9 +111,19 @@ def scan_ids(spark: SparkSession, reading: LogReading) -> DataFrame:
 
 
 def sum_ids(groups: GroupedData, identity: Column) -> DataFrame:
-    """Return count, XOR and sum of ids for each group. The sum is a decimal that does not wrap at 64 bits."""
-    total = F.sum(identity.cast("decimal(38,0)"))
-    return groups.agg(F.count(F.lit(1)).alias("records"), F.bit_xor(identity).alias("id_xor"), total.alias("id_sum"))
+    """Return count, XOR and sum of ids for each group. The sum is a decimal that does not wrap at 64 bits.
+
+    Spark adds up the halves of the ids as 64-bit integers, which is much faster than a sum of decimals.
+    """
+    high, low = F.shiftright(identity, _HALF), identity.bitwiseAND(F.lit((1 << _HALF) - 1))
+    parts = groups.agg(
+        F.count(F.lit(1)).alias("records"),
+        F.bit_xor(identity).alias("id_xor"),
+        F.sum(high).cast("decimal(20,0)").alias("high"),
+        F.sum(low).cast("decimal(20,0)").alias("low"),
+    )
+    total = F.col("high") * F.lit(Decimal(1 << _HALF)) + F.col("low")
+    return parts.withColumn("id_sum", total.cast("decimal(38,0)")).drop("high", "low")
 
 
 def _only(log: DataFrame, reading: LogReading) -> DataFrame:
