@@ -3,24 +3,17 @@
 Great Expectations is imported here (6 s), but the module has no mark `gx`, so that `make fuzz` plays the random cases.
 """
 
-import json
 import random
-from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from expectations import runner, slices
 from expectations.arrow_slices import ArrowSlices
-from expectations.catalogue import ADMITTED
-from expectations.compiled.compiler import compile_check
-from expectations.loader import load_suite_file
 from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
 from tests.support.fuzzing import seeds
 from tests.support.random_checks import random_suite, random_table
 
-NEVER_COMPILED = {"expect_multicolumn_sum_to_equal"}
 SLICES = 3
 CHECKS = 8
 
@@ -65,21 +58,3 @@ def test_compiled_checks_give_the_outcomes_of_great_expectations_on_random_table
         for theirs in slices._ask(asked, table, number):
             ours, check = compiled[theirs.index], suite.checks[theirs.index]
             assert seen(ours) == seen(theirs), f"slice {number}: {check.type} {dict(check.kwargs)}: {theirs.exception}"
-
-
-def test_most_random_checks_are_compiled_and_each_expectation_is() -> None:
-    chance, table = random.Random(5), random_table(random.Random(5), slice_count=1, rows_max=5)
-    total, compiled = Counter[str](), Counter[str]()
-    for check in random_suite(chance, 4_000).checks:
-        total[check.type] += 1
-        compiled[check.type] += compile_check(check, table.schema, 1) is not None
-    assert {kind for kind in ADMITTED if not compiled[kind]} == NEVER_COMPILED
-    assert compiled.total() > total.total() / 2
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_loader_accepts_the_random_suites_of_these_tests(seed: int, tmp_path: Path) -> None:
-    raw = [{"type": check.type, "kwargs": check.kwargs} for check in random_suite(random.Random(seed), 300).checks]
-    path = tmp_path / "suite.json"
-    path.write_text(json.dumps({"run": {"name": "random", "expectations": raw}}), encoding="utf-8")
-    load_suite_file(path)

@@ -1,9 +1,12 @@
 """Laws of compiled checks, without Great Expectations: cuts into batches, other slices, hashes, regular expressions."""
 
+import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +16,21 @@ import pytest
 
 from expectations import slices
 from expectations.arrow_slices import ArrowSlices
+from expectations.catalogue import ADMITTED
 from expectations.compiled import uniques
 from expectations.compiled.columns import Column, Kind, Rows, has_plain_nulls, kind_of
+from expectations.compiled.compiler import compile_check
 from expectations.compiled.groups import numbered, repeated, row_hashes
 from expectations.compiled.regexes import MAX_REPEAT, translate
 from expectations.compiled.tallies import Tally
+from expectations.loader import load_suite_file
 from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
 from tests.support.fuzzing import seeds
 from tests.support.random_checks import REGEXES, TEXTS, TYPES, random_suite, random_table
 
 CHECKS = 40
+NEVER_COMPILED = {"expect_multicolumn_sum_to_equal"}
 
 
 class CutTable:
@@ -214,3 +221,21 @@ def test_a_check_of_a_column_that_does_not_exist_is_left_to_great_expectations()
         checks=(Check(index=0, type="expect_column_values_to_not_be_null", kwargs=kwargs),),
     )
     assert all(outcome.exception for (outcome,) in slices.check_slices(suite, table))
+
+
+def test_most_random_checks_are_compiled_and_each_expectation_is() -> None:
+    chance, table = random.Random(5), random_table(random.Random(5), slice_count=1, rows_max=5)
+    total, compiled = Counter[str](), Counter[str]()
+    for check in random_suite(chance, 4_000).checks:
+        total[check.type] += 1
+        compiled[check.type] += compile_check(check, table.schema, 1) is not None
+    assert {kind for kind in ADMITTED if not compiled[kind]} == NEVER_COMPILED
+    assert compiled.total() > total.total() / 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loader_accepts_the_random_suites_of_these_tests(seed: int, tmp_path: Path) -> None:
+    raw = [{"type": check.type, "kwargs": check.kwargs} for check in random_suite(random.Random(seed), 300).checks]
+    path = tmp_path / "suite.json"
+    path.write_text(json.dumps({"run": {"name": "random", "expectations": raw}}), encoding="utf-8")
+    load_suite_file(path)
