@@ -12,7 +12,7 @@ from windowlib.errors import InvariantBroken
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
-from windowlib.kernels.block import Clock, block_of
+from windowlib.kernels.block import Clock, block_of, check_times
 from windowlib.kernels.column_aggregate import AnyAggregate
 from windowlib.kernels.global_windows import GlobalWindows
 from windowlib.kernels.keys import KeyTable
@@ -87,6 +87,8 @@ class KernelExecutor:
 
     def _process_waiting(self, outcome: Outcome, *, is_slice_end: bool) -> None:
         batch = self._batch()
+        if self._frame.spec.assigner.is_event_time:
+            check_times(batch.column("event_time_ms"))
         block = block_of(
             batch, self._plan, self._frame.keys, clock=self._frame.clock, slice_start_ms=self._slice.start_ms
         )

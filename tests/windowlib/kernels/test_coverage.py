@@ -1,16 +1,19 @@
 """Coverage: which specs the columnar executor runs, and that every other spec has a reason that a person reads."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
 from tests.windowlib.kernels.random_chains import base_plan
 from windowlib.columnar.operator_executor import OperatorExecutor
+from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.errors import InvariantBroken
+from windowlib.errors import InvariantBroken, SpecError
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, Apply, Reduce, Whole, aggregate
 from windowlib.kernels.coverage import why_not
@@ -85,3 +88,15 @@ def test_the_columnar_executor_refuses_a_spec_that_it_does_not_cover() -> None:
     refused = replace(plan, spec=NOT_COVERED["over records"], slices=(None,), executor="kernel")  # type: ignore[arg-type]
     with pytest.raises(InvariantBroken, match="no columnar form"):
         executor_for(refused)
+
+
+@pytest.mark.parametrize(("at_ms", "message"), [(None, "no event time"), (1 << 61, "event times from"), (7, None)])
+def test_event_time_windows_refuse_records_without_a_usable_time(at_ms: int | None, message: str | None) -> None:
+    plan = replace(base_plan(Random(0), COVERED[0], [("count", None)]), keys={}, executor="kernel", records_per_block=1)
+    plan = replace(plan, slices=(SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=1),))
+    columns = {name: pa.array([1], pa.int64()) for name in ("sequence", "rank", "record_hash")}
+    batch = pa.RecordBatch.from_pydict({**columns, "event_time_ms": pa.array([at_ms], pa.int64())})
+    executor = executor_for(plan)
+    executor.restore({})
+    with pytest.raises(SpecError, match=message) if message else nullcontext():
+        executor.process(batch)
