@@ -6,12 +6,12 @@ record of each group, in log order, and follows windowlib.windows.opening and wi
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from windowlib.kernels.block import Block, added
-from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.kernels.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.open_windows import OpenWindows
@@ -24,23 +24,42 @@ from windowlib.records.tallies import FIRED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Records in log order: their place in the block, their group, their own session, and the watermark they meet."""
+    """Hurried records: their place in the block, their group, their own bounds, and the watermark they meet.
+
+    `run_of` is the run of an early record, -1 for a record that arrives after its own end. `reach_ms` is the end of the
+    run, or the record's own end.
+    """
 
     rows: Int64s
     group_of: Int64s
+    run_of: Int64s
     start_ms: Int64s
     end_ms: Int64s
+    reach_ms: Int64s
     watermark_ms: Int64s
 
     def take(self, chosen: Int64s) -> "Arrivals":
         """Return some of the records."""
-        return Arrivals(
-            rows=self.rows[chosen],
-            group_of=self.group_of[chosen],
-            start_ms=self.start_ms[chosen],
-            end_ms=self.end_ms[chosen],
-            watermark_ms=self.watermark_ms[chosen],
-        )
+        return Arrivals(**{name: getattr(self, name)[chosen] for name in self.__slots__})
+
+
+class Members(NamedTuple):
+    """Sessions, the group of each, and its run while it has not fired, else -1."""
+
+    windows: OpenWindows
+    group_of: Int64s
+    run_of: Int64s
+
+    @classmethod
+    def concat(cls, parts: Sequence["Members"], aggregates: Sequence[AnyAggregate]) -> "Members":
+        """Return the sessions of one or more parts."""
+        windows = OpenWindows.concat([part.windows for part in parts], aggregates)
+        group_of, run_of = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        return cls(windows, group_of, run_of)
+
+    def chosen(self, places: Int64s, aggregates: Sequence[AnyAggregate]) -> "Members":
+        """Return the sessions at these places."""
+        return Members(self.windows.take(places, aggregates), self.group_of[places], self.run_of[places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +91,14 @@ class Rounds:
         self._states: list[tuple[Any, ...]] = []
         self._superseded: list[_Fired] = []
 
-    def run(self, opened: OpenWindows, group_of: Int64s, arrivals: Arrivals) -> OpenWindows:
+    def run(self, members: Members, arrivals: Arrivals) -> Members:
         """Process records and return the sessions after them. Firings after a group's last record are left out.
 
         Args:
-            opened: open sessions of the state.
-            group_of: the group of each open session.
-            arrivals: the records. Only records and sessions of one group can meet, and no session is cleaned up before
-                the last record of its group.
+            members: the sessions that have fired before the block, and one for each run: its elements that are not
+                hurried, with the end of the run.
+            arrivals: the hurried records. Only records and sessions of one group can meet, and no session is cleaned up
+                before the last record of its group.
         """
         frame = self._frame
         order = np.lexsort((arrivals.rows, arrivals.group_of))
@@ -87,63 +106,59 @@ class Rounds:
         single = frame.reduced(self._block, arrivals.rows, np.arange(len(order), dtype=np.int64))
         first = starts_of(arrivals.group_of)
         counts = np.diff(first, append=len(order))
-        done: list[OpenWindows] = []
+        done: list[Members] = []
         for number in range(int(counts.max())):
-            has_record = counts > number
-            places = first[has_record] + number
+            places = first[counts > number] + number
             now = arrivals.take(places)
-            goes_on = np.isin(group_of, now.group_of)
+            goes_on = np.isin(members.group_of, now.group_of)
             if not goes_on.all():
-                done.append(opened.take(np.flatnonzero(~goes_on), frame.aggregates))
-                left = np.flatnonzero(goes_on)
-                opened, group_of = opened.take(left, frame.aggregates), group_of[left]
-            opened, group_of = self._round(opened, group_of, now, single=frame.taken(single, places))
+                done.append(members.chosen(np.flatnonzero(~goes_on), frame.aggregates))
+                members = members.chosen(np.flatnonzero(goes_on), frame.aggregates)
+            members = self._round(members, now, single=frame.taken(single, places))
         self._emit()
-        return OpenWindows.concat([*done, opened], frame.aggregates)
+        return Members.concat([*done, members], frame.aggregates)
 
-    def _round(
-        self, opened: OpenWindows, group_of: Int64s, now: Arrivals, *, single: Sequence[Any]
-    ) -> tuple[OpenWindows, Int64s]:
-        """Process one record of each group. Return the sessions after it, and their groups."""
-        frame = self._frame
-        record_of = np.searchsorted(now.group_of, group_of)
-        start_ms, end_ms = now.start_ms[record_of], now.end_ms[record_of]
-        opened = self._fire_due(opened, now.watermark_ms[record_of])
-        is_met = (opened.start_ms <= end_ms) & (opened.end_ms >= start_ms)
-        is_around = is_met & (opened.start_ms <= start_ms) & (opened.end_ms >= end_ms)
+    def _round(self, members: Members, now: Arrivals, *, single: Sequence[Any]) -> Members:
+        """Process one record of each group. Return the sessions after it."""
+        frame, count = self._frame, len(now.rows)
+        record_of = np.searchsorted(now.group_of, members.group_of)
+        met_ms = now.watermark_ms[record_of]
+        opened = self._fire_due(members.windows, met_ms)
+        run_of = np.where(opened.end_ms - 1 <= met_ms, -1, members.run_of)
+        is_met, is_around = _meetings(opened, run_of, now, record_of=record_of)
         if not frame.discards:
             self._supersede(opened, is_met & ~is_around & (opened.pane_index > 0), now, record_of=record_of)
         own = OpenWindows.fresh(
             self._block.key_code[now.rows],
-            (now.start_ms, now.end_ms),
+            (now.start_ms, now.reach_ms),
             edges=EdgeColumns.of_each(self._block.record_hash[now.rows]),
             states=single,
         )
-        is_inside = np.bincount(record_of[is_around], minlength=len(now.rows)) > 0
-        met = np.flatnonzero(is_met)
+        met, left = np.flatnonzero(is_met), np.flatnonzero(~is_met)
+        is_inside = np.bincount(record_of[is_around], minlength=count) > 0
         joined = self._joined(opened.take(met, frame.aggregates), record_of[met], own, is_inside=is_inside)
+        joined_run = now.run_of.copy()
+        np.maximum.at(joined_run, record_of[met], run_of[met])
         joined = self._fire(
             joined,
             joined.end_ms - 1 <= now.watermark_ms,
             watermark_ms=now.watermark_ms,
             fired_rank=self._block.rank[now.rows],
-            is_last=np.zeros(len(now.rows), dtype=np.bool_),
+            is_last=np.zeros(count, dtype=np.bool_),
         )
-        left = np.flatnonzero(~is_met)
-        after = OpenWindows.concat([opened.take(left, frame.aggregates), joined], frame.aggregates)
-        return after, np.concatenate([group_of[left], now.group_of])
+        others = Members(opened.take(left, frame.aggregates), members.group_of[left], run_of[left])
+        return Members.concat([others, Members(joined, now.group_of, joined_run)], frame.aggregates)
 
     def _joined(self, met: OpenWindows, record_of: Int64s, own: OpenWindows, *, is_inside: Bools) -> OpenWindows:
         """Return the session of each record: its own session and those that it meets, merged.
 
         A record inside an open session leaves its bounds and counts of panes. Any other merge has new bounds, which no
-        pane has shown. The first of the merged sessions keeps its state window.
+        pane has shown. The state windows are not kept.
         """
         aggregates, count = self._frame.aggregates, len(own)
         parts = OpenWindows.concat([met, own], aggregates)
         record_of = np.concatenate([record_of, np.arange(count, dtype=np.int64)])
-        is_own = np.arange(len(parts)) >= len(met)
-        order = np.lexsort((parts.start_ms, is_own, record_of))
+        order = np.argsort(record_of, kind="stable")
         parts = parts.take(order, aggregates)
         starts = starts_of(record_of[order])
         first = parts.take(starts, aggregates)
@@ -231,6 +246,20 @@ class Rounds:
         if self._results:
             results = self._frame.results(self._frame.joined(self._states))
             self._outcome.add_panes(Panes(results=results, **_columns(self._results)))
+
+
+def _meetings(opened: OpenWindows, run_of: Int64s, now: Arrivals, *, record_of: Int64s) -> tuple[Bools, Bools]:
+    """Return which sessions their group's record meets, and which of them it leaves as they are: it is inside.
+
+    An early record meets the session of its run, and sessions that have fired and that it touches. A record that
+    arrives after its own end meets the sessions that it touches.
+    """
+    start_ms, end_ms, own_run = now.start_ms[record_of], now.end_ms[record_of], now.run_of[record_of]
+    touches = (opened.start_ms <= end_ms) & (opened.end_ms >= start_ms)
+    is_met = np.where(own_run >= 0, (run_of == own_run) | (touches & (run_of < 0)), touches)
+    is_alone = np.bincount(record_of[is_met], minlength=len(now.rows))[record_of] == 1
+    is_around = is_met & is_alone & (opened.start_ms <= start_ms) & (opened.end_ms >= end_ms)
+    return is_met, is_around
 
 
 def _columns(parts: Sequence[_Fired]) -> dict[str, Any]:

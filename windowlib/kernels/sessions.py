@@ -8,15 +8,15 @@ import numpy as np
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.kernels.block import Block, added
-from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.kernels.column_aggregate import Int64s
 from windowlib.kernels.delegation import StepRange, delegate
-from windowlib.kernels.edges import id_sum
 from windowlib.kernels.gaps import ends_ms
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.session_contents import Grouped, marked, sessions_of, with_state_windows
 from windowlib.kernels.session_groups import Elements, group, open_from_ms, rows_of_groups
-from windowlib.kernels.session_rounds import Arrivals, Rounds
+from windowlib.kernels.session_lateness import calm, eventful, open_without_lateness
+from windowlib.kernels.session_rounds import Rounds
 from windowlib.kernels.session_settling import settle
 from windowlib.kernels.step_search import StepSearch
 from windowlib.kernels.windows import Frame, Outcome
@@ -25,8 +25,8 @@ from windowlib.records.row_ids import IdSum
 from windowlib.records.tallies import NEW
 from windowlib.windows.assigners import Session
 
-ROUND_MIN: Final = 8
-"""The default of `round_min`: a round with fewer records costs more than the operator."""
+ROUND_COST: Final = 16
+"""The default of `round_cost`: a round takes as much time as the operator for so many records."""
 
 
 class SessionWindows:
@@ -34,12 +34,12 @@ class SessionWindows:
 
     A session that no record joins after its first firing is *calm*: its panes and its end follow from its bounds and
     contents. The other sessions exist only with allowed lateness. They are processed in rounds, or by the operator if
-    rounds would have fewer than `round_min` records.
+    that costs less.
     """
 
-    def __init__(self, frame: Frame, *, round_min: int = ROUND_MIN) -> None:
-        """Create the windows of a frame without open sessions. `round_min` changes the speed only."""
-        self._round_min = round_min
+    def __init__(self, frame: Frame, *, round_cost: int = ROUND_COST) -> None:
+        """Create the windows of a frame without open sessions. `round_cost` changes the speed only."""
+        self._round_cost = round_cost
         self._frame = frame
         self._assigner = frame.spec.assigner
         self._gap_ms = self._assigner.gap_ms if isinstance(self._assigner, Session) else None
@@ -88,7 +88,7 @@ class SessionWindows:
         """Emit what the groups of a block cause. Yield the sessions that are still open."""
         self._late(grouped, outcome)
         if self._lateness_ms:
-            is_calm = _calm(grouped)
+            is_calm = calm(grouped)
             if not is_calm.all():
                 yield from self._eventful(grouped, np.flatnonzero(~is_calm), search=search, outcome=outcome)
                 grouped = replace(grouped, groups=grouped.groups.take(np.flatnonzero(is_calm)))
@@ -143,11 +143,11 @@ class SessionWindows:
     def _eventful(
         self, grouped: Grouped, chosen: Int64s, *, search: StepSearch, outcome: Outcome
     ) -> Iterator[OpenWindows]:
-        """Process the chosen groups: in rounds, or, the few with most records, by the operator. Yield what is left."""
+        """Process the chosen groups: in rounds, or, the few with most rounds, by the operator. Yield what is left."""
         numbers, owner = rows_of_groups(grouped.groups, chosen)
-        counts = np.bincount(owner[numbers >= len(grouped.opened)], minlength=len(grouped.groups))
-        most = np.sort(counts[chosen])[::-1]
-        limit = int(most[self._round_min - 1]) if len(most) >= self._round_min else 0
+        is_hurried = open_without_lateness(grouped)[numbers] > grouped.elements.start_ms[numbers]
+        counts = np.bincount(owner[is_hurried], minlength=len(grouped.groups))
+        limit = _rounds(counts[chosen], grouped.groups.sizes()[chosen], round_cost=self._round_cost)
         is_long = counts[owner] > limit
         if is_long.any():
             yield self._delegated(grouped, np.sort(numbers[is_long]), search=search, outcome=outcome)
@@ -167,60 +167,35 @@ class SessionWindows:
         self, grouped: Grouped, numbers: Int64s, owner: Int64s, *, search: StepSearch, outcome: Outcome
     ) -> OpenWindows:
         """Run some elements in rounds. Return the sessions still open."""
-        frame, block, elements = self._frame, grouped.block, grouped.elements
-        is_record = numbers >= len(grouped.opened)
-        records = numbers[is_record]
-        rows = records - len(grouped.opened)
-        entered = id_sum(block.record_hash[rows])
-        _count_entered(outcome, entered)
-        arrivals = Arrivals(
-            rows=rows,
-            group_of=owner[is_record],
-            start_ms=elements.start_ms[records],
-            end_ms=elements.end_ms[records],
-            watermark_ms=block.watermark_ms[rows],
-        )
-        opened = grouped.opened.take(numbers[~is_record], frame.aggregates)
-        after = Rounds(frame, block, search=search, outcome=outcome).run(opened, owner[~is_record], arrivals)
-        everything = np.arange(len(after), dtype=np.int64)
-        return self._settled(after, everything, block, search=search, outcome=outcome)
+        found = eventful(grouped, numbers, owner)
+        _count_entered(outcome, found.entered)
+        rounds = Rounds(self._frame, grouped.block, search=search, outcome=outcome)
+        after = rounds.run(found.members, found.arrivals)
+        everything = np.arange(len(after.windows), dtype=np.int64)
+        settled = settle(
+            self._frame, after.windows, everything,
+            search=search, slice_start_ms=grouped.block.slice_start_ms, outcome=outcome,
+        )  # fmt: skip
+        opened = with_state_windows(grouped, settled.opened, after.group_of[settled.places])
+        return marked(self._frame, opened, settled.has_fired)
+
+
+def _rounds(counts: Int64s, sizes: Int64s, *, round_cost: int) -> int:
+    """Return the number of rounds with the least cost. Groups that need more rounds go to the operator.
+
+    Args:
+        counts: the number of rounds that each group needs.
+        sizes: the number of elements of each group, which is the cost of the operator.
+        round_cost: the cost of one round.
+    """
+    order = np.argsort(counts, kind="stable")
+    limits = counts[order]
+    costs = limits * round_cost + (sizes.sum() - np.cumsum(sizes[order]))
+    best = int(np.argmin(costs))
+    return int(limits[best]) if costs[best] < sizes.sum() else 0
 
 
 def _count_entered(outcome: Outcome, entered: IdSum) -> None:
     """Count records that entered a session."""
     outcome.add_edges(NEW, entered)
     outcome.fates.setdefault(ASSIGNED, IdSum()).merge(entered)
-
-
-def _calm(grouped: Grouped) -> Bools:
-    """Return which groups are calm: no record joins a session after a firing of it, or of a part of it.
-
-    A group is calm if its elements form one session without late records also if no lateness is allowed.
-    """
-    groups, elements, opened, block = grouped.groups, grouped.elements, grouped.opened, grouped.block
-    if not len(groups):
-        return np.ones(0, dtype=np.bool_)
-    before = np.full(len(opened), MIN_TIME_MS, dtype=np.int64)
-    open_from = np.concatenate([before, open_from_ms(block.watermark_ms, 0)])
-    is_risky = open_from > elements.start_ms
-    has_fired = np.concatenate([opened.pane_index > 0, np.zeros(len(block), dtype=np.bool_)])
-    fired = np.logical_or.reduceat(has_fired[groups.order], groups.starts)
-    is_calm: Bools = ~fired | (groups.sizes() == 1)
-    risky = np.flatnonzero(np.logical_or.reduceat(is_risky[groups.order], groups.starts) & ~fired)
-    if not len(risky):
-        return is_calm
-    numbers, _ = rows_of_groups(groups, risky)
-    owner = np.repeat(np.arange(len(risky), dtype=np.int64), groups.sizes()[risky])
-    in_order = np.argsort(numbers, kind="stable")
-    numbers, owner = numbers[in_order], owner[in_order]
-    parts = group(
-        Elements(
-            key_code=owner,
-            start_ms=elements.start_ms[numbers],
-            end_ms=elements.end_ms[numbers],
-            open_from_ms=open_from[numbers],
-        )
-    )
-    has_late = np.bincount(owner[parts.late], minlength=len(risky)) > 0
-    is_calm[risky] = (np.bincount(parts.key_code, minlength=len(risky)) == 1) & ~has_late
-    return is_calm

@@ -87,7 +87,7 @@ def test_a_chain_of_chunks_gives_the_same_with_either_executor(
         random = Random(seed)
         plan = session_plan(random, lateness=lateness)
         log = RandomLog(random, plan, spread_ms=random.choice([0, 4, 10, 40, 100]), gaps=random_gaps(random, plan))
-        windows = partial(SessionWindows, round_min=random.choice([1, 1, 3, 16, 1_000]))
+        windows = partial(SessionWindows, round_cost=random.choice([0, 0, 1, 3, 16, 10**9]))
         monkeypatch.setattr("windowlib.kernels.executor.SessionWindows", windows)
         check_chain(random, log)
 
