@@ -36,6 +36,7 @@ def bench() -> None:
 @click.option(
     "--refuse-load", is_flag=True, help="Stop when other programs use the machine, instead of marking a round."
 )
+@click.option("--limit", type=click.FloatRange(min=1), default=1_800, show_default=True, help="Seconds for one run.")
 @click.option("--cache", type=click.Path(path_type=Path), default=ROOT / ".bench", help="For logs.  [default: .bench]")
 @click.option("--docs", type=click.Path(path_type=Path), default=ROOT / "docs", help="For the page.  [default: docs]")
 def run(**options: Any) -> None:  # noqa: ANN401 - its options
@@ -52,12 +53,18 @@ def run(**options: Any) -> None:  # noqa: ANN401 - its options
         cache=cache,
         scratch=cache / "scratch",
         refuses_load=options["refuse_load"],
+        limit_s=options["limit"],
     )
+    failed = []
     for number, contest in enumerate(chosen, start=1):
         say(f"{number} of {len(chosen)}: {contest.name}")
-        found = result_of(play(contest, settings, log=log_of(contest, settings)))
+        played = play(contest, settings, log=log_of(contest, settings))
+        failed += [f"{contest.name}: {entry.name}" for entry in played.entries if entry.has_failed]
+        found = result_of(played)
         say(summary(found))
         write(options["docs"], found, size=options["size"], rounds=options["rounds"])
+    if failed:
+        raise click.ClickException(f"contestants failed: {'; '.join(failed)}")
 
 
 @bench.command()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from tests.support.places import ROOT
 
 
 class SeatFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """A contestant raised an error, or its process ended."""
+    """A contestant raised an error, its process ended, or it took too long."""
 
 
 class Missing(RuntimeError):  # noqa: N818 - it says what happened
@@ -36,10 +37,14 @@ class Ran:
 
 @dataclass(slots=True)
 class Seat:
-    """The process of one contestant. Standard error goes to `log`. Use it as a context."""
+    """The process of one contestant. Use it as a context.
+
+    Its standard error goes to `log`. It has `limit_s` wall seconds for each answer.
+    """
 
     name: str
     log: Path
+    limit_s: float = 1_800.0
     environ: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[str] | None = None
 
@@ -113,6 +118,9 @@ class Seat:
         try:
             told.write(json.dumps(question) + "\n")
             told.flush()
+            if not select.select([heard], [], [], self.limit_s)[0]:
+                self.close()
+                raise SeatFailed(f"{self.name} took more than {self.limit_s:g} s to {question['do']}")
             line = heard.readline()
         except BrokenPipeError:
             line = ""

@@ -178,7 +178,7 @@ def _year(days: int) -> list[Contest]:
             equal="rounds",
             rounds=3,
             targets=(Target(unit="seconds", must=60, aim=20, ours="flights"),),
-            options={"flights": {"pipeline": pipeline, "days": days}},
+            options={"flights": {"pipeline": pipeline, "days": days, "log_days": days}},
         )
         for pipeline in PIPELINES
     ]
@@ -187,7 +187,7 @@ def _year(days: int) -> list[Contest]:
 def _small(days: int) -> list[Contest]:
     common: dict[str, Any] = {"workload": NOTHING, "records": 0, "source": "own"}
     line = tuple(f"flights@{count} days" for count in (5, 10, 15, 20, 25, 30))
-    on_flights = {"pipeline": "flights"}
+    on_flights = {"pipeline": "flights", "log_days": days}
     return [
         Contest(
             name="warm_slice",

@@ -19,7 +19,7 @@ from tests.bench.machine import why_loaded
 from tests.bench.page import number, pages
 from tests.bench.results import merged, result_of
 from tests.bench.samples import Checksum, Sample, Spread, ratio, straight_line
-from tests.bench.seats import Missing, Ran
+from tests.bench.seats import Missing, Ran, SeatFailed
 from tests.bench.suite import suite
 from tests.bench.workloads import CLOSING_KEY, Workload
 from tests.support.fuzzing import seeds
@@ -146,6 +146,17 @@ class TestAContest:
     def test_a_contestant_that_cannot_take_part_is_shown(self, tmp_path: Path) -> None:
         played = play(contest("a", "b"), settings(tmp_path), seat_for=fakes([], {"a": 1}), busy=idle)
         assert result_of(played)["entries"][1] == {"name": "b", "title": "b", "missing": "It is not installed."}
+
+    def test_a_contestant_that_fails_is_out_and_the_others_go_on(self, tmp_path: Path) -> None:
+        class Failing(FakeSeat):
+            def run(self) -> Ran:
+                raise SeatFailed(f"{self.name} ended\nTraceback")
+
+        def seat_for(name: str, *_: Any) -> FakeSeat:  # noqa: ANN401
+            return (Failing if name == "b" else FakeSeat)(name, walls={"a": 1, "b": 1}, diary=[], checksums={})
+
+        played = play(contest("a", "b"), settings(tmp_path), seat_for=seat_for, busy=idle)
+        assert [(len(one.samples), one.missing) for one in played.entries] == [(3, ""), (0, "It failed: b ended")]
 
     @pytest.mark.parametrize(("equal", "is_refused"), [("all", True), ("rounds", False), ("none", False)])
     def test_other_results_end_the_bench(self, equal: Equality, is_refused: bool, tmp_path: Path) -> None:  # noqa: FBT001
