@@ -16,7 +16,7 @@ from tests.bench.delta_logs import log_for
 from tests.bench.machine import cores, this_machine
 from tests.bench.page import pages
 from tests.bench.results import merged, result_of
-from tests.bench.suite import Size, suite
+from tests.bench.suite import SIZES, Size, suite
 from tests.support.places import ROOT
 
 RESULTS = "benchmarks/results.json"
@@ -28,7 +28,7 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option("--size", type=click.Choice(["S", "M"]), default="M", show_default=True, help="S takes minutes, M hours.")
+@click.option("--size", type=click.Choice(SIZES), default="M", show_default=True, help="S takes minutes, M hours.")
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--only", multiple=True, help="Contests whose name contains this text; any number of times.")
 @click.option("--without", multiple=True, help="Contestants to leave out; any number of times.")
@@ -75,7 +75,7 @@ def page(docs: Path) -> None:
 
 
 @bench.command(name="list")
-@click.option("--size", type=click.Choice(["S", "M"]), default="M")
+@click.option("--size", type=click.Choice(SIZES), default="M")
 def list_contests(size: Size) -> None:
     """List the contests and their contestants."""
     for contest in suite(size):

@@ -129,6 +129,7 @@ def play(
     log: str = "",
     seat_for: SeatFor | None = None,
     busy: Callable[[], float] = lambda: busy_cores(1.0),
+    load: Callable[[], float] = lambda: os.getloadavg()[0],
 ) -> Played:
     """Run a contest: every contestant once in each round, always in the same order.
 
@@ -138,6 +139,7 @@ def play(
         log: the Delta log with the records, if the contest reads one.
         seat_for: gives the contestants their seats; by default a process for each.
         busy: measures how many cores are in use while no contestant runs.
+        load: returns the load average of the last minute.
 
     Raises:
         UnequalResults: two results differ that have to be equal.
@@ -148,7 +150,7 @@ def play(
     with ExitStack() as stack:
         table = _Table(contest, settings, log=log, seat_for=seat_for or _process_seat(settings), stack=stack)
         for number in range(contest.rounds or settings.rounds):
-            why = why_loaded(os.getloadavg()[0], busy(), cores=settings.cores)
+            why = why_loaded(load() if number == 0 else None, busy(), cores=settings.cores)
             if why is not None:
                 if settings.refuses_load:
                     raise MachineLoaded(f"bench {contest.name}, round {number + 1}: {why}")

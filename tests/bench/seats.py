@@ -13,7 +13,7 @@ from typing import IO, Any
 from jobs.processes import end_session
 from tests.bench.contestant import Job
 from tests.bench.machine import machine_cpu_s
-from tests.bench.meter import jvm_threads_cpu_s, peaks_of, tree_cpu_s
+from tests.bench.meter import peaks_of, spent, tree_cpu_s
 from tests.bench.samples import Checksum, Sample
 from tests.support.places import ROOT
 
@@ -72,17 +72,17 @@ class Seat:
             SeatFailed: the contestant failed.
         """
         pid = self._running().pid
-        threads, spent, machine = jvm_threads_cpu_s(pid), tree_cpu_s(pid), machine_cpu_s()
+        parts, before, machine = spent(pid), tree_cpu_s(pid), machine_cpu_s()
         with peaks_of(pid) as peaks:
             wall_s = float(self._ask({"do": "run"})["wall_s"])
-        cpu_s, used = tree_cpu_s(pid) - spent, machine_cpu_s() - machine
-        in_jvm = {name: round(seconds - threads[name], 2) for name, seconds in jvm_threads_cpu_s(pid).items()}
+        cpu_s, used = tree_cpu_s(pid) - before, machine_cpu_s() - machine
+        since = spent(pid).since(parts)
         checked = self._ask({"do": "check"})
         foreign = max(used - cpu_s, 0.0) / max(wall_s, 1e-9)
         return Ran(
             sample=Sample(wall_s=wall_s, cpu_s=cpu_s, rss_mb=peaks.mb, foreign_cores=round(foreign, 2)),
             checksum=Checksum(**checked["checksum"]),
-            notes={**checked["notes"], **({"jvm_threads_cpu_s": in_jvm} if in_jvm else {})},
+            notes={**checked["notes"], **since},
         )
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from tests.bench import contestant as contestants
 from tests.bench.contestant import CannotTakePart, Job
 from tests.bench.delta_logs import events_table
 from tests.bench.in_memory import batches_of, plan_of, steps_of
-from tests.bench.meter import peaks_of, tree_cpu_s
+from tests.bench.meter import Spent, peaks_of, spent, tree_cpu_s
 from tests.bench.quick import CannotMeasure, Guard, check, guards, plan_seconds, report, row_id_seconds
 from tests.bench.samples import Checksum
 from tests.bench.seat import serve
@@ -162,7 +162,7 @@ class TestSeats:
             assert ran.checksum == seat.run().checksum
         assert ran.sample.wall_s > 0
         assert ran.sample.rss_mb["python"] > 10
-        assert ran.notes == {"executor": ran.notes["executor"]}
+        assert ran.notes["cpu_s_by_process"]["python"] >= 0
 
     def test_a_seat_that_takes_too_long_is_ended(self, tmp_path: Path) -> None:
         with Seat(name="operator", log=tmp_path / "log", limit_s=0.001) as seat:
@@ -188,6 +188,15 @@ class TestMeters:
             subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
         assert tree_cpu_s(os.getpid()) > before
         assert peaks.mb["tree"] >= peaks.mb["python"] > 0
+
+    def test_threads_that_ended_are_one_group(self) -> None:
+        before = Spent(roles={"jvm": 10.0}, threads={1: ("tasks", 4.0), 2: ("tasks", 2.0)})
+        after = Spent(roles={"jvm": 16.0}, threads={1: ("tasks", 5.0), 3: ("compiler", 1.5)})
+        assert after.since(before) == {
+            "cpu_s_by_process": {"jvm": 6.0},
+            "cpu_s_by_jvm_thread": {"threads that ended": 3.5, "compiler": 1.5, "tasks": 1.0},
+        }
+        assert spent(os.getpid()).roles["python"] > 0
 
     def test_steps_are_timed_and_put_back(self) -> None:
         module = SimpleNamespace(pin=lambda order: order + 1, other=1)
