@@ -58,7 +58,7 @@ mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, an
 	@export HINDCAST_FUZZ=15 HYPOTHESIS_PROFILE=ci PYTHONPATH=$(CURDIR)/.cache/mutmut; \
 	$(PY) -m mutmut run --max-children 2; $(PY) -m mutmut results
 
-bench: $(SET_UP)  ## measure Hindcast beside Spark, DuckDB and Polars, and write docs/BENCHMARKS.md, hours (BENCH_ARGS="--size S --only session")
+bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/BENCHMARKS.md, hours (BENCH_ARGS="--size S --only session")
 	@$(PY) -m tests.bench run $(BENCH_ARGS)
 
 bench-flink: $(SET_UP)  ## fetch Flink's jars for `make bench`, 250 MB; it takes part where javac is installed

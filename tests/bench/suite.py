@@ -206,7 +206,7 @@ def _year(days: int) -> list[Contest]:
 
 def _small(days: int) -> list[Contest]:
     common: dict[str, Any] = {"workload": NOTHING, "records": 0, "source": "own"}
-    line = tuple(f"flights@{count} days" for count in (5, 10, 15, 20, 25, 30))
+    line = tuple(f"flights@{count} days" for count in (5, 10, 20, 30))
     on_flights = {"pipeline": "flights", "log_days": days}
     return [
         Contest(
