@@ -25,7 +25,7 @@ BENCH_ARGS ?=
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak fuzz mutate bench bench-quick bench-operator check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-quick bench-operator check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +59,11 @@ mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, an
 	@export HINDCAST_FUZZ=15 HYPOTHESIS_PROFILE=ci PYTHONPATH=$(CURDIR)/.cache/mutmut; \
 	$(PY) -m mutmut run --max-children 2; $(PY) -m mutmut results
 
-bench: $(SET_UP)  ## measure Hindcast beside Spark, DuckDB and Polars, and write docs/BENCHMARKS.md, hours (BENCH_ARGS="--size S --only session")
+bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/BENCHMARKS.md, hours (BENCH_ARGS="--size S --only session")
 	@$(PY) -m tests.bench run $(BENCH_ARGS)
+
+bench-flink: $(SET_UP)  ## fetch Flink's jars for `make bench`, 250 MB; it takes part where javac is installed
+	@$(UV) pip install --quiet --python $(PY) --no-deps --target .bench/flink apache-flink-libraries==2.3.0
 
 bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minute; CI runs it
 	@$(PY) -m tests.bench.quick

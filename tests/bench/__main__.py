@@ -16,7 +16,7 @@ from tests.bench.delta_logs import log_for
 from tests.bench.machine import cores, this_machine
 from tests.bench.page import pages
 from tests.bench.results import merged, result_of
-from tests.bench.suite import Size, suite
+from tests.bench.suite import SIZES, Size, suite
 from tests.support.places import ROOT
 
 RESULTS = "benchmarks/results.json"
@@ -28,7 +28,7 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option("--size", type=click.Choice(["S", "M"]), default="M", show_default=True, help="S takes minutes, M hours.")
+@click.option("--size", type=click.Choice(SIZES), default="M", show_default=True, help="S takes minutes, M hours.")
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--only", multiple=True, help="Contests whose name contains this text; any number of times.")
 @click.option("--without", multiple=True, help="Contestants to leave out; any number of times.")
@@ -36,6 +36,7 @@ def bench() -> None:
 @click.option(
     "--refuse-load", is_flag=True, help="Stop when other programs use the machine, instead of marking a round."
 )
+@click.option("--limit", type=click.FloatRange(min=1), default=1_800, show_default=True, help="Seconds for one run.")
 @click.option("--cache", type=click.Path(path_type=Path), default=ROOT / ".bench", help="For logs.  [default: .bench]")
 @click.option("--docs", type=click.Path(path_type=Path), default=ROOT / "docs", help="For the page.  [default: docs]")
 def run(**options: Any) -> None:  # noqa: ANN401 - its options
@@ -52,12 +53,18 @@ def run(**options: Any) -> None:  # noqa: ANN401 - its options
         cache=cache,
         scratch=cache / "scratch",
         refuses_load=options["refuse_load"],
+        limit_s=options["limit"],
     )
+    failed = []
     for number, contest in enumerate(chosen, start=1):
         say(f"{number} of {len(chosen)}: {contest.name}")
-        found = result_of(play(contest, settings, log=log_of(contest, settings)))
+        played = play(contest, settings, log=log_of(contest, settings))
+        failed += [f"{contest.name}: {entry.name}" for entry in played.entries if entry.has_failed]
+        found = result_of(played)
         say(summary(found))
         write(options["docs"], found, size=options["size"], rounds=options["rounds"])
+    if failed:
+        raise click.ClickException(f"contestants failed: {'; '.join(failed)}")
 
 
 @bench.command()
@@ -68,7 +75,7 @@ def page(docs: Path) -> None:
 
 
 @bench.command(name="list")
-@click.option("--size", type=click.Choice(["S", "M"]), default="M")
+@click.option("--size", type=click.Choice(SIZES), default="M")
 def list_contests(size: Size) -> None:
     """List the contests and their contestants."""
     for contest in suite(size):

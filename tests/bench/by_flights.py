@@ -56,7 +56,7 @@ class _Flights:
     def prepare(self, job: Job) -> None:
         self._job, self._spark = job, session(job)
         self._lake = Path(job.scratch) / "lake"
-        self._log = flights_for(Path(job.options["cache"]))
+        self._log = flights_for(Path(job.options["cache"]), job.options["log_days"])
         self._watch = Stopwatch()
         self._outcome: Outcome | None = None
         self._empty()
@@ -164,7 +164,7 @@ class ColdStart:
     def prepare(self, job: Job) -> None:
         self._job = job
         self._lake = Path(job.scratch) / "lake"
-        self._log = Path(flights_for(Path(job.options["cache"])))
+        self._log = Path(flights_for(Path(job.options["cache"]), job.options["log_days"]))
         self._empty()
 
     def run(self) -> None:

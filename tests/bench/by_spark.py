@@ -82,7 +82,7 @@ class Native:
 
 
 class Streaming(Native):
-    """Structured Streaming with `AvailableNow`, a watermark, append mode, and its checkpoint."""
+    """Structured Streaming with `AvailableNow`, a watermark, append mode, a checkpoint; one file a micro-batch."""
 
     def prepare(self, job: Job) -> None:
         self._checkpoint = Path(job.scratch) / "checkpoint"
@@ -91,7 +91,7 @@ class Streaming(Native):
         self._empty()
 
     def run(self) -> None:
-        stream = _timed(self._spark.readStream.format("delta").load(self._job.log))
+        stream = _timed(self._spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(self._job.log))
         events = stream.withWatermark("at", f"{self._job.workload.bound_ms} milliseconds")
         started = (
             frame_of(self._job.workload, events)

@@ -11,7 +11,7 @@ from tests.bench.checksums import require_equal
 from tests.bench.contestant import Job
 from tests.bench.machine import busy_cores, why_loaded
 from tests.bench.samples import Checksum, Measure, Sample
-from tests.bench.seats import Missing, Ran, Seat
+from tests.bench.seats import Missing, Ran, Seat, SeatFailed
 from tests.bench.workloads import Workload
 
 Equality = Literal["all", "rounds", "none"]
@@ -69,6 +69,7 @@ class Settings:
     scratch: Path
     refuses_load: bool = False
     seed: int = 1
+    limit_s: float = 1_800.0
 
 
 class MachineLoaded(RuntimeError):  # noqa: N818 - it says what happened
@@ -94,13 +95,14 @@ SeatFor = Callable[[str, Path, Mapping[str, str]], SeatLike]
 
 @dataclass(slots=True)
 class Entry:
-    """What one contestant did. `missing` says why it has no samples."""
+    """What one contestant did. `missing` says why it has no samples; `has_failed` that this is an error."""
 
     name: str
     samples: list[Sample] = field(default_factory=list)
     checksums: list[Checksum] = field(default_factory=list)
     notes: list[Mapping[str, Any]] = field(default_factory=list)
     missing: str = ""
+    has_failed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain data."""
@@ -120,18 +122,14 @@ class Played:
         return next(one for one in self.entries if one.name == name)
 
 
-def process_seat(name: str, log: Path, environ: Mapping[str, str]) -> SeatLike:
-    """Return a seat that is a process."""
-    return Seat(name=name, log=log, environ=environ)
-
-
 def play(
     contest: Contest,
     settings: Settings,
     *,
     log: str = "",
-    seat_for: SeatFor = process_seat,
+    seat_for: SeatFor | None = None,
     busy: Callable[[], float] = lambda: busy_cores(1.0),
+    load: Callable[[], float] = lambda: os.getloadavg()[0],
 ) -> Played:
     """Run a contest: every contestant once in each round, always in the same order.
 
@@ -139,20 +137,20 @@ def play(
         contest: the bench.
         settings: rounds, cores, directories.
         log: the Delta log with the records, if the contest reads one.
-        seat_for: gives the contestants their processes.
+        seat_for: gives the contestants their seats; by default a process for each.
         busy: measures how many cores are in use while no contestant runs.
+        load: returns the load average of the last minute.
 
     Raises:
         UnequalResults: two results differ that have to be equal.
         MachineLoaded: the machine is loaded, and the settings refuse that.
-        SeatFailed: a contestant failed.
     """
     entries = [Entry(name) for name in contest.contestants]
     disturbed: list[str] = []
     with ExitStack() as stack:
-        table = _Table(contest, settings, log=log, seat_for=seat_for, stack=stack)
+        table = _Table(contest, settings, log=log, seat_for=seat_for or _process_seat(settings), stack=stack)
         for number in range(contest.rounds or settings.rounds):
-            why = why_loaded(os.getloadavg()[0], busy(), cores=settings.cores)
+            why = why_loaded(load() if number == 0 else None, busy(), cores=settings.cores)
             if why is not None:
                 if settings.refuses_load:
                     raise MachineLoaded(f"bench {contest.name}, round {number + 1}: {why}")
@@ -163,6 +161,10 @@ def play(
             _compare(contest, entries)
     disturbed += _noisy(entries, settings.cores)
     return Played(contest=contest, entries=tuple(entries), disturbed=tuple(disturbed))
+
+
+def _process_seat(settings: Settings) -> SeatFor:
+    return lambda name, log, environ: Seat(name=name, log=log, environ=environ, limit_s=settings.limit_s)
 
 
 @dataclass(slots=True)
@@ -177,13 +179,18 @@ class _Table:
     seats: dict[str, SeatLike] = field(default_factory=dict)
 
     def measure(self, entry: Entry) -> None:
-        """Run one contestant once, and keep what it gave."""
+        """Run one contestant once, and keep what it gave. A contestant that fails is out; the others go on."""
         try:
             seat = self.seats.get(entry.name) or self._open(entry.name)
+            ran = seat.run()
         except Missing as error:
             entry.missing = str(error)
             return
-        ran = seat.run()
+        except SeatFailed as error:
+            entry.missing, entry.has_failed = f"It failed: {str(error).splitlines()[0]}", True
+            for given in (entry.samples, entry.checksums, entry.notes):
+                given.clear()
+            return
         entry.samples.append(ran.sample)
         entry.checksums.append(ran.checksum)
         entry.notes.append(ran.notes)

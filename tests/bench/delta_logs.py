@@ -42,12 +42,12 @@ def log_for(workload: Workload, records: int, *, cache: Path, seed: int = 1) -> 
     return str(place)
 
 
-def flights_for(cache: Path) -> str:
-    """Return the path of the log of flights of 2013; load it first if the cache does not have it."""
-    lake = cache / "flights"
+def flights_for(cache: Path, days: int) -> str:
+    """Return the path of the log of the first days of flights of 2013; load it if the cache does not have it."""
+    lake = cache / f"flights-{days}"
     done = lake / "loaded"
     if not done.exists():
-        _in_a_process({"flights": str(lake)})
+        _in_a_process({"flights": str(lake), "days": days})
         done.touch()
     return str(lake / "event_logs" / "flights")
 
@@ -103,8 +103,9 @@ def _write(job: dict[str, Any]) -> None:
 def _main(job: dict[str, Any]) -> None:
     if "flights" in job:
         from jobs.demo.flights import load_flights
+        from jobs.demo.flights_rows import FIRST_DAY as FIRST_FLIGHTS
 
-        load_flights(job["flights"])
+        load_flights(job["flights"], FIRST_FLIGHTS, FIRST_FLIGHTS + timedelta(days=job["days"]))
     else:
         _write(job)
 

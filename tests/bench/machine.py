@@ -18,7 +18,9 @@ from tests.support.places import ROOT
 
 PACKAGES: Final = ("pyspark", "delta-spark", "deltalake", "duckdb", "polars", "pyarrow", "numpy", "great-expectations")
 LOAD_PER_CORE: Final = 1.3
-"""A load average above this number of cores means that other programs run."""
+"""A load average above this number for each core means that other programs run."""
+BUSY_SHARE: Final = 0.3
+"""The share of the cores that other programs may use between two rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +75,18 @@ def machine_cpu_s() -> float:
     return float(spent.user + spent.nice + spent.system)
 
 
-def why_loaded(load: float, busy: float, *, cores: int) -> str | None:
+def why_loaded(load: float | None, busy: float, *, cores: int) -> str | None:
     """Return why the machine is not idle enough for a round, or None.
 
     Args:
-        load: the load average of the last minute.
+        load: the load average of the last minute before the first round; None later, when it contains the benches.
         busy: the cores in use while no contestant runs.
         cores: the cores of the machine.
     """
-    if load > LOAD_PER_CORE * cores and busy > 0.5 * cores:
-        return f"the load of the last minute is {load:.1f} and {busy:.1f} of {cores} cores are in use by others"
-    if busy > 0.5 * cores:
-        return f"{busy:.1f} of {cores} cores are in use by others"
+    if load is not None and load > LOAD_PER_CORE * cores:
+        return f"the load of the last minute was {load:.1f} on {cores} cores"
+    if busy > BUSY_SHARE * cores:
+        return f"other processes used {busy:.1f} of {cores} cores"
     return None
 
 

@@ -1,8 +1,7 @@
 """CPU seconds and memory of a process tree, measured from outside."""
 
 import threading
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,8 @@ THREADS: Final = {
     "Thread-": "Spark planning (thread of the driver)",
 }
 """The beginning of a JVM thread's name, as the system has it (`Executor task launch ..` is shortened in the middle)."""
+
+ENDED: Final = "threads that ended"
 
 
 def tree(root: int) -> list[psutil.Process]:
@@ -59,20 +60,57 @@ def role_of(process: psutil.Process, root: int) -> str | None:
     return None if parent is not None and Path(parent.exe()).name == "java" else "jvm"
 
 
-def jvm_threads_cpu_s(root: int) -> Counter[str]:
-    """Return the CPU seconds of the tree's Java threads that live now, by what they do."""
-    spent: Counter[str] = Counter()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """CPU seconds of a tree so far: by role, and of each Java thread that lives, with what it does."""
+
+    roles: Mapping[str, float]
+    threads: Mapping[int, tuple[str, float]]
+
+    def since(self, before: "Spent") -> dict[str, dict[str, float]]:
+        """Return the CPU seconds since an earlier moment, as notes of a run. Threads that ended are one group."""
+        roles = {role: seconds - before.roles.get(role, 0.0) for role, seconds in self.roles.items()}
+        groups: dict[str, float] = {}
+        for thread, (group, seconds) in self.threads.items():
+            groups[group] = groups.get(group, 0.0) + seconds - before.threads.get(thread, ("", 0.0))[1]
+        if not groups:
+            return {"cpu_s_by_process": _sorted(roles)}
+        groups[ENDED] = max(roles.get("jvm", 0.0) - sum(groups.values()), 0.0)
+        return {"cpu_s_by_process": _sorted(roles), "cpu_s_by_jvm_thread": _sorted(groups)}
+
+
+def spent(root: int) -> Spent:
+    """Return the CPU seconds of a tree so far."""
+    roles: dict[str, float] = {}
+    threads: dict[int, tuple[str, float]] = {}
     for process in tree(root):
         try:
-            if role_of(process, root) != "jvm":
+            role, own = role_of(process, root), process.cpu_times()
+            if role is None:
                 continue
-            for thread in process.threads():
-                name = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text(encoding="utf-8").strip()
-                group = next((what for start, what in THREADS.items() if name.startswith(start)), "other JVM threads")
-                spent[group] += thread.user_time + thread.system_time
+            seconds = own.user + own.system + own.children_user + own.children_system
+            roles[role] = roles.get(role, 0.0) + seconds
+            threads |= _threads(process) if role == "jvm" else {}
         except GONE:
             continue
-    return spent
+    return Spent(roles=roles, threads=threads)
+
+
+def _threads(process: psutil.Process) -> dict[int, tuple[str, float]]:
+    found = {}
+    for thread in process.threads():
+        try:
+            name = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text(encoding="utf-8").strip()
+        except GONE:
+            continue
+        group = next((what for start, what in THREADS.items() if name.startswith(start)), "other JVM threads")
+        found[thread.id] = (group, thread.user_time + thread.system_time)
+    return found
+
+
+def _sorted(counted: Mapping[str, float]) -> dict[str, float]:
+    """Return seconds rounded, the most first."""
+    return {name: round(seconds, 2) for name, seconds in sorted(counted.items(), key=lambda item: -item[1])}
 
 
 @dataclass(slots=True)

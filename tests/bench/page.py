@@ -81,15 +81,19 @@ def bars(contest: Mapping[str, Any]) -> list[Bar]:
 
 
 def profiles(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield where the seconds of contestants go that told it: by stage of the replay, and by kind of JVM thread."""
+    """Yield where the seconds of replays go: by stage, by process, and by kind of thread in the JVM."""
     for contest in results["contests"]:
         for entry in contest["entries"]:
             notes = entry.get("notes", {})
             if "stages" in notes:
                 stages = notes["stages"]
                 rows = [(name, wall_s, stages["cpu_s"].get(name, 0.0)) for name, wall_s in stages["wall_s"].items()]
-                threads = sorted(notes.get("jvm_threads_cpu_s", {}).items(), key=lambda item: -item[1])
-                yield {"title": contest["title"], "who": entry["title"], "stages": rows, "threads": threads}
+                parts = [
+                    (kind, name, seconds)
+                    for kind in ("process", "jvm_thread")
+                    for name, seconds in notes.get(f"cpu_s_by_{kind}", {}).items()
+                ]
+                yield {"title": contest["title"], "who": entry["title"], "stages": rows, "parts": parts}
 
 
 def number(value: float | None) -> str:

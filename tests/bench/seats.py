@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,13 +13,13 @@ from typing import IO, Any
 from jobs.processes import end_session
 from tests.bench.contestant import Job
 from tests.bench.machine import machine_cpu_s
-from tests.bench.meter import jvm_threads_cpu_s, peaks_of, tree_cpu_s
+from tests.bench.meter import peaks_of, spent, tree_cpu_s
 from tests.bench.samples import Checksum, Sample
 from tests.support.places import ROOT
 
 
 class SeatFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """A contestant raised an error, or its process ended."""
+    """A contestant raised an error, its process ended, or it took too long."""
 
 
 class Missing(RuntimeError):  # noqa: N818 - it says what happened
@@ -36,10 +37,14 @@ class Ran:
 
 @dataclass(slots=True)
 class Seat:
-    """The process of one contestant. Standard error goes to `log`. Use it as a context."""
+    """The process of one contestant. Use it as a context.
+
+    Its standard error goes to `log`. It has `limit_s` wall seconds for each answer.
+    """
 
     name: str
     log: Path
+    limit_s: float = 1_800.0
     environ: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[str] | None = None
 
@@ -67,17 +72,17 @@ class Seat:
             SeatFailed: the contestant failed.
         """
         pid = self._running().pid
-        threads, spent, machine = jvm_threads_cpu_s(pid), tree_cpu_s(pid), machine_cpu_s()
+        parts, before, machine = spent(pid), tree_cpu_s(pid), machine_cpu_s()
         with peaks_of(pid) as peaks:
             wall_s = float(self._ask({"do": "run"})["wall_s"])
-        cpu_s, used = tree_cpu_s(pid) - spent, machine_cpu_s() - machine
-        in_jvm = {name: round(seconds - threads[name], 2) for name, seconds in jvm_threads_cpu_s(pid).items()}
+        cpu_s, used = tree_cpu_s(pid) - before, machine_cpu_s() - machine
+        since = spent(pid).since(parts)
         checked = self._ask({"do": "check"})
         foreign = max(used - cpu_s, 0.0) / max(wall_s, 1e-9)
         return Ran(
             sample=Sample(wall_s=wall_s, cpu_s=cpu_s, rss_mb=peaks.mb, foreign_cores=round(foreign, 2)),
             checksum=Checksum(**checked["checksum"]),
-            notes={**checked["notes"], **({"jvm_threads_cpu_s": in_jvm} if in_jvm else {})},
+            notes={**checked["notes"], **since},
         )
 
     def close(self) -> None:
@@ -113,6 +118,9 @@ class Seat:
         try:
             told.write(json.dumps(question) + "\n")
             told.flush()
+            if not select.select([heard], [], [], self.limit_s)[0]:
+                self.close()
+                raise SeatFailed(f"{self.name} took more than {self.limit_s:g} s to {question['do']}")
             line = heard.readline()
         except BrokenPipeError:
             line = ""

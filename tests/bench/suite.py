@@ -6,10 +6,11 @@ from typing import Any, Final, Literal
 from tests.bench.contests import Contest, Target
 from tests.bench.workloads import MINUTE_MS, Workload
 
-Size = Literal["S", "M"]
+Size = Literal["S", "M", "L"]
+SIZES: Final[tuple[Size, ...]] = ("S", "M", "L")
 HOUR_MS: Final = 60 * MINUTE_MS
-RECORDS: Final[Mapping[Size, int]] = {"S": 200_000, "M": 20_000_000}
-BY_OPERATOR: Final[Mapping[Size, int]] = {"S": 50_000, "M": 1_000_000}
+RECORDS: Final[Mapping[Size, int]] = {"S": 200_000, "M": 20_000_000, "L": 100_000_000}
+BY_OPERATOR: Final[Mapping[Size, int]] = {"S": 50_000, "M": 1_000_000, "L": 1_000_000}
 """Records of the contests in which the operator takes part."""
 PEERS_IN_MEMORY: Final = ("duckdb", "polars")
 PEERS_FROM_FILES: Final = ("spark", "duckdb_files", "polars_files")
@@ -50,7 +51,12 @@ PIPELINES: Final = ("flights", "carriers", "rotations")
 
 
 def suite(size: Size, *, days: int = 366) -> list[Contest]:
-    """Return all contests in the order of the page. `days` is the length of the year of flights."""
+    """Return all contests in the order of the page. `days` is the length of the year of flights.
+
+    The size L is one slice of 100 million records, which has to finish with the memory of the size M.
+    """
+    if size == "L":
+        return [_large()]
     return [
         *_in_memory(size),
         *_end_to_end(size),
@@ -148,6 +154,20 @@ def _end_to_end(size: Size) -> list[Contest]:
     ]
 
 
+def _large() -> Contest:
+    return Contest(
+        name="replay_one_large_slice",
+        title="One slice of 100 million records",
+        what="End to end: sessions of 30 s of 10,000 keys. The memory should be that of a smaller log.",
+        contestants=("hindcast",),
+        workload=SESSIONS["session30_10k"],
+        records=RECORDS["L"],
+        source="log",
+        rounds=1,
+        targets=(Target(unit="mb", must=2_048, aim=1_024, ours="hindcast", role="jvm"),),
+    )
+
+
 def _streams(name: str) -> tuple[str, ...]:
     return ("spark_streaming", "flink") if name != "session30_1m" else ()
 
@@ -178,7 +198,7 @@ def _year(days: int) -> list[Contest]:
             equal="rounds",
             rounds=3,
             targets=(Target(unit="seconds", must=60, aim=20, ours="flights"),),
-            options={"flights": {"pipeline": pipeline, "days": days}},
+            options={"flights": {"pipeline": pipeline, "days": days, "log_days": days}},
         )
         for pipeline in PIPELINES
     ]
@@ -186,8 +206,8 @@ def _year(days: int) -> list[Contest]:
 
 def _small(days: int) -> list[Contest]:
     common: dict[str, Any] = {"workload": NOTHING, "records": 0, "source": "own"}
-    line = tuple(f"flights@{count} days" for count in (5, 10, 15, 20, 25, 30))
-    on_flights = {"pipeline": "flights"}
+    line = tuple(f"flights@{count} days" for count in (5, 10, 20, 30))
+    on_flights = {"pipeline": "flights", "log_days": days}
     return [
         Contest(
             name="warm_slice",
@@ -234,7 +254,7 @@ def _small(days: int) -> list[Contest]:
 
 
 def _state(size: Size) -> list[Contest]:
-    windows = {"S": 20_000, "M": 1_000_000}[size]
+    windows = 20_000 if size == "S" else 1_000_000
     touched = windows // 100
     some, all_ = "open_windows", "open_windows@the touched windows alone"
     return [

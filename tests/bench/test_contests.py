@@ -19,8 +19,8 @@ from tests.bench.machine import why_loaded
 from tests.bench.page import number, pages
 from tests.bench.results import merged, result_of
 from tests.bench.samples import Checksum, Sample, Spread, ratio, straight_line
-from tests.bench.seats import Missing, Ran
-from tests.bench.suite import suite
+from tests.bench.seats import Missing, Ran, SeatFailed
+from tests.bench.suite import SIZES, suite
 from tests.bench.workloads import CLOSING_KEY, Workload
 from tests.support.fuzzing import seeds
 
@@ -44,7 +44,8 @@ class FakeSeat:
         self.diary.append(self.name)
         sample = Sample(wall_s=self.walls[self.name], cpu_s=self.walls[self.name] * 2, rss_mb={"tree": 10.0})
         stages = {"wall_s": {"pin": 1.0}, "cpu_s": {"pin": 2.0}}
-        return Ran(sample=sample, checksum=self.checksums.get(self.name, SUM), notes={"stages": stages})
+        notes = {"stages": stages, "cpu_s_by_process": {"jvm": 1.5}}
+        return Ran(sample=sample, checksum=self.checksums.get(self.name, SUM), notes=notes)
 
     def close(self) -> None:
         self.diary.append(f"close {self.name}")
@@ -134,36 +135,57 @@ def table_of(rows: list[list[int]]) -> pa.Table:
 class TestAContest:
     def test_all_contestants_run_once_a_round_in_the_same_order(self, tmp_path: Path) -> None:
         diary: list[str] = []
-        played = play(contest("a", "b"), settings(tmp_path), seat_for=fakes(diary, {"a": 1, "b": 2}), busy=idle)
+        played = play(
+            contest("a", "b"), settings(tmp_path), seat_for=fakes(diary, {"a": 1, "b": 2}), busy=idle, load=idle
+        )
         assert diary == ["prepare a", "a", "prepare b", "b", "a", "b", "a", "b", "close b", "close a"]
         assert [len(entry.samples) for entry in played.entries] == [3, 3]
 
     def test_a_fresh_contestant_has_a_new_process_in_each_round(self, tmp_path: Path) -> None:
         diary: list[str] = []
-        play(contest("a", is_fresh=True), settings(tmp_path, rounds=2), seat_for=fakes(diary, {"a": 1}), busy=idle)
+        play(
+            contest("a", is_fresh=True),
+            settings(tmp_path, rounds=2),
+            seat_for=fakes(diary, {"a": 1}),
+            busy=idle,
+            load=idle,
+        )
         assert diary[:6] == ["prepare a", "a", "close a"] * 2
 
     def test_a_contestant_that_cannot_take_part_is_shown(self, tmp_path: Path) -> None:
-        played = play(contest("a", "b"), settings(tmp_path), seat_for=fakes([], {"a": 1}), busy=idle)
+        played = play(contest("a", "b"), settings(tmp_path), seat_for=fakes([], {"a": 1}), busy=idle, load=idle)
         assert result_of(played)["entries"][1] == {"name": "b", "title": "b", "missing": "It is not installed."}
+
+    def test_a_contestant_that_fails_is_out_and_the_others_go_on(self, tmp_path: Path) -> None:
+        class Failing(FakeSeat):
+            def run(self) -> Ran:
+                raise SeatFailed(f"{self.name} ended\nTraceback")
+
+        def seat_for(name: str, *_: Any) -> FakeSeat:  # noqa: ANN401
+            return (Failing if name == "b" else FakeSeat)(name, walls={"a": 1, "b": 1}, diary=[], checksums={})
+
+        played = play(contest("a", "b"), settings(tmp_path), seat_for=seat_for, busy=idle, load=idle)
+        assert [(len(one.samples), one.missing) for one in played.entries] == [(3, ""), (0, "It failed: b ended")]
 
     @pytest.mark.parametrize(("equal", "is_refused"), [("all", True), ("rounds", False), ("none", False)])
     def test_other_results_end_the_bench(self, equal: Equality, is_refused: bool, tmp_path: Path) -> None:  # noqa: FBT001
         seats = fakes([], {"a": 1, "b": 1}, b=replace(SUM, total=9))
         if not is_refused:
-            play(contest("a", "b", equal=equal), settings(tmp_path), seat_for=seats, busy=idle)
+            play(contest("a", "b", equal=equal), settings(tmp_path), seat_for=seats, busy=idle, load=idle)
             return
         with pytest.raises(UnequalResults):
-            play(contest("a", "b", equal=equal), settings(tmp_path), seat_for=seats, busy=idle)
+            play(contest("a", "b", equal=equal), settings(tmp_path), seat_for=seats, busy=idle, load=idle)
 
     def test_a_loaded_machine_is_marked_or_refused(self, tmp_path: Path) -> None:
-        assert why_loaded(0.5, 0.1, cores=2) is None
-        assert "5.0 and 1.8 of 2" in str(why_loaded(5.0, 1.8, cores=2))
+        assert why_loaded(2.5, 0.5, cores=2) is None
+        assert why_loaded(None, 0.5, cores=2) is None
+        assert "was 2.7 on 2 cores" in str(why_loaded(2.7, 0.1, cores=2))
+        assert "used 0.7 of 2 cores" in str(why_loaded(None, 0.7, cores=2))
         seats = fakes([], {"a": 1})
-        played = play(contest("a"), settings(tmp_path, rounds=1), seat_for=seats, busy=lambda: 1.9)
+        played = play(contest("a"), settings(tmp_path, rounds=1), seat_for=seats, busy=lambda: 1.9, load=idle)
         assert "1.9 of 2 cores" in played.disturbed[0]
         with pytest.raises(MachineLoaded, match="bench test, round 1"):
-            play(contest("a"), settings(tmp_path, refuses_load=True), seat_for=seats, busy=lambda: 1.9)
+            play(contest("a"), settings(tmp_path, refuses_load=True), seat_for=seats, busy=lambda: 1.9, load=idle)
 
 
 class TestThePage:
@@ -175,7 +197,7 @@ class TestThePage:
             Target(unit="ratio", must=2, aim=9, ours="a", peer="c"),
         )
         asked = contest("a", "b", "c", targets=targets)
-        played = play(asked, settings(tmp_path), seat_for=fakes([], {"a": 1, "b": 3}), busy=idle)
+        played = play(asked, settings(tmp_path), seat_for=fakes([], {"a": 1, "b": 3}), busy=idle, load=idle)
         machine = {
             "cpu": "x", "cores": 2, "memory_gb": 1, "system": "s", "python": "3", "java": "17", "commit": "abc",
             "date": "today", "versions": {"numpy": "2", "polars": "1"},
@@ -188,6 +210,7 @@ class TestThePage:
         assert "| b | 3.00 (3.00 to 3.00) | 6.00 (6.00 to 6.00) | 0.167 | 10.0 | 3.00 (3.00 to 3.00) |" in text
         assert "Not measured: c. It is not installed." in text
         assert "| pin | 1.00 | 2.00 |" in text
+        assert "| process: jvm | 1.50 |" in text
         verdicts = [line.split("|")[-2].strip() for line in text.splitlines() if "[A < B](#test)" in line]
         assert verdicts == ["met", "MISSED", "aim reached", "not measured"]
 
@@ -206,7 +229,7 @@ class TestThePage:
 
 class TestTheSuite:
     def test_every_contestant_has_a_place_and_every_target_a_contestant(self) -> None:
-        for size in ("S", "M"):
+        for size in SIZES:
             contests = suite(size)
             assert len({one.name for one in contests}) == len(contests)
             for one in contests:
