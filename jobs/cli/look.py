@@ -1,4 +1,4 @@
-"""The commands that only read: status, show, explain, report."""
+"""The commands that read stored rows: show, explain, report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,54 +7,13 @@ from typing import Any
 import click
 
 from jobs.cli import common
-from jobs.engine.user_errors import explained
-from jobs.ledger.view import LedgerView, Request
-from jobs.pipeline.files import load_all
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import show_instant, show_ms, slice_grid, slice_of_id
+from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import escaped_json
-from jobs.planning.workspace import Workspace, is_live, on_published_spec
-from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.planning.workspace import on_published_spec
 from jobs.reading.published import read_published
 from jobs.review.explain import Locator, explain, plain
 from jobs.runs import CheckpointRef, Slice
-from windowlib.errors import HindcastError
-
-
-@click.command(
-    "status",
-    short_help="Print what is published, and the open requests.",
-    epilog="Examples: hindcast status; hindcast status flights --json",
-)
-@click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
-@common.json_option
-@common.existing_place_options
-def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
-    """Print what is published, which requests are open, and why each is not published.
-
-    Without PIPELINE, the command prints all pipelines of the pipelines directory. A file that cannot be read is printed
-    with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
-    """
-    files = load_all(places.pipelines) if pipeline_name is None else None
-    pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
-    broken = [{"pipeline": one.name, "error": one.error} for one in (files.broken if files else ())]
-    states, status = [], common.OK
-    for pipeline in pipelines:
-        try:
-            states.append(_state(places.workspace(pipeline)))
-        except HindcastError as error:
-            if files is None:
-                raise
-            broken.append({"pipeline": pipeline.name, "error": str(error)})  # the others are still shown (law L10)
-            status = common.REFUSED
-    if as_json:
-        common.print_json({"pipelines": states, "broken": broken})
-        return status
-    for state in states:
-        _show_state(state)
-    for one in broken:
-        common.say(f"{one['pipeline']}: broken: {one['error']}")
-    return status
 
 
 @click.command(
@@ -184,6 +143,7 @@ def report_command(*, pipeline_name: str, output: Path | None, places: common.Pl
 
 def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -> Locator:
     def find(one: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
+        from jobs.engine.user_errors import explained
         from jobs.review.position import Wanted, locate
         from jobs.spark.session import spark_session
 
@@ -193,78 +153,6 @@ def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -
         return found.rank, found.watermark_ms
 
     return find
-
-
-def _state(work: Workspace) -> dict[str, Any]:
-    view = work.ledger.view()
-    published = list(view.published)
-    return {
-        "pipeline": work.pipeline.name,
-        "ledger_version": view.version,
-        "published": {
-            "slices": len(published),
-            "first": published[0] if published else None,
-            "last": published[-1] if published else None,
-        },
-        "newest_publication": _newest_publication(view),
-        "held": None if view.hold is None else describe_hold(view.hold),
-        "requests": [_request(work, view, request) for request in view.open_requests()],
-    }
-
-
-def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
-    """The only publication that can be rolled back; None if there is none."""
-    if not view.standing:
-        return None
-    newest = view.standing[-1]
-    return {
-        "publication": newest.seq,
-        "who": newest.who,
-        "at": show_instant(newest.at_ms),
-        "slices": len(newest.changes),
-    }
-
-
-def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, Any]:
-    grid = slice_grid(work.pipeline)
-    return {
-        "request_id": request.request_id,
-        "kind": request.kind.value,
-        "who": request.who,
-        "reason": request.reason,
-        "opened": show_instant(request.opened_at_ms),
-        "from": None if request.from_ms is None else show_ms(grid, request.from_ms),
-        "to": None if request.to_ms is None else show_ms(grid, request.to_ms),
-        "staged": len(request.runs),
-        "working": is_live(work, request),
-        "failure": request.failure,
-        "publication": judge_publication(work, view, request).why if request.runs else "nothing staged yet",
-    }
-
-
-def _show_state(state: dict[str, Any]) -> None:
-    published = state["published"]
-    seen = (
-        f"{published['slices']} slices, {published['first']} … {published['last']}"
-        if published["slices"]
-        else "nothing"
-    )
-    common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
-    newest = state["newest_publication"]
-    if newest is not None:
-        common.say(
-            f"  newest publication: {newest['publication']}, {newest['slices']} slices, by {newest['who']} at "
-            f"{newest['at']}"
-        )
-    if state["held"]:
-        common.say(f"  {state['held']}")
-    for request in state["requests"]:
-        span = f" [{request['from']}, {request['to']})" if request["from"] else ""
-        work = "being worked on" if request["working"] else request["failure"] or request["publication"]
-        common.say(
-            f"  request {request['request_id'][:12]}{span} {request['kind']} by {request['who']} at "
-            f"{request['opened']}: {request['staged']} slices staged; {work}"
-        )
 
 
 def _window(row: Mapping[str, Any]) -> str:

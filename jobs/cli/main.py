@@ -1,16 +1,32 @@
 """The command line `hindcast`: its help, its commands and its entry point."""
 
+import gc
 import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import click
 
 from jobs.cli import common
-from jobs.cli.decide import publish_command, resume_command, rollback_command, waive_command
-from jobs.cli.look import explain_command, report_command, show_command, status_command
-from jobs.cli.run import load_flights_command, plan_command, run_command
-from jobs.cli.verify import verify_command
 from jobs.console import log_to_stderr
 from jobs.spark.child_env import clean_environment
+
+COMMANDS: Mapping[str, str] = {
+    "plan": "jobs.cli.run:plan_command",
+    "run": "jobs.cli.run:run_command",
+    "status": "jobs.cli.status:status_command",
+    "show": "jobs.cli.look:show_command",
+    "publish": "jobs.cli.decide:publish_command",
+    "waive": "jobs.cli.decide:waive_command",
+    "rollback": "jobs.cli.decide:rollback_command",
+    "resume": "jobs.cli.decide:resume_command",
+    "explain": "jobs.cli.look:explain_command",
+    "report": "jobs.cli.look:report_command",
+    "verify": "jobs.cli.verify:verify_command",
+    "load-flights": "jobs.cli.run:load_flights_command",
+}
+"""Name of a command -> its module and function. A module is imported when its command is used."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.
 
@@ -31,32 +47,33 @@ wrong pipeline file.
 """
 
 
-@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used; the help of the group imports all."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name].partition(":")
+        command: Any = getattr(import_module(module), function)
+        assert isinstance(command, click.Command), f"{COMMANDS[cmd_name]} is a command"
+        return command
+
+
+@click.group(
+    cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 def hindcast() -> None:
     """The group of all commands; its help is HELP."""
-
-
-for _command in (
-    plan_command,
-    run_command,
-    status_command,
-    show_command,
-    publish_command,
-    waive_command,
-    rollback_command,
-    resume_command,
-    explain_command,
-    report_command,
-    verify_command,
-    load_flights_command,
-):
-    hindcast.add_command(_command)
 
 
 def main() -> None:
     """Run the command line and exit: the entry point of the `hindcast` script."""
     clean_environment()
     log_to_stderr()
+    gc.freeze()  # the garbage collector need not look at the modules again and again while a large ledger is read
     sys.exit(common.run_cli(hindcast))
 
 

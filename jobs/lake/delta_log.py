@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import table_errors
 from jobs.lake.log_files import LogFiles, list_log_files
 from windowlib.errors import LogError
@@ -137,7 +138,7 @@ class LogTable:
         import pyarrow.compute as pc
 
         with log_errors(self.uri, "reading the list of its files"):
-            actions: pa.Table = pa.table(self.table.get_add_actions(flatten=True))
+            actions = arrow_table(self.table.get_add_actions(flatten=True))
             texts = {
                 name: pc.cast(actions[f"partition.{name}"], pa.string()).to_pylist()
                 for name in self.partition_columns
@@ -161,12 +162,10 @@ class LogTable:
 
     def deleted_in(self) -> frozenset[str]:
         """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""
-        import pyarrow as pa
-
         if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
             return frozenset()
         with log_errors(self.uri, "reading its deletion vectors"):
-            found = pa.table(self.table.deletion_vectors())["filepath"].to_pylist()
+            found = arrow_table(self.table.deletion_vectors())["filepath"].to_pylist()
         return frozenset(_file_name(path) for path in found)
 
 

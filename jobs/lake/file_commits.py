@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from jobs.lake.arrow_types import is_same_type
+from jobs.lake.arrow_types import arrow_table, is_same_type
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import file_system, place_of
 from jobs.lake.file_statistics import file_statistics
@@ -103,14 +103,13 @@ def attempt_files(uri: str, attempts: Iterable[Attempt]) -> list[StoredFile]:
     Raises:
         StoreError: the table cannot be read.
     """
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     wanted = set(attempts)
     with reading(uri):
         if not wanted or not DeltaTable.is_deltatable(uri):
             return []
-        actions = pa.table(DeltaTable(uri).get_add_actions(flatten=True))
+        actions = arrow_table(DeltaTable(uri).get_add_actions(flatten=True))
     names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
     _system, root = file_system(uri)
     return [

@@ -1,13 +1,15 @@
 """The storage of a ledger in a Delta table: read new rows, append one commit at a given version, compact."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import damaged_file, one_line, table_errors
-from jobs.lake.store import dataset_of
+from jobs.lake.delta_log import file_system, place_of
 from jobs.ledger.chain import Row
 from jobs.ledger.events import LedgerEvent, encode_details
 from windowlib.errors import LedgerError
@@ -88,22 +90,28 @@ class LedgerTable:
         Raises:
             LedgerError: the table cannot be read, lacks a column, or its last commits hold no events.
         """
-        import pyarrow.dataset as ds
-
         if self._table is None:
             return []
         with self._errors("read"):
-            dataset = dataset_of(self._table)
-            missing = {field.name for field in ledger_schema()} - set(dataset.schema.names)
+            columns = {field["name"] for field in json.loads(self._table.schema().to_json())["fields"]}
+            missing = {field.name for field in ledger_schema()} - columns
             if missing:
                 raise LedgerError(
                     f"ledger {self.uri} has no column {', '.join(sorted(missing))}: another version of Hindcast wrote "
                     "it. Use that version, or another lake"
                 )
-            rows: list[dict[str, Any]] = dataset.to_table(filter=ds.field("seq") > after).to_pylist()
+            rows = [row for row in _rows(self._table, self._files(after)) if row["seq"] > after]
             rows.sort(key=lambda row: (row["seq"], row["ordinal"]))
             self._refuse_empty_commits(rows[-1]["seq"] if rows else after)
         return rows
+
+    def _files(self, after: int) -> list[str]:
+        """Return the files of the table that may have events of commits after version `after`."""
+        assert self._table is not None, "read() has opened the table"
+        actions = arrow_table(self._table.get_add_actions(flatten=True))
+        last = actions["max.seq"].to_pylist() if "max.seq" in actions.column_names else [None] * actions.num_rows
+        paths = actions["path"].to_pylist()
+        return [path for path, seq in zip(paths, last, strict=True) if seq is None or seq > after]
 
     def create(self) -> None:
         """Create the table if it does not exist. Several processes may call this at once."""
@@ -202,6 +210,19 @@ class LedgerTable:
         except BaseException:
             self._table = None
             raise
+
+
+def _rows(table: "DeltaTable", paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of data files. pyarrow.dataset would import pandas, which takes longer than the reading."""
+    import pyarrow.parquet as pq
+
+    system, root = file_system(table.table_uri)
+    empty = dict.fromkeys(ledger_schema().names)  # a file that is older than a column does not have it
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        with system.open_input_file(place_of(root, path)) as data:
+            rows += (empty | row for row in pq.ParquetFile(data).read().to_pylist())
+    return rows
 
 
 def ledger_schema() -> "pa.Schema":

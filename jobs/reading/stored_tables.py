@@ -7,7 +7,6 @@ the content and their order, and the stored table gives their types.
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from jobs.engine.window_spec import pipeline_aggregates
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_from_json
 from jobs.pipeline.models.pipeline import Pipeline
@@ -15,7 +14,6 @@ from windowlib.errors import LedgerError
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type
 from windowlib.records.tables import Table
-from windowlib.windows.declared_functions import JSON_STATE
 
 Columns = Mapping[str, Node]
 """The columns of a stored table: name -> type."""
@@ -83,6 +81,10 @@ def _accumulators(pipeline: Pipeline, columns: Columns, log: Callable[[], Column
     """Return the state columns of the aggregates for which the table has a column."""
     if not any(name.startswith("acc_") for name in columns):
         return {}
+    # These import all window operators. Readers of published rows do not need them.
+    from jobs.engine.window_spec import pipeline_aggregates
+    from windowlib.windows.declared_functions import JSON_STATE
+
     if pipeline.aggregates:
         types = {name: spell_type(node) for name, node in log().items()}
         found = {name: one.state_columns for name, one in pipeline_aggregates(pipeline, types).items()}

@@ -1,12 +1,14 @@
 """The commands as a user types them, with a real ledger and log. A fake replayer replaces Spark."""
 
 import json
+from typing import Any
 
 import pytest
 
 from jobs.cli import run as cli_run
 from jobs.cli.common import run_cli
-from jobs.cli.main import hindcast
+from jobs.cli.main import COMMANDS, hindcast
+from jobs.ledger.table import LedgerTable
 from jobs.review.verify_input import Verification
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import PIPELINE, append_day
@@ -162,10 +164,10 @@ def test_explain_prints_the_windows_of_an_assigned_record(shell: Shell) -> None:
 
 
 def test_the_help_of_every_command_has_an_example(shell: Shell) -> None:
-    for name in hindcast.commands:
+    for name in COMMANDS:
         assert run_cli(hindcast, [name, "--help"]) == 0
     out = shell.capsys.readouterr().out
-    assert out.count("Example") == len(hindcast.commands)
+    assert out.count("Example") == len(COMMANDS)
     assert run_cli(hindcast, ["--help"]) == 0
     assert "..." not in shell.capsys.readouterr().out.partition("Commands:")[2], "click cut no short help"
     for command in ("plan", "run"):
@@ -178,3 +180,19 @@ def test_status_prints_the_error_of_a_pipeline_file(shell: Shell) -> None:
     assert shell("status") == 0
     assert "broken: broken:" in shell.out
     assert "unknown key 'slide'" in shell.out
+
+
+def test_a_command_that_looks_reads_the_ledger_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shell("run", "sales", *RANGE) == 0
+    calls: list[int] = []
+    read = LedgerTable.read
+
+    def counted(self: LedgerTable, *, after: int) -> list[dict[str, Any]]:
+        calls.append(after)
+        return read(self, after=after)
+
+    monkeypatch.setattr(LedgerTable, "read", counted)
+    for arguments in (("status",), ("status", "sales"), ("plan", "sales", *RANGE), ("show", "sales")):
+        calls.clear()
+        assert shell(*arguments) == 0
+        assert calls == [0], arguments

@@ -14,7 +14,9 @@ import rich.console
 
 from jobs.cli import look as cli_look
 from jobs.cli import run as cli_run
+from jobs.cli import status as cli_status
 from jobs.cli.common import run_cli
+from jobs.cli.main import COMMANDS as ALL_COMMANDS
 from jobs.cli.main import hindcast
 from jobs.console import print_table, say
 from tests.jobs.cli.conftest import Shell
@@ -82,7 +84,7 @@ def test_no_command_prints_control_characters(hostile: Shell, monkeypatch: pytes
 
 def test_the_lists_of_this_module_have_every_command() -> None:
     for commands in (COMMANDS, ON_A_LAKE):
-        assert set(hindcast.commands) <= {command[0] for command in commands}, "add the new command"
+        assert set(ALL_COMMANDS) <= {command[0] for command in commands}, "add the new command"
 
 
 def test_json_output_is_the_stored_value(hostile: Shell) -> None:
@@ -242,7 +244,7 @@ def test_an_unexpected_error_is_one_paragraph_and_a_file_with_the_traceback(
         def fail(*_args: object, error: BaseException = error, **_kwargs: object) -> NoReturn:
             raise error
 
-        monkeypatch.setattr(cli_look, "slice_grid", fail)
+        monkeypatch.setattr(cli_status, "slice_grid", fail)
         monkeypatch.setattr(cli_look, "on_published_spec", fail)
         assert shell("show", "sales") == 1
         assert shell.out == ""

@@ -1,0 +1,41 @@
+"""Commands that only look import no library that they do not need: they answer in less than a second."""
+
+import pytest
+
+from tests.architecture.test_imports import loaded_by
+
+HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow", "scipy"}
+
+
+@pytest.mark.parametrize(
+    ("modules", "most"),
+    [
+        ("jobs.cli.main", 450),
+        ("jobs.cli.status, jobs.ledger.table", 450),
+        ("jobs.cli.decide", 450),
+        ("jobs.cli.run", 480),
+        ("jobs.cli.look", 620),
+    ],
+)
+def test_a_command_imports_few_modules(modules: str, most: int) -> None:
+    loaded = loaded_by(f"import {modules}")
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
+    assert len(loaded) < most
+
+
+def test_reading_a_ledger_imports_neither_pandas_nor_duckdb(tmp_path: object) -> None:
+    """pyarrow.dataset and `pa.table(...)` would import pandas, which takes longer than the reading."""
+    write = (
+        "from jobs.ledger.ledger import Ledger; "
+        "from jobs.ledger.events import EventKind, LedgerEvent; "
+        f"ledger = Ledger({str(tmp_path)!r} + '/ledger', now_ms=lambda: 0); "
+        "ledger.write(lambda view: [LedgerEvent(kind=EventKind.NOTE)])"
+    )
+    loaded_by(write)
+    read = (
+        "from jobs.ledger.ledger import Ledger; "
+        f"assert Ledger({str(tmp_path)!r} + '/ledger', now_ms=lambda: 0).view().version == 1"
+    )
+    loaded = {name.partition(".")[0] for name in loaded_by(read)}
+    assert {"pyarrow", "deltalake"} <= loaded
+    assert not HEAVY & loaded
