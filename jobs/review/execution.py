@@ -46,6 +46,6 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execut
     written = chunk_tables(pipeline, log)
     engine = written.engine
     return Execution(
-        why_not_kernels=why_not(engine.operator, engine.layout, written.inputs),
+        why_not_kernels=why_not(engine.operator, engine.layout),
         why_not_files=why_not_files(pipeline, lake, log, written=written, slices=slices),
     )

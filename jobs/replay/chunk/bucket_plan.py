@@ -42,7 +42,7 @@ class ChunkTables:
     @property
     def is_columnar(self) -> bool:
         """Whether the columnar executor computes the windows."""
-        return why_not(self.engine.operator, self.engine.layout, self.inputs) is None
+        return why_not(self.engine.operator, self.engine.layout) is None
 
     def digested(self) -> tuple[str, ...]:
         """Return the names of the tables that a run's digests cover."""
