@@ -81,7 +81,7 @@ def spark() -> "Iterator[SparkSession]":
     # A test runs most code of the JVM only a few times: without the optimising compiler it takes 40 % less CPU time.
     # The slow tests start whole commands, whose JVMs have the default options.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
         session = spark_session("hindcast tests", "local[2]")
     session.conf.set("spark.sql.session.timeZone", HOSTILE_ZONE)
     session.conf.set("spark.sql.shuffle.partitions", "2")

@@ -92,6 +92,11 @@ class PinnedLog:
     history: History
     _coordinates: Mapping[str, LogCoordinates]
 
+    @property
+    def records(self) -> int:
+        """The number of records in the files, as far as the log has statistics."""
+        return sum(file.records or 0 for file in self.files)
+
     def partitions(self) -> dict[str, str]:
         """Return partition value -> slice_id, for the values that have files."""
         return {file.partition: file.slice_id for file in self.files}

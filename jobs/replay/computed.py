@@ -14,7 +14,6 @@ from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, Sums, Tallies, state_fingerprint
 from jobs.replay.chunk.time_steps import watermark_row
-from jobs.replay.files.eligibility import why_not_files
 from jobs.replay.files.way import run_files
 from jobs.replay.frames.way import run_frames
 from jobs.replay.pinned import Pinned
@@ -54,10 +53,7 @@ def compute(spark: "SparkSession", pinned: Pinned) -> Computed:
         SpecError: a user's function failed.
     """
     pinned.tables.functions.ship()
-    order = pinned.order
-    reason = why_not_files(
-        order.pipeline, order.lake, pinned.log, written=pinned.tables, slices=order.slices, sizes=pinned.sizes
-    )
+    reason = pinned.why_not_files
     log.info("the chunk runs through %s", "files" if reason is None else f"DataFrames: {reason}")
     run = run_files(spark, pinned) if reason is None else run_frames(spark, pinned)
     watermarks = tuple(tuple(watermark_row(source) for source in after) for after in run.time.after)

@@ -9,6 +9,7 @@ from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.replay.checkpoint_check import CheckpointCheck
 from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
+from jobs.replay.chunk.eligibility import why_not_files
 from jobs.replay.chunk.log_input import pin_chunk
 from jobs.replay.chunk.record_columns import stored_records
 from jobs.replay.chunk.time_steps import time_before
@@ -23,6 +24,7 @@ class Pinned:
     """A chunk whose input is fixed: one version of the log, the tables and checks, the checkpoint before it.
 
     `checkpoint` is None at the beginning of a chain. `stored_state` has the ids of the checkpoint's rows by table.
+    `why_not_files` is None if the chunk runs through files, else the reason why it runs through DataFrames.
     """
 
     order: ReplayOrder
@@ -35,6 +37,7 @@ class Pinned:
     checkpoint: CheckpointCheck | None
     stored_state: Mapping[str, IdSum]
     time_before: tuple[SourceRow, ...]
+    why_not_files: str | None
 
     def uri(self, table: str) -> str:
         """Return the path of one of the pipeline's tables."""
@@ -68,4 +71,5 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         checkpoint=checkpoint,
         stored_state={} if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before)),
+        why_not_files=why_not_files(pipeline, lake, log, written=tables, slices=order.slices, sizes=sizes),
     )

@@ -5,9 +5,10 @@ the ledger: its caller does.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> Iterator[Replayer]:
-    """Give a replayer that runs on one Spark session. The session ends with the context."""
-    spark = spark_session("hindcast replay", master)
+    """Give a replayer that runs on one Spark session. The first order starts the session; it ends with the context."""
+    sessions = _Sessions(master)
     try:
-        yield lambda order: replay_chunk(spark, order, sizes=sizes)
+        yield lambda order: _replay(sessions.start, order, sizes=sizes)
     finally:
-        spark.stop()
+        sessions.stop()
 
 
 def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
-    """Replay the slices of an order in one Spark job.
+    """Replay the slices of an order in one chunk.
 
     Returns:
         One result per slice, in order, with the verdict of its checks. Its rows are committed. Readers do not see them
@@ -50,12 +51,20 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
     """
+    return _replay(lambda _records: spark, order, sizes=sizes)
+
+
+def _replay(session: "Callable[[int], SparkSession]", order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
+    """Replay a chunk. `session` returns the session for about so many records that the JVM will process."""
     started = time.monotonic()
     with explained(order.pipeline):
         with stage("pin"):
             pinned = pin(order, sizes=sizes)
-        with _preparing(pinned), stage("compute"):
-            computed = compute(spark, pinned)
+        with _preparing(pinned):
+            with stage("session"):
+                spark = session(0 if pinned.why_not_files is None else pinned.log.records)
+            with stage("compute"):
+                computed = compute(spark, pinned)
     try:
         with stage("write"):
             written = write(computed)
@@ -65,6 +74,23 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         computed.run.rows.close()
     with stage("check"):
         return check(spark, audited, seconds=time.monotonic() - started)
+
+
+@dataclass(slots=True)
+class _Sessions:
+    """The session of a replayer, which is started when it is needed."""
+
+    master: str | None
+    _spark: "SparkSession | None" = None
+
+    def start(self, records: int) -> "SparkSession":
+        if self._spark is None:
+            self._spark = spark_session("hindcast replay", self.master, records=records)
+        return self._spark
+
+    def stop(self) -> None:
+        if self._spark is not None:
+            self._spark.stop()
 
 
 @contextmanager

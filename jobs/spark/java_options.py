@@ -25,7 +25,8 @@ OPTIMISE_FROM: Final = 2_000_000
 C2 costs about 15 to 20 CPU-seconds of a cold JVM. It saves about 0.5 to 0.9 CPU-seconds for a million records in sorts,
 windows and aggregations, of which a replay has several.
 """
-_FEW = ("-XX:TieredStopAtLevel=1",)
+_FEW = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""Without C2, the JVM's own limit of 48 MB for compiled code is too small for a process with many plans."""
 # The JVM writes its warnings to stdout, where a command prints its result. An archive that does not fit is no problem.
 QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 

@@ -81,8 +81,3 @@ class SideRecords:
         words = rows["record_hash"].to_numpy().astype(">i8")
         texts = words.tobytes().hex()
         return pa.array([texts[at : at + 16] for at in range(0, len(texts), 16)], pa.string())
-
-
-def can_name_records(kind: pa.DataType) -> bool:
-    """Return whether Arrow and Spark spell the values of a record id of this type alike."""
-    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind))

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
+
 from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import ChunkTables
 from jobs.replay.chunk.log_input import log_reading
-from jobs.replay.files.side_records import can_name_records
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.runs import Slice
 from windowlib.columnar.arrow import arrow_type
@@ -60,8 +61,13 @@ def _of_columns(pipeline: Pipeline, log: PinnedLog, *, written: ChunkTables, sli
             yield f"column {time.name!r} holds times of type {spell_type(nodes[time.name])}"
     if reading.arrival_time is not None and nodes[reading.arrival_time.name] == "string":
         yield f"column {reading.arrival_time.name!r} holds arrival times as texts"
-    if reading.record_id and not can_name_records(arrow_type(nodes[reading.record_id])):
+    if reading.record_id and not _can_name_records(arrow_type(nodes[reading.record_id])):
         yield f"column {reading.record_id!r} holds record ids of type {spell_type(nodes[reading.record_id])}"
     source = engine.time.source
     if source is not None and nodes[source] not in _SOURCES:
         yield f"column {source!r} holds sources of type {spell_type(nodes[source])}"
+
+
+def _can_name_records(kind: pa.DataType) -> bool:
+    """Return whether Arrow and Spark spell the values of a record id of this type alike."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind))
