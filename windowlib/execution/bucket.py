@@ -34,7 +34,7 @@ def executor_for(plan: BucketPlan) -> Executor:
     """Return a fresh executor for a plan's spec: the columnar one if it covers the spec, unless the plan chooses."""
     match plan.executor:
         case "auto":
-            return OperatorExecutor(plan) if why_not(plan.spec, plan.layout, plan.inputs) else KernelExecutor(plan)
+            return OperatorExecutor(plan) if why_not(plan.spec, plan.layout) else KernelExecutor(plan)
         case "operator":
             return OperatorExecutor(plan)
         case "kernel":

@@ -36,3 +36,10 @@ def column_aggregate(aggregate: Aggregate, input_type: str | None) -> AnyAggrega
     """
     form = _FORMS.get(type(aggregate))
     return None if form is None else form(aggregate)
+
+
+def why_not(aggregate: object) -> str | None:
+    """Return None if an aggregate has a column form, else a sentence about the reason, for users."""
+    if type(aggregate) in _FORMS:
+        return None
+    return f"{type(aggregate).__name__} is not an aggregate that pipeline files can name, so it has no column form"

@@ -94,7 +94,6 @@ def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: 
     event_time = batch.column("event_time_ms")
     if event_time.null_count:
         event_time = event_time.fill_null(0)
-    _check_times(event_time)
     layout = plan.layout
     named = {name: _in_feed_form(batch.column(f"v{place}")) for place, name in enumerate(layout.read())}
     return Block(
@@ -111,9 +110,19 @@ def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: 
     )
 
 
-def _check_times(event_time: pa.Array) -> None:
+def check_times(event_time: pa.Array) -> None:
+    """Check the event times of records that event-time windows get.
+
+    Raises:
+        SpecError: an event time is null or too far from 1970.
+    """
     if not len(event_time):
         return
+    if event_time.null_count:
+        raise SpecError(
+            f"{event_time.null_count} records have no event time; event-time windows take -2**60 to 2**60 ms. Such "
+            "records are invalid and must not reach the windows"
+        )
     bounds = pc.min_max(event_time).as_py()
     if bounds["min"] < -FARTHEST_MS or bounds["max"] > FARTHEST_MS:
         raise SpecError(

@@ -13,7 +13,7 @@ from windowlib.bounds import MAX_TIME_MS
 from windowlib.kernels.block import Block, added
 from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import distinct_numbers, stable_order, starts_of, window_codes
+from windowlib.kernels.grouping import distinct_numbers, is_in, sorted_rows, stable_order, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import LATE_CODE, ON_TIME_CODE, Panes
 from windowlib.kernels.segments import sizes_of
@@ -135,8 +135,10 @@ class CompletedWindows:
         windows = self.windows
         codes = window_codes(np.concatenate([windows.start_ms, start_ms]),
                              np.concatenate([windows.key_code, key_code]))  # fmt: skip
-        distinct, first = np.unique(codes[len(windows) :], return_index=True)
-        new = first[~np.isin(distinct, codes[: len(windows)])]
+        known = np.sort(codes[: len(windows)])
+        order, late_codes = sorted_rows(codes[len(windows) :])
+        first = starts_of(late_codes)
+        new = order[first[~is_in(late_codes[first], known)]]
         if len(new):
             fresh = OpenWindows.fresh(
                 key_code[new],

@@ -1,11 +1,10 @@
 """Which specs the columnar executor covers, and why it does not cover the others."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.functions.window_functions import Aggregates
-from windowlib.kernels.aggregates import column_aggregate
+from windowlib.kernels import aggregates
 from windowlib.kernels.block import FARTHEST_MS
 from windowlib.kernels.gaps import is_columnar
 from windowlib.keyed.operator_protocol import OperatorSpec
@@ -19,19 +18,18 @@ _AT_END: Final = (EventTime(), Purging(EventTime()))
 _NEVER: Final = (Never(), Purging(Never()))
 
 
-def why_not(spec: OperatorSpec, layout: ValueLayout, inputs: Mapping[str, str]) -> str | None:
+def why_not(spec: OperatorSpec, layout: ValueLayout) -> str | None:
     """Return why the columnar executor does not cover a spec, as one sentence; None if it covers the spec.
 
     Args:
         spec: the spec of an operator.
         layout: which columns a record has.
-        inputs: these columns and their Spark types.
     """
     if not isinstance(spec, WindowSpec):
         return f"{type(spec).__name__} is not a window computation"
     if spec.profile.name != "strict":
         return f"the semantics are {spec.profile.name!r}, and the columnar executor has the strict semantics only"
-    return _why_not_options(spec) or _why_not_windows(spec) or _why_not_function(spec, layout, inputs)
+    return _why_not_options(spec) or _why_not_windows(spec) or _why_not_function(spec, layout)
 
 
 def _why_not_options(spec: WindowSpec) -> str | None:
@@ -71,7 +69,7 @@ def _why_not_trigger(trigger: Trigger, when: str) -> str:
     return f"the trigger is {type(trigger).__name__}; covered for these windows are triggers that fire {when}"
 
 
-def _why_not_function(spec: WindowSpec, layout: ValueLayout, inputs: Mapping[str, str]) -> str | None:
+def _why_not_function(spec: WindowSpec, layout: ValueLayout) -> str | None:
     function = spec.effective_function()
     if not isinstance(function, Aggregates):
         return f"{type(function).__name__} is a user's function over records"
@@ -81,7 +79,4 @@ def _why_not_function(spec: WindowSpec, layout: ValueLayout, inputs: Mapping[str
         return "a user's function computes the gap of each record, or the gap is longer than 2**62 ms"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
-    for aggregate, column in zip(function.aggregates, layout.columns, strict=False):
-        if column_aggregate(aggregate, None if column is None else inputs[column]) is None:
-            return f"the aggregate {type(aggregate).__name__} has no columnar form"
-    return None
+    return next((reason for one in function.aggregates if (reason := aggregates.why_not(one))), None)

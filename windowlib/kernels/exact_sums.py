@@ -25,7 +25,7 @@ from windowlib.kernels.double_sums import (
 from windowlib.kernels.expansions import UNIT_BITS, rounded
 from windowlib.kernels.integer_sums import field_of, int64s
 from windowlib.kernels.quotients import rounded_quotients
-from windowlib.kernels.segments import counts_of, range_sums, valid_of
+from windowlib.kernels.segments import counts_of, group_sums, range_sums, valid_of
 from windowlib.kernels.sum_states import mantissas_of, totals_of_mantissas
 
 _SPECIALS: Final = ("nan_count", "positive_infinity_count", "negative_infinity_count")
@@ -64,7 +64,7 @@ class ColumnSumDouble:
         if finite.all():
             return DoubleSums(count, reduce_rows(rows, starts, self.limits))
         specials = (np.isnan(rows), rows == np.inf, rows == -np.inf)
-        nan, positive, negative = (np.add.reduceat(each, starts, dtype=np.int64) for each in specials)
+        nan, positive, negative = (group_sums(each, starts) for each in specials)
         totals = reduce_rows(np.where(finite, rows, 0.0), starts, self.limits)
         return DoubleSums(count, totals, (nan, positive, negative))
 
@@ -81,10 +81,10 @@ class ColumnSumDouble:
     def reduce_states(self, states: DoubleSums, starts: Int64s) -> DoubleSums:
         specials = None
         if states.specials is not None:
-            nan, positive, negative = (np.add.reduceat(each, starts) for each in states.specials)
+            nan, positive, negative = (group_sums(each, starts) for each in states.specials)
             specials = nan, positive, negative
         totals = reduce_totals(states.totals, starts, self.limits)
-        return DoubleSums(np.add.reduceat(states.count, starts), totals, specials)
+        return DoubleSums(group_sums(states.count, starts), totals, specials)
 
     def ranges(self, states: DoubleSums, low: Int64s, high: Int64s) -> DoubleSums:
         specials = None

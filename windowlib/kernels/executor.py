@@ -12,7 +12,7 @@ from windowlib.errors import InvariantBroken
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import column_aggregate
-from windowlib.kernels.block import Clock, block_of
+from windowlib.kernels.block import Clock, block_of, check_times
 from windowlib.kernels.column_aggregate import AnyAggregate
 from windowlib.kernels.global_windows import GlobalWindows
 from windowlib.kernels.keys import KeyTable
@@ -23,6 +23,7 @@ from windowlib.kernels.sliding import SlidingWindows
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows
 from windowlib.records.column_types import parse_type
+from windowlib.records.records import Fate
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
@@ -30,8 +31,6 @@ from windowlib.windows.spec import WindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from windowlib.records.records import Fate
 
 
 class KernelExecutor:
@@ -82,11 +81,14 @@ class KernelExecutor:
     def take_tallies(self) -> BucketTallies:
         """Return the tallies since the last call."""
         edges = {term: ids for term, ids in sorted(self._edges.items()) if ids.count}
-        fates, self._fates, self._edges = self._fates, {}, {}
+        fates = {fate: self._fates.get(fate, IdSum()) for fate in Fate}
+        self._fates, self._edges = {}, {}
         return BucketTallies(fates=fates, edges=edges)
 
     def _process_waiting(self, outcome: Outcome, *, is_slice_end: bool) -> None:
         batch = self._batch()
+        if self._frame.spec.assigner.is_event_time:
+            check_times(batch.column("event_time_ms"))
         block = block_of(
             batch, self._plan, self._frame.keys, clock=self._frame.clock, slice_start_ms=self._slice.start_ms
         )

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import Extreme
 from windowlib.kernels.column_aggregate import AnyAggregate, Bools, Int64s, Positions
-from windowlib.kernels.picks import PickColumns
+from windowlib.kernels.picks import PickColumns, inverse
 from windowlib.kernels.segments import range_extremes, range_sums, typed, valid_of
 from windowlib.kernels.wide_integers import from_decimals, to_decimals
 from windowlib.records.column_types import decimal_of, parse_type
@@ -161,11 +161,15 @@ class ColumnSortedExtreme(PickColumns[SortedExtremes]):
 
     aggregate: Extreme
 
-    def order(self, states: SortedExtremes) -> Int64s:
-        value = states.value.cast(pa.int8()) if pa.types.is_boolean(states.value.type) else states.value
+    def places(self, states: SortedExtremes) -> Int64s:
+        is_boolean = pa.types.is_boolean(states.value.type)
+        encoded = (states.value.cast(pa.int8()) if is_boolean else states.value).dictionary_encode()
+        distinct = len(encoded.dictionary)
         direction = "descending" if self.aggregate.is_max else "ascending"
-        order: Int64s = pc.array_sort_indices(value, order=direction, null_placement="at_end").to_numpy()
-        return order.astype(np.int64)
+        order: Int64s = pc.array_sort_indices(encoded.dictionary, order=direction).to_numpy().astype(np.int64)
+        places = np.append(inverse(order), distinct)
+        found: Int64s = places[encoded.indices.fill_null(distinct).to_numpy()]
+        return found
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> SortedExtremes:  # noqa: ARG002
         if values is None:

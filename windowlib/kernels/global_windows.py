@@ -8,7 +8,7 @@ import numpy as np
 from windowlib.kernels.block import Block
 from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import stable_order, starts_of
+from windowlib.kernels.grouping import is_in, stable_order, starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import EARLY_CODE, Panes
 from windowlib.kernels.segments import sizes_of
@@ -61,7 +61,7 @@ class GlobalWindows:
         self._windows = windows.take(np.argsort(windows.key_code), self._frame.aggregates)
 
     def _open_missing(self, key_code: Int64s) -> None:
-        new = key_code[~np.isin(key_code, self._windows.key_code)]
+        new = key_code[~is_in(key_code, self._windows.key_code)]
         if not len(new):
             return
         bounds = np.zeros(len(new), dtype=np.int64)

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.column_aggregate import Bools, Int64s
 
 DENSE_MAX: Final = 4
 """Numbers whose range is at most so many times their count are looked up in a table of the range."""
@@ -72,3 +72,12 @@ def distinct_numbers(number: Int64s) -> tuple[Int64s, Int64s]:
         return np.arange(low, high + 1, dtype=np.int64), number - low
     distinct, places = np.unique(number, return_inverse=True)
     return distinct, places.astype(np.int64)
+
+
+def is_in(values: Int64s, known: Int64s) -> Bools:
+    """Return which values are in `known`, which is sorted."""
+    if not len(known):
+        return np.zeros(len(values), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    found: Bools = known[place] == values
+    return found

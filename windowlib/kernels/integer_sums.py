@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from windowlib.functions.aggregates import Count, MeanInteger, SumInteger
 from windowlib.kernels.column_aggregate import Bools, Int64s, Positions
-from windowlib.kernels.segments import counts_of, range_sums, sizes_of, valid_of
+from windowlib.kernels.expansions import DIGITS, distilled
+from windowlib.kernels.quotients import rounded_quotients
+from windowlib.kernels.segments import counts_of, group_sums, range_sums, sizes_of, valid_of
 from windowlib.kernels.wide_integers import (
     Words,
     add_words,
     concat_words,
+    double_columns,
     from_decimals,
     greatest,
     narrowed,
@@ -24,9 +26,6 @@ from windowlib.kernels.wide_integers import (
     to_decimals,
     zero_words,
 )
-
-EXACT_DOUBLE: Final = 1 << 53
-"""All integers up to this magnitude are doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class ColumnCount:
         return Counts(left.count + right.count)
 
     def reduce_states(self, states: Counts, starts: Int64s) -> Counts:
-        return Counts(np.add.reduceat(states.count, starts))
+        return Counts(group_sums(states.count, starts))
 
     def ranges(self, states: Counts, low: Int64s, high: Int64s) -> Counts:
         return Counts(range_sums(states.count, low, high))
@@ -115,7 +114,7 @@ class IntegerSumColumns:
         return IntegerSums(left.count + right.count, add_words(left.total, right.total))
 
     def reduce_states(self, states: IntegerSums, starts: Int64s) -> IntegerSums:
-        return IntegerSums(np.add.reduceat(states.count, starts), reduce_words(states.total, starts))
+        return IntegerSums(group_sums(states.count, starts), reduce_words(states.total, starts))
 
     def ranges(self, states: IntegerSums, low: Int64s, high: Int64s) -> IntegerSums:
         return IntegerSums(range_sums(states.count, low, high), range_words(states.total, low, high))
@@ -174,10 +173,15 @@ class ColumnMeanInteger(CountedSumColumns):
     def results(self, states: IntegerSums) -> pa.Array:
         valid = states.count > 0
         total = narrowed(states.total)
-        if len(total) > 1 or max(greatest(total[0]), greatest(states.count)) > EXACT_DOUBLE:
-            pairs = zip(states.count.tolist(), python_integers(total), strict=True)
-            return pa.array([self.aggregate.result(pair) for pair in pairs], pa.float64())
-        means = total[0] / np.maximum(states.count, 1)  # one IEEE division, so correctly rounded
+        if len(total) == 1 and max(greatest(total[0]), greatest(states.count)) <= 1 << DIGITS:
+            means = total[0] / np.maximum(states.count, 1)  # one division of exact doubles, so rounded once
+            return pa.array(means, mask=None if valid.all() else ~valid)
+        parts, failed = distilled(double_columns(total))
+        means, uncertain = rounded_quotients(parts, states.count)
+        uncertain = np.union1d(uncertain, failed)
+        totals = python_integers(take_words(states.total, uncertain))
+        pairs = zip(states.count[uncertain].tolist(), totals, strict=True)
+        means[uncertain] = [self.aggregate.result(pair) for pair in pairs]
         return pa.array(means, mask=None if valid.all() else ~valid)
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.kernels.column_aggregate import Bools, Int64s, Positions
-from windowlib.kernels.picks import PickColumns
+from windowlib.kernels.picks import PickColumns, inverse
 from windowlib.kernels.segments import counts_of, range_sums, spans, typed, valid_of
 from windowlib.records.column_types import parse_type
 
@@ -33,10 +33,10 @@ class ColumnFirstOrLast(PickColumns[PlacedValues]):
 
     aggregate: FirstOrLast
 
-    def order(self, states: PlacedValues) -> Int64s:
+    def places(self, states: PlacedValues) -> Int64s:
         absent = ~states.present if not self.aggregate.is_last else states.present
         order = np.lexsort((states.positions.rank, states.positions.slice_start_ms, absent))
-        return order[::-1] if self.aggregate.is_last else order
+        return inverse(order[::-1] if self.aggregate.is_last else order)
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> PlacedValues:
         if values is None:
@@ -73,8 +73,10 @@ class ColumnFirstOrLast(PickColumns[PlacedValues]):
         else:
             is_right = (two_start < one_start) | ((one_start == two_start) & (two_rank < one_rank))
         is_right = (is_right & right.present) | ~left.present
-        at = np.arange(len(left), dtype=np.int64)
-        return self.take(self.concat([left, right]), np.where(is_right, at + len(left), at))
+        pairs = zip(left.positions, right.positions, strict=True)
+        positions = Positions(*(np.where(is_right, other, one) for one, other in pairs))
+        value = pc.if_else(pa.array(is_right), right.value, left.value)
+        return PlacedValues(left.present | right.present, positions, value)
 
     def take(self, states: PlacedValues, indices: Int64s) -> PlacedValues:
         positions = Positions(*(column[indices] for column in states.positions))

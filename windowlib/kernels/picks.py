@@ -18,8 +18,11 @@ class PickColumns(ABC, Generic[S]):
     __slots__ = ()
 
     @abstractmethod
-    def order(self, states: S) -> Int64s:
-        """Return the indices of the states from the one that wins to the one that loses. Empty states are last."""
+    def places(self, states: S) -> Int64s:
+        """Return the place of each state in the order; the least one wins, and empty states have the greatest.
+
+        Places are dense: 0, 1 and so on. States with the same place are equal.
+        """
 
     @abstractmethod
     def empty(self, count: int) -> S:
@@ -35,25 +38,32 @@ class PickColumns(ABC, Generic[S]):
 
     def merge(self, left: S, right: S) -> S:
         both = self.concat([left, right])
-        place = _places(self.order(both))
-        count = len(place) // 2
+        places = self.places(both)
+        count = len(places) // 2
         at = np.arange(count, dtype=np.int64)
-        return self.take(both, np.where(place[:count] < place[count:], at, at + count))
+        return self.take(both, np.where(places[:count] <= places[count:], at, at + count))
 
     def reduce_states(self, states: S, starts: Int64s) -> S:
-        order = self.order(states)
-        return self.take(states, order[np.minimum.reduceat(_places(order), starts)])
+        places = self.places(states)
+        return self.take(states, _index_of(places)[np.minimum.reduceat(places, starts)])
 
     def ranges(self, states: S, low: Int64s, high: Int64s) -> S:
-        order = self.order(states)
+        places = self.places(states)
         filled = high > low
-        picked = np.full(len(low), len(order), dtype=np.int64)
-        picked[filled] = order[range_extremes(np.minimum, _places(order), (low[filled], high[filled]))]
+        picked = np.full(len(low), len(places), dtype=np.int64)
+        picked[filled] = _index_of(places)[range_extremes(np.minimum, places, (low[filled], high[filled]))]
         return self.take(self.concat([states, self.empty(1)]), picked)
 
 
-def _places(order: Int64s) -> Int64s:
+def inverse(order: Int64s) -> Int64s:
     """Return the place of each index in an order."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order), dtype=np.int64)
     return places
+
+
+def _index_of(places: Int64s) -> Int64s:
+    """Return the index of one state at each place."""
+    indices = np.zeros(int(places.max(initial=-1)) + 1, dtype=np.int64)
+    indices[places] = np.arange(len(places), dtype=np.int64)
+    return indices

@@ -8,7 +8,8 @@ A record that meets a window after its end, or misses one, is the exception: it 
 Source of the idea: Krishnamurthy, Wu, Franklin, "On-the-fly sharing for streamed aggregation", SIGMOD 2006.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.kernels.block import FARTHEST_MS, Block
-from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import expanded, sorted_rows, starts_of, window_codes
@@ -53,6 +54,19 @@ class _Spans:
         return _Spans(self.low[rows], self.high[rows])
 
 
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """Windows as ranges of slices, ordered by key and number. A window has the slices from `low` to `high - 1`."""
+
+    number: Int64s
+    low: Int64s
+    high: Int64s
+
+    def take(self, chosen: Bools) -> "_Ranges":
+        """Return the chosen windows."""
+        return _Ranges(self.number[chosen], self.low[chosen], self.high[chosen])
+
+
 class SlidingWindows:
     """The sliding windows of one bucket (windows.Windows). Window i starts at offset + i * slide."""
 
@@ -76,11 +90,10 @@ class SlidingWindows:
 
     def open(self) -> OpenWindows:
         """Return the open windows."""
-        aggregates, slices = self._frame.aggregates, self._slices
-        pending = self._alone
-        if len(slices):
-            opened = self._windows_of(*self._ranges(slices, self._numbers(slices).high))
-            pending = self._frame.one_per_window(OpenWindows.concat([pending, opened], aggregates))
+        aggregates, pending = self._frame.aggregates, self._alone
+        if len(self._slices):
+            opened = [self._windows_of(ranges) for ranges in self._ranges(None, self._frame.plan.records_per_block)]
+            pending = self._frame.one_per_window(OpenWindows.concat([pending, *opened], aggregates))
         return OpenWindows.concat([pending, self._completed.windows], aggregates)
 
     def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
@@ -134,7 +147,7 @@ class SlidingWindows:
         at, number = expanded(np.maximum(cleaned + 1, spans.low), ended)
         return LateEntries(rows=rows[at], start_ms=number * self._slide_ms + self._offset_ms)
 
-    def _miss(self, block: Block, missed: _Spans, rows: Int64s, *, is_all: Any, outcome: Outcome) -> None:  # noqa: ANN401 - bools
+    def _miss(self, block: Block, missed: _Spans, rows: Int64s, *, is_all: Bools, outcome: Outcome) -> None:
         places = np.flatnonzero(missed.low <= missed.high)
         missed = missed.take(places)
         # The assigner returns the newest window first.
@@ -208,58 +221,102 @@ class SlidingWindows:
         spans = self._windows_at(slices.number * self._slice_ms + self._offset_ms)
         return _Spans(np.maximum(spans.low, self._ended + 1), spans.high)
 
-    def _ranges(self, slices: _Slices, until: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the windows of slices up to the numbers `until`: their numbers, and the slices from low to high - 1.
+    def _ranges(self, until: int | None, panes_max: int) -> Iterator[_Ranges]:
+        """Yield the windows of slices that have not ended, up to the number `until`, in parts of about `panes_max`.
 
         Slices are ordered by key and time. So the windows whose first slice is slice n are those of slice n that are
         not windows of the slice before it.
         """
+        slices = self._slices
+        if not len(slices):
+            return
         spans = self._numbers(slices)
+        last = spans.high if until is None else np.minimum(spans.high, until)
         first = spans.low.copy()
         same_key = slices.key_code[1:] == slices.key_code[:-1]
         after_previous = np.where(same_key, spans.high[:-1] + 1, first[1:])
         np.maximum(first[1:], after_previous, out=first[1:])
-        low, number = expanded(first, np.minimum(spans.high, until))
         per_slide, per_size = self._slide_ms // self._slice_ms, self._size_ms // self._slice_ms
         least = int(slices.number.min())
         span = int(slices.number.max()) - least + 1
         codes = slices.key_code * span + (slices.number - least)
-        ends = slices.key_code[low] * span + np.minimum(number * per_slide + (per_size - least), span)
-        return number, low, np.searchsorted(codes, ends, side="left")
+        for start, end in _parts(np.maximum(last - first + 1, 0), panes_max):
+            row, number = expanded(first[start:end], last[start:end])
+            low = row + start
+            ends = slices.key_code[low] * span + np.minimum(number * per_slide + (per_size - least), span)
+            if len(low):
+                yield _Ranges(number, low, np.searchsorted(codes, ends, side="left"))
 
-    def _windows_of(self, number: Int64s, low: Int64s, high: Int64s) -> OpenWindows:
-        slices, start_ms = self._slices, number * self._slide_ms + self._offset_ms
+    def _contents(self, ranges: _Ranges) -> tuple[Any, ...]:
+        begin, end = int(ranges.low.min()), int(ranges.high.max())
+        states = self._frame.taken(self._slices.states, np.arange(begin, end, dtype=np.int64))
+        return self._frame.ranged(states, ranges.low - begin, ranges.high - begin)
+
+    def _windows_of(self, ranges: _Ranges) -> OpenWindows:
+        start_ms = ranges.number * self._slide_ms + self._offset_ms
         return OpenWindows.fresh(
-            slices.key_code[low],
+            self._slices.key_code[ranges.low],
             (start_ms, start_ms + self._size_ms),
-            edges=slices.edges.ranged(low, high),
-            states=self._frame.ranged(slices.states, low, high),
+            edges=self._slices.edges.ranged(ranges.low, ranges.high),
+            states=self._contents(ranges),
         )
 
     def _fire(self, ended: int, slice_start_ms: int, outcome: Outcome) -> None:
         """Fire the windows up to the number `ended`, and forget the slices that only they have."""
         if ended <= self._ended:
             return
-        frame, alone = self._frame, self._alone
-        is_alone = alone.start_ms <= ended * self._slide_ms + self._offset_ms
-        if len(self._slices):
-            ranges = self._ranges(self._slices, np.full(len(self._slices), ended, dtype=np.int64))
-            if not is_alone.any() and not frame.spec.allowed_lateness_ms:
-                self._emit(*ranges, ended=ended, slice_start_ms=slice_start_ms, outcome=outcome)
-            else:
-                windows = OpenWindows.concat([alone, self._windows_of(*ranges)], frame.aggregates)
-                self._alone = frame.one_per_window(windows)
+        frame, slices = self._frame, self._slices
+        lone = self._alone.start_ms <= ended * self._slide_ms + self._offset_ms
+        is_kept_after = bool(frame.spec.allowed_lateness_ms)
+        joined = [self._alone]
+        usual = _repeated(slices.edges, np.minimum(self._numbers(slices).high, ended) - self._numbers(slices).low + 1)
+        for ranges in self._ranges(ended, frame.plan.records_per_block):
+            if is_kept_after:
+                self._fire_kept(ranges, lone, joined, slice_start_ms=slice_start_ms, outcome=outcome)
+                continue
+            is_lone = self._are_among(ranges, lone)
+            if is_lone.any():
+                windows = self._windows_of(ranges.take(is_lone))
+                joined.append(windows)
+                usual = _difference(usual, windows.edges.sum())
+            self._emit(ranges.take(~is_lone) if is_lone.any() else ranges, slice_start_ms, outcome)
+        if not is_kept_after:
+            outcome.add_edges(FIRED, usual)
+        if len(joined) > 1:
+            self._alone = frame.one_per_window(OpenWindows.concat(joined, frame.aggregates))
         self._fire_alone(ended, slice_start_ms, outcome)
-        kept = np.flatnonzero(self._windows_at(self._slices.number * self._slice_ms + self._offset_ms).high > ended)
-        slices = self._slices
-        self._slices = replace(
-            slices,
+        kept = np.flatnonzero(self._windows_at(slices.number * self._slice_ms + self._offset_ms).high > ended)
+        self._slices = _Slices(
             key_code=slices.key_code[kept],
             number=slices.number[kept],
             edges=slices.edges.take(kept),
             states=frame.taken(slices.states, kept),
         )
         self._ended = ended
+
+    def _fire_kept(
+        self, ranges: _Ranges, lone: Bools, joined: list[OpenWindows], *, slice_start_ms: int, outcome: Outcome
+    ) -> None:
+        """Fire windows that stay open for late records. Those that have contents outside of slices join `joined`."""
+        is_lone = self._are_among(ranges, lone)
+        windows = self._windows_of(ranges)
+        if is_lone.any():
+            joined.append(windows.take(np.flatnonzero(is_lone), self._frame.aggregates))
+            windows = windows.take(np.flatnonzero(~is_lone), self._frame.aggregates)
+        self._completed.add(self._completed.fire(windows, slice_start_ms, outcome))
+
+    def _are_among(self, ranges: _Ranges, lone: Bools) -> Bools:
+        """Return which windows also have contents in `_alone`, of which `lone` chooses some."""
+        among = np.zeros(len(ranges.number), dtype=np.bool_)
+        if lone.any():
+            number = (self._alone.start_ms[lone] - self._offset_ms) // self._slide_ms
+            least = min(int(number.min()), int(ranges.number.min()))
+            span = max(int(number.max()), int(ranges.number.max())) - least + 1
+            codes = self._slices.key_code[ranges.low] * span + (ranges.number - least)  # ascending
+            wanted = self._alone.key_code[lone] * span + (number - least)
+            place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+            among[place[codes[place] == wanted]] = True
+        return among
 
     def _fire_alone(self, ended: int, slice_start_ms: int, outcome: Outcome) -> None:
         aggregates = self._frame.aggregates
@@ -270,21 +327,17 @@ class SlidingWindows:
         self._completed.add(self._completed.fire(fired, slice_start_ms, outcome))
         self._alone = self._alone.take(np.flatnonzero(~is_fired), aggregates)
 
-    def _emit(
-        self, number: Int64s, low: Int64s, high: Int64s, *, ended: int, slice_start_ms: int, outcome: Outcome
-    ) -> None:
+    def _emit(self, ranges: _Ranges, slice_start_ms: int, outcome: Outcome) -> None:
         """Fast path: without lateness, windows whose contents are all in slices are fired and cleaned up at once."""
-        slices = self._slices
-        self._completed.emit(
-            slices.key_code[low],
-            number * self._slide_ms + self._offset_ms,
-            slices.edges.counts_of_ranges(low, high),
-            states=self._frame.ranged(slices.states, low, high),
-            slice_start_ms=slice_start_ms,
-            outcome=outcome,
-        )
-        spans = self._numbers(slices)
-        outcome.add_edges(FIRED, _repeated(slices.edges, np.minimum(spans.high, ended) - spans.low + 1))
+        if len(ranges.number):
+            self._completed.emit(
+                self._slices.key_code[ranges.low],
+                ranges.number * self._slide_ms + self._offset_ms,
+                self._slices.edges.counts_of_ranges(ranges.low, ranges.high),
+                states=self._contents(ranges),
+                slice_start_ms=slice_start_ms,
+                outcome=outcome,
+            )
 
     def _no_slices(self) -> _Slices:
         nothing = np.zeros(0, dtype=np.int64)
@@ -296,3 +349,18 @@ def _repeated(edges: EdgeColumns, times: Int64s) -> IdSum:
     times = np.maximum(times, 0)
     odd = edges.xor[(times & 1).astype(np.bool_)]
     return IdSum(int((edges.count * times).sum()), int(np.bitwise_xor.reduce(odd)), int((edges.total * times).sum()))
+
+
+def _difference(edges: IdSum, part: IdSum) -> IdSum:
+    return IdSum(edges.count - part.count, edges.xor ^ part.xor, edges.total - part.total)
+
+
+def _parts(sizes: Int64s, size_max: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows whose sizes add up to `size_max` or a little more."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start] - sizes[start])
+        end = min(int(np.searchsorted(ends, before + size_max, side="left")) + 1, len(sizes))
+        yield start, end
+        start = end

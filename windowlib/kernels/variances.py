@@ -23,9 +23,9 @@ from windowlib.kernels.double_sums import (
     with_rest,
     zero_totals,
 )
-from windowlib.kernels.expansions import UNIT_BITS, integer_of, two_product, two_sum
-from windowlib.kernels.integer_sums import EXACT_DOUBLE, field_of, int64s
-from windowlib.kernels.segments import counts_of, range_sums, valid_of
+from windowlib.kernels.expansions import DIGITS, UNIT_BITS, integer_of, two_product, two_sum
+from windowlib.kernels.integer_sums import field_of, int64s
+from windowlib.kernels.segments import counts_of, group_sums, range_sums, valid_of
 from windowlib.kernels.sum_states import integers_of, totals_of_integers
 from windowlib.kernels.wide_integers import from_decimals, greatest
 
@@ -65,7 +65,7 @@ class ColumnVariance:
         finite = np.isfinite(rows)
         special_count = np.zeros(len(starts), dtype=np.int64)
         if not finite.all():
-            special_count = np.add.reduceat(~finite, starts, dtype=np.int64)
+            special_count = group_sums(~finite, starts)
             rows = np.where(finite, rows, 0.0)
         return Moments(count, special_count, reduce_rows(rows, starts, self.limits), self._squares(rows, starts))
 
@@ -101,8 +101,8 @@ class ColumnVariance:
 
     def reduce_states(self, states: Moments, starts: Int64s) -> Moments:
         return Moments(
-            np.add.reduceat(states.count, starts),
-            np.add.reduceat(states.special_count, starts),
+            group_sums(states.count, starts),
+            group_sums(states.special_count, starts),
             reduce_totals(states.total, starts, self.limits),
             reduce_totals(states.squares, starts, self.limits),
         )
@@ -167,7 +167,7 @@ def _doubles(values: pa.Array) -> Float64s:
         numbers: Float64s = filled.to_numpy().astype(np.float64)
         return numbers
     words, _ = from_decimals(values)
-    if len(words) == 1 and greatest(words[0]) <= EXACT_DOUBLE and 0 <= values.type.scale <= _SCALE_MAX:
+    if len(words) == 1 and greatest(words[0]) <= 1 << DIGITS and 0 <= values.type.scale <= _SCALE_MAX:
         quotients: Float64s = words[0] / float(10**values.type.scale)  # of exact doubles, so rounded once
         return quotients
     return np.array([0.0 if value is None else float(value) for value in values.to_pylist()], dtype=np.float64)

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from windowlib.kernels.column_aggregate import Bools, Int64s
-from windowlib.kernels.segments import range_sums, sizes_of
+from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s
+from windowlib.kernels.expansions import DIGITS
+from windowlib.kernels.segments import group_sums, range_sums, sizes_of
 
 WORD_BITS: Final = 32
 _MASK: Final = (1 << WORD_BITS) - 1
@@ -96,7 +97,7 @@ def reduce_words(words: Words, starts: Int64s) -> Words:
     if not len(starts):
         return zero_words(0)
     roomy = _with_room(words, int(sizes_of(starts, len(words[0])).max()))
-    sums = tuple(np.add.reduceat(word, starts) for word in roomy)
+    sums = tuple(group_sums(word, starts) for word in roomy)
     return sums if len(sums) == 1 else narrowed(_carried(sums))
 
 
@@ -164,3 +165,11 @@ def from_decimals(array: pa.Array) -> tuple[Words, Bools | None]:
     if np.array_equal(high, low >> 63):
         return (np.ascontiguousarray(low),), valid
     return narrowed((low & _MASK, (low >> WORD_BITS) & _MASK, np.ascontiguousarray(high))), valid
+
+
+def double_columns(words: Words) -> list[Float64s]:
+    """Return columns of doubles whose exact sums are the integers, the greatest first."""
+    if greatest(words[-1]) >= 1 << DIGITS:
+        words = widened(words, len(words) + 1)
+    places = reversed(range(len(words)))
+    return [words[place].astype(np.float64) * 2.0 ** (WORD_BITS * place) for place in places]

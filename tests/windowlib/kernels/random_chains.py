@@ -237,7 +237,7 @@ def play(random: Random, chunk: Chunk, state: StateColumns) -> tuple[list[Slice]
         found.append(
             Slice(
                 {name: texts(pa.concat_tables(parts)) for name, parts in rows.items()},
-                {fate.value: ids.as_row() for fate, ids in tallies.fates.items() if ids.count},
+                {fate.value: ids.as_row() for fate, ids in tallies.fates.items()},
                 {term: ids.as_row() for term, ids in tallies.edges.items()},
                 {name: texts(table) for name, table in state.items()},
             )

@@ -2,12 +2,14 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from tests.support.column_aggregates import ANY, DECIMALS, DRAWERS, INTEGERS, ORDERED, Player, play
 from tests.support.fuzzing import seeds
-from windowlib.functions.window_functions import aggregate
-from windowlib.kernels.aggregates import column_aggregate
+from windowlib.functions.window_functions import Reduce, aggregate
+from windowlib.kernels.aggregates import column_aggregate, why_not
+from windowlib.kernels.segments import group_sums, range_extremes, range_sums
 
 CASES: list[tuple[str, str | None, bool]] = [
     ("count", None, False),
@@ -28,5 +30,29 @@ def test_columns_give_the_states_and_results_of_the_aggregate(case: tuple[str, s
     scalar = aggregate(kind, input_type, name="a", ignore_nulls=ignore_nulls)
     columns = column_aggregate(scalar, input_type)
     assert columns is not None
-    for seed in seeds(25, among=len(CASES)):
+    for seed in seeds(8, among=len(CASES)):
         play(Player(scalar, columns, input_type, Random(seed)), None if input_type is None else DRAWERS[input_type])
+
+
+def test_a_users_aggregate_has_no_column_form() -> None:
+    assert why_not(aggregate("sum", "bigint")) is None
+    users = Reduce(function=max)
+    assert column_aggregate(users, "bigint") is None
+    assert why_not(users) == "Reduce is not an aggregate that pipeline files can name, so it has no column form"
+
+
+@pytest.mark.fuzz
+def test_sums_and_extremes_of_groups_and_ranges_are_those_of_a_loop() -> None:
+    for seed in seeds(100):
+        random = np.random.default_rng(seed)
+        values = random.integers(-(2**62), 2**62, random.integers(1, 60)) // 64
+        starts = np.unique(np.append(random.integers(0, len(values), random.integers(0, 30)), 0))
+        expected = [int(part.sum()) for part in np.split(values, starts[1:])]
+        assert group_sums(values, starts, small=int(random.integers(0, 9))).tolist() == expected
+        low, high = np.sort(random.integers(0, len(values) + 1, (2, 20)), axis=0)
+        assert range_sums(values, low, high).tolist() == [
+            int(values[i:j].sum()) for i, j in zip(low, high, strict=True)
+        ]
+        low, high = low[high > low], high[high > low]
+        expected = [int(values[i:j].max()) for i, j in zip(low, high, strict=True)]
+        assert range_extremes(np.maximum, values, (low, high)).tolist() == expected

@@ -66,7 +66,7 @@ def player(kind: str, random: Random, limits: Limits) -> Player:
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_and_results_are_exact_for_numbers_that_are_hard_to_add(kind: str) -> None:
-    for seed in seeds(100, among=len(KINDS)):
+    for seed in seeds(50, among=len(KINDS)):
         random = Random(seed)
         blocks = random.choice([1, 2, 3, 7, 50, DEFAULT_LIMITS.block_rows])
         limits = Limits(block_rows=blocks, levels=random.choice([1, 2, 3, 8]), words=random.choice([1, 2, 12]))

@@ -82,7 +82,7 @@ def chunk_of(script: Mapping[str, Any]) -> Chunk | None:
         return None
     spec = replace(flink, profile=STRICT, function=(), leftovers="report")
     plan = base_plan(Random(0), spec, [(AGGREGATES[script.get("function", "list")], "bigint")], gap="gap")
-    if why_not(plan.spec, plan.layout, plan.inputs) is not None:
+    if why_not(plan.spec, plan.layout) is not None:
         return None
     steps, records = steps_and_records(script)
     places = {place: (0, place) for place in range(1, len(script["events"]) + 1)}
