@@ -158,13 +158,12 @@ def pin_log(
     files, data_ms = _cut_files(log, cut)
     if row_ids and log.configuration.get(ROW_TRACKING) == "true":
         files = _with_places(files, log_files)
-    by_slice: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in slices}
-    for file in files:
-        by_slice[file.slice_id].append(file)
+    by_slice = _by_slice(files, slices)
     digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
     start = _first_commit(log, digests, known or KnownLog())
     history = read_history(log, slice_column, start=start, files=log_files)
-    commits = _commits(history, cut)
+    before = {one.slice_id: _commits_before(known, one.slice_id, log.table_id) for one in slices}
+    commits, shared = _commits(history, cut), _empty_coordinates(log, history)
     _refuse_deleted_records(log, files)
     _refuse_lost_files(log, files)
     return PinnedLog(
@@ -180,12 +179,19 @@ def pin_log(
         data_ms=data_ms,
         history=history,
         _coordinates={
-            slice_id: _coordinates(
-                log, history, own, commits={*commits.get(slice_id, ()), *_commits_before(known, slice_id, log.table_id)}
+            slice_id: _with_files(
+                shared, own, digests[slice_id], commits=before[slice_id] | {*commits.get(slice_id, ())}
             )
             for slice_id, own in by_slice.items()
         },
     )
+
+
+def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:
+    found: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in slices}
+    for file in files:
+        found[file.slice_id].append(file)
+    return found
 
 
 def _layout(log: LogTable, root: str) -> FileLayout:
@@ -198,17 +204,30 @@ def _layout(log: LogTable, root: str) -> FileLayout:
     )
 
 
-def _coordinates(log: LogTable, history: History, files: Sequence[PinnedFile], *, commits: set[int]) -> LogCoordinates:
+def _empty_coordinates(log: LogTable, history: History) -> LogCoordinates:
+    """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
     return LogCoordinates(
         table_id=log.table_id,
         version=log.version,
+        commits=(),
+        files=0,
+        records=0,
+        bytes=0,
+        since=history.since,
+        sound=history.sound,
+    )
+
+
+def _with_files(
+    shared: LogCoordinates, files: Sequence[PinnedFile], digest: str, *, commits: set[int]
+) -> LogCoordinates:
+    return replace(
+        shared,
         commits=tuple(sorted(commits)),
         files=len(files),
         records=sum(file.records or 0 for file in files),
         bytes=sum(file.bytes for file in files),
-        digest=_digest(files),
-        since=history.since,
-        sound=history.sound,
+        digest=digest,
     )
 
 
