@@ -115,20 +115,28 @@ def _sorted(counted: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Peaks:
-    """The greatest resident memory by role, in MB, of all polls."""
+    """The greatest resident memory by role, in MB, of all polls; and each process's own CPU seconds, first and last."""
 
     mb: dict[str, float] = field(default_factory=dict)
+    own_cpu_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 
-    def take(self, root: int) -> None:
-        """Read the memory of a tree once."""
+    def cpu_s(self) -> float:
+        """Return the CPU seconds between the first and the last poll, also of processes that nobody waited for."""
+        return sum(last - first for first, last in self.own_cpu_s.values())
+
+    def take(self, root: int, *, is_first: bool = False) -> None:
+        """Read the memory and the CPU seconds of a tree once. A process that is new after the first poll began at 0."""
         found: dict[str, float] = {"tree": 0.0}
         for process in tree(root):
             try:
-                used, role = process.memory_info().rss / 2**20, role_of(process, root)
+                used, role, own = process.memory_info().rss / 2**20, role_of(process, root), process.cpu_times()
             except GONE:
                 continue
             if role is None:
                 continue
+            seconds = own.user + own.system
+            first, _ = self.own_cpu_s.get(process.pid, (seconds if is_first else 0.0, 0.0))
+            self.own_cpu_s[process.pid] = (first, seconds)
             found["tree"] += used
             found[role] = max(found.get(role, 0.0), used)
         for role, used in found.items():
@@ -145,7 +153,7 @@ def peaks_of(root: int, *, poll_s: float = POLL_S) -> Iterator[Peaks]:
             peaks.take(root)
 
     poller = threading.Thread(target=poll, daemon=True)
-    peaks.take(root)
+    peaks.take(root, is_first=True)
     poller.start()
     try:
         yield peaks

@@ -10,6 +10,8 @@ Measure = Literal["wall_s", "cpu_s"]
 
 FOREIGN_SHARE: Final = 0.2
 """A sample is marked as disturbed if other processes used more than this share of the machine's cores during it."""
+SHORT_S: Final = 0.5
+"""The system counts CPU seconds in steps of 10 ms, and not at the same moment for all processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,8 @@ class Sample:
     foreign_cores: float = 0.0
 
     def is_disturbed(self, cores: int) -> bool:
-        """Return whether other processes used too much of the machine."""
-        return self.foreign_cores > FOREIGN_SHARE * cores
+        """Return whether other processes used too much of the machine. A run shorter than SHORT_S cannot tell."""
+        return self.wall_s >= SHORT_S and self.foreign_cores > FOREIGN_SHARE * cores
 
     def to_json(self) -> dict[str, Any]:
         """Return the sample as plain data."""

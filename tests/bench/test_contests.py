@@ -94,6 +94,13 @@ class TestStatistics:
         with pytest.raises(ValueError, match="two different places"):
             straight_line([(1, 2), (1, 3)])
 
+    def test_a_run_is_disturbed_by_others_if_it_is_long_enough_to_tell(self) -> None:
+        found = [
+            Sample(wall_s=wall_s, cpu_s=1.0, foreign_cores=foreign).is_disturbed(2)
+            for wall_s, foreign in ((1.0, 0.3), (1.0, 0.5), (0.1, 9.0))
+        ]
+        assert found == [False, True, False]
+
     @pytest.mark.parametrize(
         ("value", "text"),
         [(None, "-"), (0, "0.00"), (1234.5, "1,234"), (12.34, "12.3"), (1.234, "1.23"), (0.0123, "0.0123")],

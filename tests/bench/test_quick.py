@@ -188,6 +188,7 @@ class TestMeters:
             subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
         assert tree_cpu_s(os.getpid()) > before
         assert peaks.mb["tree"] >= peaks.mb["python"] > 0
+        assert peaks.cpu_s() > 0
 
     def test_threads_that_ended_are_one_group(self) -> None:
         before = Spent(roles={"jvm": 10.0}, threads={1: ("tasks", 4.0), 2: ("tasks", 2.0)})
