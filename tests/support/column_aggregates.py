@@ -14,7 +14,7 @@ import pytest
 from windowlib.columnar.arrow import arrow_type, plain_values, struct_rows
 from windowlib.errors import SpecError
 from windowlib.functions.aggregates import Aggregate
-from windowlib.kernels.column_aggregate import AnyAggregate, Int64s, Positions
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s, Positions
 from windowlib.records.column_types import parse_type
 
 INTEGERS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}

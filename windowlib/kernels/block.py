@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.plan import BucketPlan
 from windowlib.errors import SpecError
-from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.keys import KeyTable
 
 FARTHEST_MS: Final = 1 << 60

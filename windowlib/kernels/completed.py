@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.segments import sizes_of
 from windowlib.kernels.block import Block, added
-from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import distinct_numbers, is_in, sorted_rows, stable_order, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import LATE_CODE, ON_TIME_CODE, Panes
-from windowlib.kernels.segments import sizes_of
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.tallies import FIRED, LEFT_OVER, NEVER_FIRED, NEW
 

@@ -4,9 +4,9 @@ from typing import Final
 
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.functions.window_functions import Aggregates
-from windowlib.kernels import aggregates
+from windowlib.kernels.aggregates import choice
 from windowlib.kernels.block import FARTHEST_MS
-from windowlib.kernels.gaps import is_columnar
+from windowlib.kernels.sessions.gaps import is_columnar
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.triggers.flink import CountReached, EventTime, Never
 from windowlib.triggers.protocol import Trigger
@@ -79,4 +79,4 @@ def _why_not_function(spec: WindowSpec, layout: ValueLayout) -> str | None:
         return "a user's function computes the gap of each record, or the gap is longer than 2**62 ms"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
-    return next((reason for one in function.aggregates if (reason := aggregates.why_not(one))), None)
+    return next((reason for one in function.aggregates if (reason := choice.why_not(one))), None)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windowlib.kernels.column_aggregate import Bools, Int64s
-from windowlib.kernels.segments import range_sums, sizes_of
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.segments import range_sums, sizes_of
 from windowlib.records.row_ids import IdSum
 
 

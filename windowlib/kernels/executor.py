@@ -11,14 +11,14 @@ from windowlib.columnar.record_values import ValueLayout
 from windowlib.errors import InvariantBroken
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.functions.window_functions import Aggregates
-from windowlib.kernels.aggregates import column_aggregate
+from windowlib.kernels.aggregates.choice import column_aggregate
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate
 from windowlib.kernels.block import Clock, block_of, check_times
-from windowlib.kernels.column_aggregate import AnyAggregate
 from windowlib.kernels.global_windows import GlobalWindows
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
-from windowlib.kernels.sessions import SessionWindows
+from windowlib.kernels.sessions.sessions import SessionWindows
 from windowlib.kernels.sliding import SlidingWindows
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.segments import sizes_of
 from windowlib.kernels.block import Block
-from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import is_in, stable_order, starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import EARLY_CODE, Panes
-from windowlib.kernels.segments import sizes_of
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.triggers.flink import CountReached

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 
 DENSE_MAX: Final = 4
 """Numbers whose range is at most so many times their count are looked up in a table of the range."""

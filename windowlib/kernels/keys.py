@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windowlib.columnar.arrow import plain_values
-from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.keyed.key_groups import stable_hash
 
 DIRECT_MAX: Final = 1 << 22

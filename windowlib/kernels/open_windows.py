@@ -11,8 +11,8 @@ from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.plan import BucketPlan
 from windowlib.errors import CheckpointError
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.block import added
-from windowlib.kernels.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.panes import Constants, arrow_column

@@ -11,8 +11,8 @@ from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.output_rows import US_PER_MS
 from windowlib.columnar.plan import BucketPlan
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import Block
-from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.keys import KeyTable
 from windowlib.records import tables
 from windowlib.records.records import EARLY, LATE_FIRING, ON_TIME, PAST_CLEANUP, Mode, PaneKind

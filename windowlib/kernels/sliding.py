@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import FARTHEST_MS, Block
-from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import expanded, sorted_rows, starts_of, window_codes

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from windowlib.kernels.column_aggregate import Int64s
+from windowlib.kernels.aggregates.column_aggregate import Int64s
 
 ROUNDS_MAX: Final = 8
 """The default of `rounds_max`: an instant that needs more rounds is found by binary search."""

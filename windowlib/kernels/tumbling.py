@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from windowlib.kernels.aggregates.column_aggregate import Int64s
+from windowlib.kernels.aggregates.segments import sizes_of
 from windowlib.kernels.block import Block
-from windowlib.kernels.column_aggregate import Int64s
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns, id_sum
 from windowlib.kernels.grouping import sorted_rows, stable_order, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
-from windowlib.kernels.segments import sizes_of
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Tumbling

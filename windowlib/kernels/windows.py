@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from windowlib.columnar.executor import BucketTallies, Emission
 from windowlib.columnar.plan import BucketPlan
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s, Positions
 from windowlib.kernels.block import Block, Clock
-from windowlib.kernels.column_aggregate import AnyAggregate, Int64s, Positions
 from windowlib.kernels.edges import EdgeColumns, id_sum
 from windowlib.kernels.grouping import stable_order, starts_of, window_codes
 from windowlib.kernels.keys import KeyTable

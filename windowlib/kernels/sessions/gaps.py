@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIME_MS, SAFE_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError
+from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import Block
-from windowlib.kernels.column_aggregate import Int64s
 from windowlib.windows.assigners import Assigner, DynamicSession, Session, gap_of_record
 from windowlib.windows.record_readers import GapOfColumn
 

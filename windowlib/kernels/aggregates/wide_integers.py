@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s
-from windowlib.kernels.expansions import DIGITS
-from windowlib.kernels.segments import group_sums, range_sums, sizes_of
+from windowlib.kernels.aggregates.column_aggregate import Bools, Float64s, Int64s
+from windowlib.kernels.aggregates.expansions import DIGITS
+from windowlib.kernels.aggregates.segments import group_sums, range_sums, sizes_of
 
 WORD_BITS: Final = 32
 _MASK: Final = (1 << WORD_BITS) - 1

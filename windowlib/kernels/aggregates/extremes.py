@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import Extreme
-from windowlib.kernels.column_aggregate import AnyAggregate, Bools, Int64s, Positions
-from windowlib.kernels.picks import PickColumns, inverse
-from windowlib.kernels.segments import range_extremes, range_sums, typed, valid_of
-from windowlib.kernels.wide_integers import from_decimals, to_decimals
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s, Positions
+from windowlib.kernels.aggregates.picks import PickColumns, inverse
+from windowlib.kernels.aggregates.segments import range_extremes, range_sums, typed, valid_of
+from windowlib.kernels.aggregates.wide_integers import from_decimals, to_decimals
 from windowlib.records.column_types import decimal_of, parse_type
 
 Numbers = npt.NDArray[Any]

@@ -19,7 +19,7 @@ from windowlib.columnar.steps import Steps
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import aggregate
 from windowlib.kernels.executor import KernelExecutor
-from windowlib.kernels.sessions import SessionWindows
+from windowlib.kernels.sessions.sessions import SessionWindows
 from windowlib.records.records import LATE
 from windowlib.records.tables import Table
 from windowlib.triggers.flink import EventTime

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
-from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 
 WORD_BITS: Final = 63
 """The default number of bits of a packed sort key: a signed 64-bit word without its sign."""

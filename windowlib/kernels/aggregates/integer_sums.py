@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.functions.aggregates import Count, MeanInteger, SumInteger
-from windowlib.kernels.column_aggregate import Bools, Int64s, Positions
-from windowlib.kernels.expansions import DIGITS, distilled
-from windowlib.kernels.quotients import rounded_quotients
-from windowlib.kernels.segments import counts_of, group_sums, range_sums, sizes_of, valid_of
-from windowlib.kernels.wide_integers import (
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s, Positions
+from windowlib.kernels.aggregates.expansions import DIGITS, distilled
+from windowlib.kernels.aggregates.quotients import rounded_quotients
+from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, sizes_of, valid_of
+from windowlib.kernels.aggregates.wide_integers import (
     Words,
     add_words,
     concat_words,

@@ -4,8 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from windowlib.kernels.column_aggregate import Float64s, Int64s
-from windowlib.kernels.expansions import Parts, to_odd, two_sum
+from windowlib.kernels.aggregates.column_aggregate import Float64s, Int64s
+from windowlib.kernels.aggregates.expansions import Parts, to_odd, two_sum
 
 _COUNT_MAX: Final = 1 << 26
 """The product of a smaller integer and half a double is a double."""

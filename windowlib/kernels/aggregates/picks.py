@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from windowlib.kernels.column_aggregate import Int64s
-from windowlib.kernels.segments import range_extremes
+from windowlib.kernels.aggregates.column_aggregate import Int64s
+from windowlib.kernels.aggregates.segments import range_extremes
 
 S = TypeVar("S")
 

@@ -7,9 +7,16 @@ import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.aggregates import SumDecimal
-from windowlib.kernels.column_aggregate import Bools, Int64s
-from windowlib.kernels.integer_sums import CountedSumColumns, IntegerSums
-from windowlib.kernels.wide_integers import Words, from_decimals, greatest, narrowed, python_integers, to_decimals
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.integer_sums import CountedSumColumns, IntegerSums
+from windowlib.kernels.aggregates.wide_integers import (
+    Words,
+    from_decimals,
+    greatest,
+    narrowed,
+    python_integers,
+    to_decimals,
+)
 from windowlib.records.column_types import decimal_of, parse_type
 
 _ROOM: int = 1 << 62

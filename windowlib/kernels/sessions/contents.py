@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import Block
-from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.open_windows import OpenWindows
-from windowlib.kernels.session_groups import Elements, Groups, state_window_sources
+from windowlib.kernels.sessions.groups import Elements, Groups, state_window_sources
 from windowlib.kernels.windows import Frame
 from windowlib.records.row_ids import IdSum
 

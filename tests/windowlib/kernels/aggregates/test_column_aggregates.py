@@ -8,8 +8,8 @@ import pytest
 from tests.support.column_aggregates import ANY, DECIMALS, DRAWERS, INTEGERS, ORDERED, Player, play
 from tests.support.fuzzing import seeds
 from windowlib.functions.window_functions import Reduce, aggregate
-from windowlib.kernels.aggregates import column_aggregate, why_not
-from windowlib.kernels.segments import group_sums, range_extremes, range_sums
+from windowlib.kernels.aggregates.choice import column_aggregate, why_not
+from windowlib.kernels.aggregates.segments import group_sums, range_extremes, range_sums
 
 CASES: list[tuple[str, str | None, bool]] = [
     ("count", None, False),

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windowlib.kernels.column_aggregate import Float64s, Int64s
-from windowlib.kernels.expansions import (
+from windowlib.kernels.aggregates.column_aggregate import Float64s, Int64s
+from windowlib.kernels.aggregates.expansions import (
     PARTS,
     Parts,
     distilled,
@@ -19,7 +19,7 @@ from windowlib.kernels.expansions import (
     summed,
     without_zeros,
 )
-from windowlib.kernels.segments import range_sums
+from windowlib.kernels.aggregates.segments import range_sums
 
 Integers = npt.NDArray[np.object_]
 """Python integers."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
-from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.records.column_types import parse_type
 
 SMALL_GROUP: Final = 16

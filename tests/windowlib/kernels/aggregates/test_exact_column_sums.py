@@ -15,12 +15,12 @@ from windowlib.errors import InvariantBroken
 from windowlib.functions.aggregates import SumDouble
 from windowlib.functions.exact_sum import divide_rounded
 from windowlib.functions.variance import Variance
-from windowlib.kernels.column_aggregate import Float64s, Positions
-from windowlib.kernels.double_sums import DEFAULT_LIMITS, Limits, reduce_rows
-from windowlib.kernels.exact_sums import ColumnSumDouble
-from windowlib.kernels.expansions import distilled, rounded
-from windowlib.kernels.quotients import rounded_quotients
-from windowlib.kernels.variances import ColumnVariance
+from windowlib.kernels.aggregates.column_aggregate import Float64s, Positions
+from windowlib.kernels.aggregates.double_sums import DEFAULT_LIMITS, Limits, reduce_rows
+from windowlib.kernels.aggregates.exact_sums import ColumnSumDouble
+from windowlib.kernels.aggregates.expansions import distilled, rounded
+from windowlib.kernels.aggregates.quotients import rounded_quotients
+from windowlib.kernels.aggregates.variances import ColumnVariance
 
 Draw = Callable[[Random], float]
 KINDS = ("sum", "avg", "variance", "var_pop")

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.block import Block, added
-from windowlib.kernels.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import EARLY_CODE, LATE_CODE, ON_TIME_CODE, Panes
-from windowlib.kernels.session_contents import marked
+from windowlib.kernels.sessions.contents import marked
 from windowlib.kernels.step_search import StepSearch
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.tallies import FIRED

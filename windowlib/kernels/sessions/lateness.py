@@ -4,7 +4,7 @@ Without allowed lateness, a group falls into *runs*, sessions that close when th
 lateness, each run is still one session until it fires. Only a *hurried* record can touch a session that has fired: the
 session ends at most at the watermark + 1, so the event time of the record is at most that too. So the records of a run
 that are not hurried enter as one session, and only hurried records are replayed one by one
-(windowlib.kernels.session_rounds).
+(windowlib.kernels.sessions.rounds).
 """
 
 from dataclasses import replace
@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.kernels.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.edges import id_sum
 from windowlib.kernels.grouping import starts_of
-from windowlib.kernels.session_contents import Grouped, Sessions, sessions_of
-from windowlib.kernels.session_groups import Elements, Groups, group, open_from_ms, rows_of_groups
-from windowlib.kernels.session_rounds import Arrivals, Members
+from windowlib.kernels.sessions.contents import Grouped, Sessions, sessions_of
+from windowlib.kernels.sessions.groups import Elements, Groups, group, open_from_ms, rows_of_groups
+from windowlib.kernels.sessions.rounds import Arrivals, Members
 from windowlib.records.row_ids import IdSum
 
 

@@ -1,4 +1,4 @@
-"""Sessions of a block by column. windowlib.kernels.session_groups decides which records are together."""
+"""Sessions of a block by column. windowlib.kernels.sessions.groups decides which records are together."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,17 +7,17 @@ from typing import Final
 import numpy as np
 
 from windowlib.bounds import MIN_TIME_MS
+from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import Block, added
-from windowlib.kernels.column_aggregate import Int64s
-from windowlib.kernels.delegation import StepRange, delegate
-from windowlib.kernels.gaps import ends_ms
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
-from windowlib.kernels.session_contents import Grouped, marked, sessions_of, with_state_windows
-from windowlib.kernels.session_groups import Elements, group, open_from_ms, rows_of_groups
-from windowlib.kernels.session_lateness import calm, eventful, open_without_lateness
-from windowlib.kernels.session_rounds import Rounds
-from windowlib.kernels.session_settling import settle
+from windowlib.kernels.sessions.contents import Grouped, marked, sessions_of, with_state_windows
+from windowlib.kernels.sessions.delegation import StepRange, delegate
+from windowlib.kernels.sessions.gaps import ends_ms
+from windowlib.kernels.sessions.groups import Elements, group, open_from_ms, rows_of_groups
+from windowlib.kernels.sessions.lateness import calm, eventful, open_without_lateness
+from windowlib.kernels.sessions.rounds import Rounds
+from windowlib.kernels.sessions.settling import settle
 from windowlib.kernels.step_search import StepSearch
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.records import ASSIGNED

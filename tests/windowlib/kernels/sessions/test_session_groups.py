@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
-from windowlib.kernels import session_groups
-from windowlib.kernels.session_groups import Elements, Groups, group, open_from_ms
+from windowlib.kernels.sessions import groups as session_groups
+from windowlib.kernels.sessions.groups import Elements, Groups, group, open_from_ms
 
 
 @dataclass

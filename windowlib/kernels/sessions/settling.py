@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import added
-from windowlib.kernels.column_aggregate import Bools, Int64s
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import ON_TIME_CODE, Panes
 from windowlib.kernels.step_search import StepSearch

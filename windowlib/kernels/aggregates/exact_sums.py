@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from windowlib.functions.aggregates import SumDouble
 from windowlib.functions.exact_sum import divide_rounded
-from windowlib.kernels.column_aggregate import Float64s, Int64s, Positions
-from windowlib.kernels.double_sums import (
+from windowlib.kernels.aggregates.column_aggregate import Float64s, Int64s, Positions
+from windowlib.kernels.aggregates.double_sums import (
     DEFAULT_LIMITS,
     Limits,
     Totals,
@@ -22,11 +22,11 @@ from windowlib.kernels.double_sums import (
     take_totals,
     zero_totals,
 )
-from windowlib.kernels.expansions import UNIT_BITS, rounded
-from windowlib.kernels.integer_sums import field_of, int64s
-from windowlib.kernels.quotients import rounded_quotients
-from windowlib.kernels.segments import counts_of, group_sums, range_sums, valid_of
-from windowlib.kernels.sum_states import mantissas_of, totals_of_mantissas
+from windowlib.kernels.aggregates.expansions import UNIT_BITS, rounded
+from windowlib.kernels.aggregates.integer_sums import field_of, int64s
+from windowlib.kernels.aggregates.quotients import rounded_quotients
+from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, valid_of
+from windowlib.kernels.aggregates.sum_states import mantissas_of, totals_of_mantissas
 
 _SPECIALS: Final = ("nan_count", "positive_infinity_count", "negative_infinity_count")
 Specials = tuple[Int64s, Int64s, Int64s]

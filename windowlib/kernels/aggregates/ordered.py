@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
-from windowlib.kernels.column_aggregate import Bools, Int64s, Positions
-from windowlib.kernels.picks import PickColumns, inverse
-from windowlib.kernels.segments import counts_of, range_sums, spans, typed, valid_of
+from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s, Positions
+from windowlib.kernels.aggregates.picks import PickColumns, inverse
+from windowlib.kernels.aggregates.segments import counts_of, range_sums, spans, typed, valid_of
 from windowlib.records.column_types import parse_type
 
 

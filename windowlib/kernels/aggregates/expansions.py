@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded, units_of
-from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s
+from windowlib.kernels.aggregates.column_aggregate import Bools, Float64s, Int64s
 
 PARTS: Final = 4
 """The greatest number of parts."""

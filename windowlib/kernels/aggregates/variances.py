@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from windowlib.functions.exact_sum import SCALE_BITS, divide_rounded
 from windowlib.functions.variance import Variance
-from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s, Positions
-from windowlib.kernels.double_sums import (
+from windowlib.kernels.aggregates.column_aggregate import Bools, Float64s, Int64s, Positions
+from windowlib.kernels.aggregates.double_sums import (
     DEFAULT_LIMITS,
     Limits,
     Totals,
@@ -23,11 +23,11 @@ from windowlib.kernels.double_sums import (
     with_rest,
     zero_totals,
 )
-from windowlib.kernels.expansions import DIGITS, UNIT_BITS, integer_of, two_product, two_sum
-from windowlib.kernels.integer_sums import field_of, int64s
-from windowlib.kernels.segments import counts_of, group_sums, range_sums, valid_of
-from windowlib.kernels.sum_states import integers_of, totals_of_integers
-from windowlib.kernels.wide_integers import from_decimals, greatest
+from windowlib.kernels.aggregates.expansions import DIGITS, UNIT_BITS, integer_of, two_product, two_sum
+from windowlib.kernels.aggregates.integer_sums import field_of, int64s
+from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, valid_of
+from windowlib.kernels.aggregates.sum_states import integers_of, totals_of_integers
+from windowlib.kernels.aggregates.wide_integers import from_decimals, greatest
 
 _LEAST: Final = 2.0**-400
 _GREATEST: Final = 2.0**400

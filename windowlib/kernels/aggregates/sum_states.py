@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from windowlib.errors import InvariantBroken
 from windowlib.functions.exact_sum import SCALE_BITS, to_bytes
-from windowlib.kernels.column_aggregate import Bools, Float64s, Int64s
-from windowlib.kernels.double_sums import Totals, with_integers
-from windowlib.kernels.expansions import DIGITS, UNIT_BITS, distilled
-from windowlib.kernels.segments import spans
+from windowlib.kernels.aggregates.column_aggregate import Bools, Float64s, Int64s
+from windowlib.kernels.aggregates.double_sums import Totals, with_integers
+from windowlib.kernels.aggregates.expansions import DIGITS, UNIT_BITS, distilled
+from windowlib.kernels.aggregates.segments import spans
 
 _LOW_BITS: Final = 60
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1

@@ -6,13 +6,13 @@ from typing import Any, Final
 from windowlib.functions.aggregates import Aggregate, Count, MeanInteger, SumDecimal, SumDouble, SumInteger
 from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOrLast
 from windowlib.functions.variance import Variance
-from windowlib.kernels.column_aggregate import AnyAggregate
-from windowlib.kernels.decimal_sums import ColumnSumDecimal
-from windowlib.kernels.exact_sums import ColumnSumDouble
-from windowlib.kernels.extremes import column_extreme
-from windowlib.kernels.integer_sums import ColumnCount, ColumnMeanInteger, ColumnSumInteger
-from windowlib.kernels.ordered import ColumnCollectList, ColumnFirstOrLast
-from windowlib.kernels.variances import ColumnVariance
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate
+from windowlib.kernels.aggregates.decimal_sums import ColumnSumDecimal
+from windowlib.kernels.aggregates.exact_sums import ColumnSumDouble
+from windowlib.kernels.aggregates.extremes import column_extreme
+from windowlib.kernels.aggregates.integer_sums import ColumnCount, ColumnMeanInteger, ColumnSumInteger
+from windowlib.kernels.aggregates.ordered import ColumnCollectList, ColumnFirstOrLast
+from windowlib.kernels.aggregates.variances import ColumnVariance
 
 _FORMS: Final[Mapping[type, Callable[[Any], AnyAggregate]]] = {
     Count: ColumnCount,

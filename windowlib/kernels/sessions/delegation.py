@@ -12,8 +12,8 @@ import pyarrow as pa
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan, SliceRange
 from windowlib.columnar.steps import Beginning, Steps
+from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import Block
-from windowlib.kernels.column_aggregate import Int64s
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.windows import Frame, Outcome
 

@@ -1,0 +1,1 @@
+"""Sessions by column: grouping, lateness, contents, and the groups that the operator computes."""
