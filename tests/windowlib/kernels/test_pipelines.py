@@ -4,13 +4,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import pytest
-
 from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.bucket_replay import LogSlice, replay_in_process
 from tests.support.fuzzing import seeds
-from windowlib.windows import window_operator
 
 DAY_MS: Final = 86_400_000
 COLUMNS: Final = {"key": "string", "at_ms": "bigint", "amount": "bigint", "price": "double", "gap_ms": "bigint"}
@@ -70,8 +67,7 @@ def random_log(random: Random) -> list[LogSlice]:
     return log
 
 
-def test_a_pipeline_has_the_same_rows_with_either_executor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(window_operator, "edge_id", lambda record_hash, _index: record_hash)
+def test_a_pipeline_has_the_same_rows_with_either_executor(tmp_path: Path) -> None:
     for seed in seeds(10):
         random = Random(seed)
         names = random.sample(list(AGGREGATES), k=random.randint(1, 4))

@@ -12,8 +12,6 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
-import pytest
-
 from tests.support.recorded_cases import case_files
 from tests.windowlib.kernels.random_chains import Chunk, Fed, base_plan, batch_of, play, steps_of
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS
@@ -24,7 +22,6 @@ from windowlib.profiles import STRICT
 from windowlib.records import tables
 from windowlib.testkit.flink_conformance import spec_of
 from windowlib.watermarks.timeline import Step
-from windowlib.windows import window_operator
 
 IDENTICAL_SESSIONS: Final = 2
 """The covered cases in which Flink loses the contents of a session (F1)."""
@@ -128,8 +125,7 @@ def normal(panes: Sequence[tuple[Any, ...]]) -> list[str]:
     return sorted(repr((*bounds, sorted(value) if isinstance(value, list) else value)) for *bounds, value in panes)
 
 
-def test_recorded_cases_have_the_panes_of_the_operator_and_of_flink(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_operator, "edge_id", lambda record_hash, _index: record_hash)
+def test_recorded_cases_have_the_panes_of_the_operator_and_of_flink() -> None:
     played = equal = 0
     for plan, chunk, recorded in cases():
         found, _ = play(Random(played), replace(chunk, plan=replace(plan, executor="kernel")), {})
