@@ -11,7 +11,7 @@ import pytest
 from tests.support.fuzzing import seeds
 from tests.support.plain_hashes import in_disguise, plain_hash, plain_row, random_kind, random_value
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.hashing import value_hashes
+from windowlib.columnar.hashing import row_hashes, value_hashes
 from windowlib.columnar.record_hashes import invalid_ids, record_hashes
 from windowlib.columnar.xxhash import Spans, hash_spans, hash_words
 from windowlib.errors import SpecError
@@ -127,3 +127,15 @@ def test_an_invalid_row_is_hashed_as_its_table_says() -> None:
 def test_a_type_without_a_hash_is_named() -> None:
     with pytest.raises(SpecError, match="time64"):
         record_hashes(pa.table({"x": pa.array([1], pa.time64("us"))}))
+
+
+def test_repetitive_texts_have_the_hashes_of_single_values() -> None:
+    """A column with few values at its ends is hashed by its dictionary. Its middle may have many values."""
+    for seed in seeds(60):
+        rng = random.Random(seed)
+        few = [rng.choice(["a", "bb", "", None]) for _ in range(rng.randint(1, 40))]
+        many = [f"value {number}" for number in range(rng.randint(0, 30))]
+        texts = [*few, *many, *few[::-1]]
+        rows = pa.table({"text": pa.array(texts, rng.choice([pa.string(), pa.large_string()]))})
+        expected = row_hashes(rows, 7, probe=len(texts))
+        assert (row_hashes(rows, 7, probe=rng.randint(1, 8)) == expected).all()
