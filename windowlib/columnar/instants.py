@@ -112,8 +112,8 @@ def key_problems(values: pa.Array) -> Codes:
     """Return `null_key` and `nan_key` for the values of a key column."""
     found = np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES["null_key"], 0).astype(np.int8)
     if pa.types.is_floating(values.type):
-        is_nan = pc.is_nan(values).fill_null(value=False).to_numpy(zero_copy_only=False)
-        found[is_nan] = _CODES["nan_key"]
+        is_nan = pc.is_nan(values).to_numpy(zero_copy_only=False)
+        found[np.equal(is_nan, True)] = _CODES["nan_key"]  # noqa: FBT003 - a null is not NaN
     return found
 
 
