@@ -44,8 +44,7 @@ def run_rows(slice_ids: Sequence[str], runs: Sequence[tuple[Counts, int | None]]
     rows = [
         _run_row(slice_id, counts, watermark) for slice_id, (counts, watermark) in zip(slice_ids, runs, strict=True)
     ]
-    schema = pa.schema([(name, _RUN_TYPES[kind]) for name, kind in RUN_COLUMNS.items()])
-    return ArrowSlices(pa.Table.from_pylist(rows, schema), np.arange(len(rows)), len(rows))
+    return ArrowSlices(pa.Table.from_pylist(rows, RUN_SCHEMA), np.arange(len(rows)), len(rows))
 
 
 def _run_row(slice_id: str, counts: Counts, watermark_ms: int | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from windowlib.columnar.restored import STATE_KINDS
 from windowlib.columnar.steps import Beginning, Steps, columns_of
 from windowlib.execution.bucket import FEED_KINDS
 from windowlib.records.column_types import parse_type
-from windowlib.watermarks.timeline import Timeline
+from windowlib.watermarks.timeline import Step, Timeline
 
 Row = dict[str, Any]
 Place = tuple[int, int]
@@ -53,13 +53,19 @@ def bucket_plan(
 
 
 def steps_of(timeline: Timeline, places: Mapping[int, Place]) -> Steps:
-    """Return the steps of time as the tasks get them.
+    """Return the steps of time as the tasks get them; `timeline` has seen the records and the ends of the slices."""
+    return placed_steps(timeline.steps, places, timeline.slice_ends)
+
+
+def placed_steps(steps: Sequence[Step], places: Mapping[int, Place], ends: Sequence[int]) -> Steps:
+    """Return steps as arrays.
 
     Args:
-        timeline: it has seen the chunk's records and the ends of its slices.
+        steps: the steps of a chunk.
         places: the place of each record by sequence number. A step before all records has the first place.
+        ends: the number of steps up to the end of each slice.
     """
-    sequence, due_ms, clock_ms, watermark_ms = columns_of(timeline.steps)
+    sequence, due_ms, clock_ms, watermark_ms = columns_of(steps)
     first: Final = next(iter(places.values()), (0, 0))
     located = [places.get(number, first) for number in sequence.tolist()]
     return Steps(
@@ -69,7 +75,7 @@ def steps_of(timeline: Timeline, places: Mapping[int, Place]) -> Steps:
         due_ms=due_ms,
         clock_ms=clock_ms,
         watermark_ms=watermark_ms,
-        slice_ends=tuple(timeline.slice_ends),
+        slice_ends=tuple(ends),
     )
 
 

@@ -1,5 +1,6 @@
 """The result of one pass over a chunk, by either way: counts and time on the driver, and rows that can be written."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -47,3 +48,9 @@ class ChunkRun:
     counted: Sums
     scanned: Mapping[int, IdSum]
     rows: ComputedRows
+
+
+def input_fingerprint(content: IdSum) -> str:
+    """Return the fingerprint of a slice's input from the ids of (rank, record)."""
+    count, xor, total = content.as_row()
+    return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()

@@ -1,6 +1,5 @@
 """The input of a chunk: pins the log, reads its records in log order, and computes a fingerprint for each slice."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import TimeColumn as TimeGrammar
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk.chunk_run import SliceInput
+from jobs.replay.chunk.chunk_run import SliceInput, input_fingerprint
 from jobs.runs import Slice
 from windowlib.columnar.plan import SliceRange
 from windowlib.errors import LogError
@@ -256,15 +255,10 @@ def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> 
         sums[row["slice_no"], row["part"]] = IdSum(row["records"], row["id_xor"], int(row["id_sum"]))
     return tuple(
         SliceInput(
-            fingerprint=_fingerprint(sums.get((number, "content"), IdSum())),
+            fingerprint=input_fingerprint(sums.get((number, "content"), IdSum())),
             records=sums.get((number, "records"), IdSum()),
             invalid=sums.get((number, "invalid"), IdSum()),
             invalid_rows=sums.get((number, "invalid_rows"), IdSum()),
         )
         for number in range(slices)
     )
-
-
-def _fingerprint(content: IdSum) -> str:
-    count, xor, total = content.as_row()
-    return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()

@@ -1,6 +1,5 @@
 """Runs a chunk through files: scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ import numpy as np
 from jobs.lake.file_commits import commit_files
 from jobs.lake.store import add_fields
 from jobs.replay.chunk.bucket_plan import plan_buckets
-from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput
+from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
 from jobs.replay.chunk.log_input import log_reading
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.stages import stage
@@ -303,9 +302,3 @@ class FileRows:
         for one in found:
             by_slice.setdefault(one.slice_no, []).append(one)
         return by_slice
-
-
-def input_fingerprint(content: IdSum) -> str:
-    """Return the fingerprint of a slice's input from the ids of (rank, record)."""
-    count, xor, total = content.as_row()
-    return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()

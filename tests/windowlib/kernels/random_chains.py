@@ -7,15 +7,15 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
+from tests.support.bucket_feed import placed_steps
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan, SliceRange
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.columnar.steps import Beginning, Steps, columns_of
+from windowlib.columnar.steps import Beginning
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.records import tables
@@ -110,29 +110,13 @@ def base_plan(
         accumulators=accumulators,
         last=(),
         slices=(),
-        steps=steps_of([], {}, []),
+        steps=placed_steps([], {}, []),
         beginning=Beginning(),
         max_parallelism=128,
         tables=written,
         buckets=1,
         tasks=1,
     )  # fmt: skip
-
-
-def steps_of(steps: Sequence[Step], places: Mapping[int, tuple[int, int]], ends: Sequence[int]) -> Steps:
-    """Return steps as arrays; `places` has the place of each record by sequence number."""
-    sequence, due_ms, clock_ms, watermark_ms = columns_of(steps)
-    first = next(iter(places.values()), (0, 0))
-    located = [places.get(number, first) for number in sequence.tolist()]
-    return Steps(
-        sequence=sequence,
-        slice_start_ms=np.array([start_ms for start_ms, _ in located], dtype=np.int64),
-        rank=np.array([rank for _, rank in located], dtype=np.int64),
-        due_ms=due_ms,
-        clock_ms=clock_ms,
-        watermark_ms=watermark_ms,
-        slice_ends=tuple(ends),
-    )
 
 
 @dataclass(slots=True)
@@ -170,7 +154,7 @@ class RandomLog:
                 SliceRange(slice_no=number, start_ms=start_ms, end_ms=start_ms + SLICE_MS, end_sequence=len(places))
             )
         self.slices += slices
-        plan = replace(self.plan, slices=tuple(ranges), steps=steps_of(steps, places, ends), beginning=beginning)
+        plan = replace(self.plan, slices=tuple(ranges), steps=placed_steps(steps, places, ends), beginning=beginning)
         return Chunk(plan=plan, records=found)
 
     def _record(self, sequence: int, rank: int) -> Fed:

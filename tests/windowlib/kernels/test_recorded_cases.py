@@ -12,8 +12,9 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
+from tests.support.bucket_feed import placed_steps
 from tests.support.recorded_cases import case_files
-from tests.windowlib.kernels.random_chains import Chunk, Fed, base_plan, batch_of, play, steps_of
+from tests.windowlib.kernels.random_chains import Chunk, Fed, base_plan, batch_of, play
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS
 from windowlib.columnar.plan import BucketPlan, SliceRange
 from windowlib.execution.bucket import executor_for
@@ -86,7 +87,7 @@ def chunk_of(script: Mapping[str, Any]) -> Chunk | None:
     plan = replace(
         plan,
         **plan_of_strings(plan),
-        steps=steps_of(steps, places, [len(steps)]),
+        steps=placed_steps(steps, places, [len(steps)]),
         slices=(SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=1 << 40),),
     )
     return Chunk(plan=plan, records=[records])
