@@ -67,14 +67,39 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPart:
+    """An attempt that stored a part of a checkpoint: a full one, or the changes of one slice."""
+
+    slice_id: str
+    run_id: str
+    attempt_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRef:
-    """The attempt whose rows are the state after a slice, the fingerprint of the state, and its digest by table."""
+    """The checkpoint after a slice: the attempt, the fingerprint of the state, and the digest of its rows by table.
+
+    `earlier` is empty if the attempt stored the whole state. Else the attempt stored the changes of its slice, and
+    `earlier` has the parts before it, in order; the first is full.
+    """
 
     slice_id: str
     run_id: str
     attempt_id: str
     fingerprint: str
     digests: Mapping[str, str] = field(default_factory=dict, compare=False)
+    earlier: tuple[CheckpointPart, ...] = field(default=(), compare=False)
+
+    @property
+    def parts(self) -> tuple[CheckpointPart, ...]:
+        """All parts, in order."""
+        own = CheckpointPart(slice_id=self.slice_id, run_id=self.run_id, attempt_id=self.attempt_id)
+        return (*self.earlier, own)
+
+    @property
+    def attempts(self) -> tuple[tuple[str, str], ...]:
+        """The (slice_id, attempt_id) of all parts, in order."""
+        return tuple((part.slice_id, part.attempt_id) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +128,10 @@ class CheckResult:
 class RunResult:
     """The result of one attempt at one slice. The ledger's `staged` event stores it.
 
-    `digests` maps a table to the hex digest of the run's rows in it. `state_before` and `state_after` are fingerprints
-    of checkpoints; `state_before` is `EMPTY_STATE` if the chain begins here. `clamped` records arrived outside the
-    slice.
+    `digests` maps a table to the hex digest of the run's rows in it; for a checkpoint's table, of the rows of the whole
+    state. If the checkpoint is stored as changes, `stored_digests` has the digests of the rows that the attempt stored,
+    and `earlier` is that of the CheckpointRef. `state_before` and `state_after` are fingerprints of checkpoints;
+    `state_before` is `EMPTY_STATE` if the chain begins here. `clamped` records arrived outside the slice.
     """
 
     slice: Slice
@@ -125,6 +151,8 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     clamped: int = 0
     extras: Mapping[str, str] = field(default_factory=dict)
+    earlier: tuple[CheckpointPart, ...] = ()
+    stored_digests: Mapping[str, str] = field(default_factory=dict)
 
 
 def warnings_of(one: Slice, *, clamped: int, clock: str | None) -> tuple[str, ...]:

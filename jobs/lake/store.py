@@ -7,6 +7,8 @@ Readers, the audit and the next slice see rows only by attempt (DESIGN, section 
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,8 @@ Attempt = tuple[str, str]
 
 MAX_ATTEMPTS = 50
 """How many times a commit to a table is tried. A try fails if another process committed first."""
+EXACT_ATTEMPTS = 64
+"""An Arrow filter with a term for each of more attempts costs more than it saves."""
 _JITTER = SystemRandom()
 _ROLE = "hindcast.role"
 """Metadata key of a column's role, `key` or `value`. `ensure_table` uses it to refuse a change of role."""
@@ -185,13 +189,20 @@ def add_fields(uri: str, table: Table) -> None:
     )
 
 
-def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
+def read_attempts(
+    uri: str,
+    attempts: Iterable[Attempt],
+    columns: Sequence[str] | None = None,
+    *,
+    exact_attempts: int = EXACT_ATTEMPTS,
+) -> "pa.Table":
     """Return the rows of the given attempts.
 
     Args:
         uri: the place of the table.
         attempts: pairs of (slice_id, attempt_id).
         columns: the columns to return, in this order; all when None.
+        exact_attempts: for at most this many attempt ids, Arrow's filter names each pair. For more, Python filters.
 
     Returns:
         The rows; a table without rows and columns if there are no attempts or the Delta table does not exist.
@@ -208,12 +219,17 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
         if not pairs or not DeltaTable.is_deltatable(uri):
             return pa.table({})
         dataset = dataset_of(DeltaTable(uri))
-        wanted = pc.field("slice_id").isin([pair[0] for pair in pairs]) & pc.field("attempt_id").isin(
-            [pair[1] for pair in pairs]
-        )
         names = list(columns) if columns is not None else dataset.schema.names
-        if len({attempt_id for _, attempt_id in pairs}) == 1:  # the filter is exact: all pairs have this attempt
-            return dataset.to_table(columns=names, filter=wanted)
+        slices_of: dict[str, list[str]] = {}
+        for slice_id, attempt_id in pairs:
+            slices_of.setdefault(attempt_id, []).append(slice_id)
+        if len(slices_of) <= exact_attempts:
+            parts = [
+                (pc.field("attempt_id") == attempt_id) & pc.field("slice_id").isin(own)
+                for attempt_id, own in slices_of.items()
+            ]
+            return dataset.to_table(columns=names, filter=reduce(or_, parts))
+        wanted = pc.field("slice_id").isin([pair[0] for pair in pairs]) & pc.field("attempt_id").isin([*slices_of])
         extra = [name for name in PARTITION_COLUMNS if name not in names]
         read = dataset.to_table(columns=[*names, *extra], filter=wanted)
         slices, tries = (read[name].to_pylist() for name in PARTITION_COLUMNS)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from jobs.runs import CheckResult, Counts, LogCoordinates, RunResult, Sighting, Slice, Verdict
+from jobs.runs import CheckpointPart, CheckResult, Counts, LogCoordinates, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -111,8 +111,15 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) ->
             "clamped": result.clamped,
             "extras": dict(result.extras),
             "chain_start": is_chain_start,
+            **({"checkpoint": _checkpoint_details(result)} if result.earlier else {}),
         },
     )
+
+
+def _checkpoint_details(result: RunResult) -> dict[str, Any]:
+    """Return the details of a checkpoint that is stored as changes."""
+    earlier = [[part.slice_id, part.run_id, part.attempt_id] for part in result.earlier]
+    return {"earlier": earlier, "stored_digests": dict(result.stored_digests)}
 
 
 def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
@@ -164,6 +171,7 @@ def run_result(event: LedgerEvent) -> RunResult:
     """
     try:
         details = event.details
+        checkpoint = details.get("checkpoint", {"earlier": (), "stored_digests": {}})
         return RunResult(
             slice=event.slice,
             run_id=_required(event, "run_id"),
@@ -188,8 +196,13 @@ def run_result(event: LedgerEvent) -> RunResult:
             warnings=tuple(details["warnings"]),
             clamped=details["clamped"],
             extras=details["extras"],
+            earlier=tuple(
+                CheckpointPart(slice_id=slice_id, run_id=run_id, attempt_id=attempt_id)
+                for slice_id, run_id, attempt_id in checkpoint["earlier"]
+            ),
+            stored_digests=checkpoint["stored_digests"],
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(
             f"ledger event staged (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
         ) from error

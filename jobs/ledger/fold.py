@@ -280,9 +280,14 @@ class Fold:
         publication.frozen = None
         publication.changes[_text(event, "slice_id")] = event.run_id
 
+    def _is_condemned(self, result: RunResult) -> bool:
+        """Return whether an attempt is condemned, or an attempt that stored an earlier part of its checkpoint."""
+        own = f"{result.run_id}/{result.attempt_id}"
+        return any(one in self._condemned for one in (own, *(f"{p.run_id}/{p.attempt_id}" for p in result.earlier)))
+
     def _resolve(self, run_id: str) -> StagedRun | None:
         """Return the attempt that counts for a run, with its verdict and waiver; None if all attempts are condemned."""
-        attempts = [run for run in self._staged[run_id] if f"{run_id}/{run.result.attempt_id}" not in self._condemned]
+        attempts = [run for run in self._staged[run_id] if not self._is_condemned(run.result)]
         if not attempts:
             return None
         chosen = attempts[0]

@@ -149,6 +149,17 @@ def id_sums(rows: "pa.Table") -> dict[Attempt, IdSum | None]:
     }
 
 
+def removed_ids(rows: "pa.Table") -> dict[str, IdSum]:
+    """Return the sums of the removed ids by table, from rows of `state_removals`."""
+    import pyarrow.compute as pc
+
+    found = {}
+    for name in tables.INCREMENTAL_TABLES:
+        own = rows.filter(pc.equal(rows["table_name"], name))
+        found[name] = IdSum.of_array(own["removed_id"].to_numpy())
+    return found
+
+
 def _numbered_attempts(rows: "pa.Table") -> "tuple[list[Attempt], NDArray[np.int64]]":
     """Return the different attempts of some rows, and for each row the number of its attempt."""
     import pyarrow as pa
@@ -192,7 +203,8 @@ def digest_of(run: StagedRun, table: str) -> str | None:
         return quality_digest(run.result.checks, run.checks_fingerprint)
     if table == tables.TALLIES:
         return run.result.extras.get(TALLIES_DIGEST)
-    return run.result.digests.get(table, IdSum().digest())
+    result = run.result
+    return result.stored_digests.get(table) or result.digests.get(table, IdSum().digest())
 
 
 def quality_digest(checks: Iterable[CheckResult], checks_fingerprint: str | None) -> str | None:

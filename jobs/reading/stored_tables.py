@@ -59,6 +59,7 @@ def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callab
         ),
         tables.USER_STATE: lambda: tables.user_state(keys),
         tables.TIMERS: lambda: tables.timers(keys),
+        tables.STATE_REMOVALS: tables.state_removals,
         tables.WATERMARKS: tables.watermarks,
         tables.TALLIES: tables.tallies,
         tables.QUALITY_RESULTS: tables.quality_results,

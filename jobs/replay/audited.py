@@ -11,8 +11,10 @@ from jobs.replay.checked_tables import CommittedSlices, run_rows
 from jobs.replay.checks import conservation, quality_rows, run_checks, verdict
 from jobs.replay.chunk.driver_rows import append_driver_rows, identified
 from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.chunk.tallies import Tallies
 from jobs.replay.computed import Computed
 from jobs.replay.equations import Audit
+from jobs.replay.pinned import Pinned
 from jobs.replay.written import Written
 from jobs.runs import CheckResult, RunResult, warnings_of
 from windowlib.records import tables
@@ -43,7 +45,9 @@ def audit(written: Written) -> Audited:
         slice_ids=tuple(one.slice_id for one in pinned.order.slices),
         attempt_id=pinned.order.attempt_id,
         before=pinned.order.before,
-        row_tables=pinned.tables.digested(),
+        state_before=pinned.state_before.ids,
+        changes=frozenset(one.slice.slice_id for one in written.computed.runs if not one.stores_whole_state),
+        row_tables=(*pinned.tables.digested(), tables.STATE_REMOVALS),
         contents={table.name: table for table in pinned.tables.stored},
         content_rows=pinned.sizes.audited_rows,
     )
@@ -122,7 +126,7 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
         input_fingerprint=one.input_fingerprint,
         state_before=one.state_before,
         state_after=one.state_after,
-        digests={table: tallies.emitted(number, table).digest() for table in pinned.tables.digested()},
+        digests={table: tallies.state(number, table).digest() for table in pinned.tables.digested()},
         counts=counts,
         watermark_ms=computed.run.time.watermark_ms(number),
         log=pinned.log.coordinates(one.slice.slice_id),
@@ -131,5 +135,13 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
         checks=checks,
         warnings=warnings_of(one.slice, clamped=clamped, clock=arrival.column if arrival else None),
         clamped=clamped,
+        earlier=one.earlier,
+        stored_digests={} if one.stores_whole_state else _stored_digests(pinned, tallies, number),
         extras={"checks_fingerprint": pinned.checks_fingerprint, TALLIES_DIGEST: tallies.digest(number)},
     )
+
+
+def _stored_digests(pinned: Pinned, tallies: Tallies, slice_no: int) -> dict[str, str]:
+    """Return the digests of the rows that an incremental checkpoint stores."""
+    names = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES, tables.STATE_REMOVALS}
+    return {name: tallies.emitted(slice_no, name).digest() for name in sorted(names)}

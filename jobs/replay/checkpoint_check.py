@@ -5,14 +5,14 @@ compute the id of every row that they restore from its content (`windowlib.colum
 the driver does that as well, before the tasks start.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.lake.damage import data_files, data_problem
 from jobs.lake.store import Attempt, read_attempts
-from jobs.reading.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums
+from jobs.reading.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums, removed_ids
 from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REMEDY = "Nothing was written. Put the file back from a copy, or begin anew with --fresh"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredState:
+    """The stored rows of a checkpoint: their ids by table, and how many changed since the last full checkpoint."""
+
+    ids: Mapping[str, IdSum] = field(default_factory=dict)
+    changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +48,22 @@ class CheckpointCheck:
     stored: Sequence[Table]
     content_rows: int = CONTENT_ROWS
 
-    def check(self) -> Mapping[str, IdSum]:
-        """Check the stored rows; return the ids of the rows of each table.
+    def check(self) -> StoredState:
+        """Check the stored rows.
 
         Raises:
             CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
         """
         named = {table.name: table for table in self.stored if table.name in tables.CHECKPOINT_TABLES}
-        sums = {name: self.check_table(table) for name, table in named.items()}
+        removed, changes = self._removed(), 0
+        sums = {}
+        for name, table in named.items():
+            parts = self.check_table(table)
+            changes += sum(ids.count for attempt, ids in parts.items() if attempt != self.before.attempts[0])
+            sums[name] = _total(parts.values())
+            gone = removed.get(name, IdSum())
+            sums[name].remove(gone)
+            changes += gone.count
         everything = {name: sums.get(name, IdSum()) for name in tables.CHECKPOINT_TABLES}
         if state_fingerprint(everything) != self.before.fingerprint:
             counts = ", ".join(f"{name} {ids.count:,}" for name, ids in everything.items())
@@ -55,7 +71,7 @@ class CheckpointCheck:
                 f"its rows ({counts}) do not add up to the state {self.before.fingerprint[:12]} of the ledger: rows "
                 "were lost, doubled or changed"
             )
-        return sums
+        return StoredState(ids=sums, changes=changes if self.before.earlier else 0)
 
     def check_restored(self, counted: Sums, sums: Mapping[str, IdSum]) -> None:
         """Check what the tasks report about the rows that they restored.
@@ -88,15 +104,16 @@ class CheckpointCheck:
         except HindcastError:
             raise
         except Exception as error:
-            for name in tables.CHECKPOINT_TABLES:
+            for name in (*tables.CHECKPOINT_TABLES, tables.STATE_REMOVALS):
                 for path in data_files(self.uri_of(name)):
-                    why = data_problem(path) if f"attempt_id={self.before.attempt_id}" in str(path) else None
+                    is_own = any(f"attempt_id={attempt_id}" in str(path) for _, attempt_id in self.before.attempts)
+                    why = data_problem(path) if is_own else None
                     if why is not None:
                         raise self._error(f"file {path} of table {name} cannot be read: {why}") from error
             raise
 
-    def check_table(self, table: Table) -> IdSum:
-        """Check the rows of one table; return the sum of their ids.
+    def check_table(self, table: Table) -> Mapping[Attempt, IdSum]:
+        """Check the rows of one table; return the sum of their ids for each part of the checkpoint.
 
         Raises:
             CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
@@ -108,28 +125,42 @@ class CheckpointCheck:
             raise self._error(str(error)) from error
         if first is not None:
             raise self._error(str(first))
-        return (id_sums(rows).get(self._attempt) if rows.num_rows else None) or IdSum()
+        found = id_sums(rows) if rows.num_rows else {}
+        return {attempt: found.get(attempt) or IdSum() for attempt in self._attempts(table.name)}
+
+    def _removed(self) -> Mapping[str, IdSum]:
+        """Check the removals; return the sum of the removed ids by table."""
+        if not self.before.earlier:
+            return {}
+        self.check_table(tables.state_removals())
+        columns = ("table_name", "removed_id")
+        rows = read_attempts(self.uri_of(tables.STATE_REMOVALS), self._attempts(tables.STATE_REMOVALS), columns)
+        return removed_ids(rows) if rows.num_rows else {}
 
     def _rows(self, table: Table) -> "tuple[pa.Table, Iterator[Finding]]":
-        attempt, uri = self._attempt, self.uri_of(table.name)
-        rows = read_attempts(uri, [attempt], IDS)
+        attempts, uri = self._attempts(table.name), self.uri_of(table.name)
+        rows = read_attempts(uri, attempts, IDS)
         is_few = 0 < rows.num_rows <= self.content_rows
-        stored = Stored(
-            uri=uri,
-            table=table,
-            run_ids={attempt: self.before.run_id},
-            digests={attempt: self.before.digests.get(table.name)},
-        )
+        # The ledger has the digest of the whole state, which only a full checkpoint has under one attempt.
+        digest = None if self.before.earlier else self.before.digests.get(table.name)
+        run_ids = {(part.slice_id, part.attempt_id): part.run_id for part in self.before.parts}
+        stored = Stored(uri=uri, table=table, run_ids=run_ids, digests=dict.fromkeys(attempts, digest))
         if is_few:
-            rows = read_attempts(uri, [attempt])
+            rows = read_attempts(uri, attempts)
         return rows, stored.findings(rows, with_content=is_few)
 
-    @property
-    def _attempt(self) -> Attempt:
-        return self.before.slice_id, self.before.attempt_id
+    def _attempts(self, table: str) -> tuple[Attempt, ...]:
+        """Return the attempts whose rows of a table belong to the checkpoint."""
+        match table:
+            case tables.WATERMARKS:
+                return self.before.attempts[-1:]
+            case tables.STATE_REMOVALS:
+                return self.before.attempts[1:]
+            case _:
+                return self.before.attempts
 
     def _named(self, table: str) -> str:
-        found = file_of(self.uri_of(table), self._attempt)
+        found = file_of(self.uri_of(table), self.before.attempts[-1])
         return f" (file {found})" if found else ""
 
     def _error(self, what: str) -> CheckpointError:
@@ -137,3 +168,10 @@ class CheckpointCheck:
             f"the checkpoint of slice {self.before.slice_id} (attempt {self.before.attempt_id}) is damaged: {what}. "
             f"{REMEDY}"
         )
+
+
+def _total(parts: Iterable[IdSum]) -> IdSum:
+    whole = IdSum()
+    for part in parts:
+        whole.merge(part)
+    return whole

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.planning.fingerprints import run_id
+from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
 from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, Sums, Tallies, state_fingerprint
@@ -17,7 +18,7 @@ from jobs.replay.chunk.time_steps import watermark_row
 from jobs.replay.files.way import run_files
 from jobs.replay.frames.way import run_frames
 from jobs.replay.pinned import Pinned
-from jobs.runs import EMPTY_STATE
+from jobs.runs import EMPTY_STATE, CheckpointPart
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
@@ -57,10 +58,10 @@ def compute(spark: "SparkSession", pinned: Pinned) -> Computed:
     log.info("the chunk runs through %s", "files" if reason is None else f"DataFrames: {reason}")
     run = run_files(spark, pinned) if reason is None else run_frames(spark, pinned)
     watermarks = tuple(tuple(watermark_row(source) for source in after) for after in run.time.after)
-    tallies = Tallies(run.counted | _driver_sums(run, watermarks))
-    return Computed(
-        pinned=pinned, run=run, watermarks=watermarks, tallies=tallies, runs=_slice_runs(pinned, run, tallies)
-    )
+    is_full = full_checkpoints(run.counted, len(run.slices))
+    tallies = Tallies(stored_sums(run.counted, is_full) | _driver_sums(run, watermarks))
+    runs = _slice_runs(pinned, run, tallies, is_full=is_full)
+    return Computed(pinned=pinned, run=run, watermarks=watermarks, tallies=tallies, runs=runs)
 
 
 def _driver_sums(run: ChunkRun, watermarks: WatermarkRows) -> Sums:
@@ -76,9 +77,10 @@ def _driver_sums(run: ChunkRun, watermarks: WatermarkRows) -> Sums:
     return found
 
 
-def _slice_runs(pinned: Pinned, run: ChunkRun, tallies: Tallies) -> tuple[SliceRun, ...]:
+def _slice_runs(pinned: Pinned, run: ChunkRun, tallies: Tallies, *, is_full: tuple[bool, ...]) -> tuple[SliceRun, ...]:
     """Give each slice its run id; each run starts from the state that the one before it left."""
     order = pinned.order
+    parts = order.before.parts if order.before else ()
     state = order.before.fingerprint if order.before else EMPTY_STATE
     runs = []
     for number, (one, part) in enumerate(zip(order.slices, run.slices, strict=True)):
@@ -89,7 +91,9 @@ def _slice_runs(pinned: Pinned, run: ChunkRun, tallies: Tallies) -> tuple[SliceR
             input=part.fingerprint,
             state_before=state,
         )
-        after = state_fingerprint({table: tallies.emitted(number, table) for table in tables.CHECKPOINT_TABLES})
+        after = state_fingerprint({table: tallies.state(number, table) for table in tables.CHECKPOINT_TABLES})
+        earlier = () if is_full[number] else parts
+        parts = (*earlier, CheckpointPart(slice_id=one.slice_id, run_id=name, attempt_id=order.attempt_id))
         runs.append(
             SliceRun(
                 slice_no=number,
@@ -99,6 +103,7 @@ def _slice_runs(pinned: Pinned, run: ChunkRun, tallies: Tallies) -> tuple[SliceR
                 input_fingerprint=part.fingerprint,
                 state_before=state,
                 state_after=after,
+                earlier=earlier,
             )
         )
         state = after

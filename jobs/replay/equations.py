@@ -7,7 +7,7 @@ all be zero at the end, because an XOR alone does not detect a row that is store
 the tree failed, the attempt is void, and the chunk is replayed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,9 @@ Tallies = Mapping[tuple[str, str, str], IdSum]
 class Audit:
     """An attempt to audit: its slices in order, the paths of its tables, and the checkpoint it started from.
 
+    `state_before` has the ids of that checkpoint's rows by table. `changes` are the slices whose checkpoint is stored
+    as changes.
+
     The committed rows of `row_tables`, and of every table that the tasks tallied, must be the rows that the tasks
     emitted. If a table of `contents` has at most `content_rows` rows, each row must also give its id again when it is
     read back.
@@ -66,6 +69,8 @@ class Audit:
     slice_ids: tuple[str, ...]
     attempt_id: str
     before: CheckpointRef | None
+    state_before: Sums = field(default_factory=dict)
+    changes: frozenset[str] = frozenset()
     row_tables: tuple[str, ...] = ROW_TABLES
     contents: Mapping[str, Table] = field(default_factory=dict)
     content_rows: int = AUDITED_ROWS
@@ -86,6 +91,7 @@ class Audit:
             self._rows(forest, tallied, committed)
             self._fates(forest, tallied, committed)
             self._edges(forest, tallied, committed)
+            self._states(forest, tallied, committed)
         self._require_closed(forest)
         self._require_contents()
         return tuple(_passed(slice_id, equation) for slice_id in self.slice_ids for equation in EQUATIONS)
@@ -138,10 +144,8 @@ class Audit:
 
     def _edges(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
         """Edges are (record, window) pairs: state before + new = state after + closed."""
-        after = committed.edges(self._attempts())
-        start, before = self.before, IdSum()
-        if start is not None:
-            before = committed.edges([(start.slice_id, start.attempt_id)]).get(start.slice_id, before)
+        stored, removed = committed.edges(self._attempts()), committed.removed_edges(self._attempts())
+        before = self._edges_before(committed)
         for slice_id in self.slice_ids:
             new = tallied.get((slice_id, "edges", "new"), IdSum())
             closed = {
@@ -150,9 +154,36 @@ class Audit:
                 if (one, equation) == (slice_id, "edges") and term != "new"
             }
             anchored = {"state before": before, "new": new}
-            before = after.get(slice_id, IdSum())
+            before = _sum((before,) if slice_id in self.changes else (), stored.get(slice_id, IdSum()))
+            before.remove(removed.get(slice_id, IdSum()))
             acked = {"state after": before, **closed}
             forest.grow(_Tree(slice_id=slice_id, equation="edges", anchored=anchored, acked=acked))
+
+    def _edges_before(self, committed: "_Committed") -> IdSum:
+        """Return the edges of the checkpoint that the attempt started from."""
+        if self.before is None:
+            return IdSum()
+        attempts = self.before.attempts
+        found = _sum(committed.edges(attempts).values())
+        for removed in committed.removed_edges(attempts[1:]).values():
+            found.remove(removed)
+        return found
+
+    def _states(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+        """For each checkpoint table: committed rows = state after; of changes, with the state before and removals."""
+        named = {term for _, equation, term in tallied if equation == "state"}
+        removed = committed.removed_ids(self._attempts()) if named else {}
+        for table in sorted(named):
+            stored = committed.ids(table, tables.ROW_ID, self._attempts())
+            before = self.state_before.get(table, IdSum())
+            for slice_id in self.slice_ids:
+                after, rows = tallied.get((slice_id, "state", table), IdSum()), stored.get(slice_id, IdSum())
+                anchored, acked = {"committed": rows}, {"state after": after}
+                if slice_id in self.changes:
+                    anchored |= {"state before": before}
+                    acked |= {"removed": removed.get((slice_id, table), IdSum())}
+                forest.grow(_Tree(slice_id=slice_id, equation=f"state in {table}", anchored=anchored, acked=acked))
+                before = after
 
     def _require_contents(self) -> None:
         """Every row, read back, gives the id that is stored with it."""
@@ -206,6 +237,27 @@ class _Committed:
         )
         return self._sums(sql, read_attempts(self.table_uri(tables.WINDOW_STATE), attempts, columns))
 
+    def removed_edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
+        """Sum up the edges of the windows that incremental checkpoints removed."""
+        sql = (
+            "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
+            "WHERE edge_count IS NOT NULL GROUP BY slice_id"
+        )
+        columns = ("slice_id", *tables.EDGE_COLUMNS)
+        return self._sums(sql, read_attempts(self.table_uri(tables.STATE_REMOVALS), attempts, columns))
+
+    def removed_ids(self, attempts: Sequence[Attempt]) -> dict[tuple[str, str], IdSum]:
+        """Sum up the ids of the removed rows by slice and table."""
+        rows = read_attempts(self.table_uri(tables.STATE_REMOVALS), attempts, ("slice_id", "table_name", "removed_id"))
+        if not rows.num_rows:
+            return {}
+        sql = (
+            "SELECT slice_id, table_name, count(*), bit_xor(removed_id), sum(removed_id::HUGEINT) "
+            "FROM committed GROUP BY ALL"
+        )
+        found = plain_rows(self.sql.query({"committed": rows}, sql))
+        return {(one, table): IdSum(int(count), xor, int(total)) for one, table, count, xor, total in found}
+
     def _sums(self, sql: str, rows: "pa.Table") -> dict[str, IdSum]:
         if not rows.num_rows:
             return {}
@@ -252,6 +304,13 @@ class _Forest:
         notice = self._acker.receive(message)
         if notice is not None and notice.kind is NoticeKind.ACK:
             self._complete.add(notice.root_id)
+
+
+def _sum(parts: Iterable[IdSum], *others: IdSum) -> IdSum:
+    found = IdSum()
+    for part in (*parts, *others):
+        found.merge(part)
+    return found
 
 
 def _spell(side: Sums) -> str:

@@ -1,12 +1,11 @@
 """Step 1 of a replay, pin: fix the input of a chunk and all that follows from it. Nothing is written."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from expectations.suites import SuiteFile
 from jobs.lake.event_log import PinnedLog
 from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
-from jobs.replay.checkpoint_check import CheckpointCheck
+from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk.eligibility import why_not_files
@@ -15,7 +14,7 @@ from jobs.replay.chunk.record_columns import stored_records
 from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
-from windowlib.records.row_ids import IdSum
+from windowlib.columnar.plan import CheckpointRules
 from windowlib.watermarks.timeline import SourceRow
 
 
@@ -23,7 +22,7 @@ from windowlib.watermarks.timeline import SourceRow
 class Pinned:
     """A chunk whose input is fixed: one version of the log, the tables and checks, the checkpoint before it.
 
-    `checkpoint` is None at the beginning of a chain. `stored_state` has the ids of the checkpoint's rows by table.
+    `checkpoint` is None at the beginning of a chain, and `state_before` is then empty.
     `why_not_files` is None if the chunk runs through files, else the reason why it runs through DataFrames.
     """
 
@@ -35,13 +34,31 @@ class Pinned:
     suites: SuiteFile | None
     checks_fingerprint: str
     checkpoint: CheckpointCheck | None
-    stored_state: Mapping[str, IdSum]
+    state_before: StoredState
     time_before: tuple[SourceRow, ...]
     why_not_files: str | None
 
     def uri(self, table: str) -> str:
         """Return the path of one of the pipeline's tables."""
         return self.order.lake.table(self.order.pipeline.name, table)
+
+    def buckets(self, records: int) -> int:
+        """Return the number of buckets for so many records and the state before them."""
+        rows = max((ids.count for ids in self.state_before.ids.values()), default=0)
+        return self.sizes.buckets_for(
+            records + rows, has_keys=bool(self.tables.keys), is_columnar=self.tables.is_columnar
+        )
+
+    def checkpoint_rules(self) -> CheckpointRules:
+        """Return when the buckets emit their whole state: often enough that no checkpoint has too many parts."""
+        before, most = self.order.before, self.sizes.checkpoint_parts
+        parts = 0 if before is None else len(before.parts)
+        full = (number for number in range(len(self.order.slices)) if (parts + number) % most == 0)
+        return CheckpointRules(
+            full_rows=self.sizes.full_state_rows,
+            full_slices=frozenset(full),
+            changes_before=self.state_before.changes,
+        )
 
 
 def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
@@ -69,7 +86,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         suites=suites,
         checks_fingerprint=checks_fingerprint(pipeline, suites.document if suites else None),
         checkpoint=checkpoint,
-        stored_state={} if checkpoint is None else checkpoint.check(),
+        state_before=StoredState() if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before)),
         why_not_files=why_not_files(pipeline, lake, log, written=tables, slices=order.slices, sizes=sizes),
     )

@@ -6,7 +6,7 @@ from typing import Literal
 from jobs.reading.stored_rows import CONTENT_ROWS
 from jobs.replay.checked_tables import PANDAS_ROWS
 from jobs.replay.equations import AUDITED_ROWS
-from windowlib.columnar.plan import ROWS_PER_BATCH
+from windowlib.columnar.plan import FULL_STATE_ROWS, ROWS_PER_BATCH
 from windowlib.spark.log_order import RECORDS_PER_BLOCK
 
 
@@ -29,6 +29,8 @@ class Sizes:
         writers: the number of tables that are written at the same time.
         content_rows: the driver checks the content of a checkpoint's table with at most this many rows.
         audited_rows: the audit checks the content of a committed table with at most this many rows.
+        full_state_rows: a checkpoint with about this many rows or less is stored whole.
+        checkpoint_parts: a checkpoint is stored in at most this many parts: a full one, and the changes of slices.
         pandas_rows: Great Expectations uses pandas for a slice with at most this many rows, and Spark for a larger one.
             Compiled checks use neither.
     """
@@ -47,6 +49,8 @@ class Sizes:
     writers: int = 3
     content_rows: int = CONTENT_ROWS
     audited_rows: int = AUDITED_ROWS
+    full_state_rows: int = FULL_STATE_ROWS
+    checkpoint_parts: int = 16
     pandas_rows: int = PANDAS_ROWS
 
     def buckets_for(self, records: int, *, has_keys: bool, is_columnar: bool) -> int:

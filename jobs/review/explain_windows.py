@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from jobs.lake.checkpoint_rows import read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.log import TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.runs import CheckpointRef
 from windowlib.records.instants import InstantRead, read_instant
 from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
 
@@ -55,7 +57,8 @@ def windows_of(
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
     panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
     shown = {bounds for bounds, kind in panes.items() if kind == "result"}
-    still_open = _open(lake, pipeline, record, pair=pairs[-1:], holds=holds)
+    last = [run.checkpoint for run in runs.values()][-1:]
+    still_open = {bounds for one in last for bounds in _open(lake, pipeline, record, checkpoint=one, holds=holds)}
     withdrawn = sorted(bounds for bounds in panes if bounds not in shown | still_open)
     heirs = {bounds: _heir(bounds, shown | still_open) for bounds in withdrawn}
     return RecordWindows(
@@ -100,11 +103,15 @@ def _panes(
 
 
 def _open(
-    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pair: Sequence[tuple[str, str]], holds: _Holds
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, checkpoint: CheckpointRef, holds: _Holds
 ) -> set[Interval]:
     keys = pipeline.log.key_columns
     found = set()
-    for row in read_attempts(lake.table(pipeline.name, WINDOW_STATE), pair).to_pylist():
+    columns = [*keys, "window_start_ms", "window_end_ms"]
+    rows = read_checkpoint(
+        lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
+    )
+    for row in rows.to_pylist():
         start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
         if start_ms is None or end_ms is None or any(row[key] != record[key] for key in keys):
             continue

@@ -49,7 +49,7 @@ def bucket_plan(
 ) -> BucketPlan:
     """Return the plan of a chunk with one bucket."""
     time = ChunkTime(steps=steps, beginning=beginning, after=(), clamped=())
-    return plan_buckets(pipeline, written, ranges, records=0, time=time)
+    return plan_buckets(pipeline, written, ranges, buckets=1, time=time)
 
 
 def steps_of(timeline: Timeline, places: Mapping[int, Place]) -> Steps:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from jobs.lake.store import query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from jobs.replay.chunk.bucket_plan import ChunkTables
+from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
 from jobs.replay.equations import READ, Audit
 from tests.support.bucket_feed import (
     FedRecord,
@@ -34,14 +35,20 @@ from tests.support.bucket_feed import (
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.plan import SliceRange
+from windowlib.columnar.arrow import arrow_struct
+from windowlib.columnar.plan import CheckpointRules, SliceRange
 from windowlib.columnar.restored import DAMAGED, STATE_KINDS
 from windowlib.columnar.steps import Beginning, Steps
+from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
+from windowlib.records.named_rows import tally_content
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
+
+if TYPE_CHECKING:
+    from jobs.replay.chunk.tallies import Sums
 
 ATTEMPT: Final = "a" * 32
 
@@ -140,11 +147,16 @@ def _chunk(
         for number, (one, end) in enumerate(zip(log, ends, strict=True))
     ]
     steps, beginning = _time(pipeline, written.engine, log, chain=into)
-    plan = replace(bucket_plan(pipeline, written, ranges, steps=steps, beginning=beginning), **changed)
+    # Every checkpoint is whole; tests/windowlib/execution has those that are stored as changes.
+    rules = CheckpointRules(full_slices=frozenset(range(len(log))))
+    plan = replace(bucket_plan(pipeline, written, ranges, steps=steps, beginning=beginning), checkpoints=rules)
+    plan = replace(plan, **changed)
     batches = [*state_batches(plan, into.state), *record_batches(plan, _fed_records(pipeline, log))]
     result = list(replay_bucket(iter(batches), plan))
     assert not _damage(result), "the checkpoint is what the chunk before has left"
     for table in plan.tables:
+        if table.name == tables.STATE_REMOVALS:
+            continue
         for number, one in enumerate(log):
             rows = _rows_of(result, table, number)
             into.arrow[table.name].append(
@@ -216,10 +228,32 @@ def _damage(result: Sequence[pa.RecordBatch]) -> list[Row]:
     return [row for row in tallied if row[tables.TALLIES]["equation"] == DAMAGED]
 
 
+def _stored_tallies(result: Sequence[pa.RecordBatch], table: Table, slice_no: int) -> pa.Table:
+    """Return the tallies of a slice as a replay stores them."""
+    counted: Sums = {}
+    for batch in result:
+        if batch["tag"][0].as_py() == tables.TALLIES:
+            for number, row in zip(batch["slice_no"].to_pylist(), batch[tables.TALLIES].to_pylist(), strict=True):
+                ids = IdSum(row["record_count"], row["id_xor"], row["id_sum"])
+                counted.setdefault((number, row["equation"], row["term"]), IdSum()).merge(ids)
+    is_full = full_checkpoints(counted, slice_no + 1)
+    rows = [
+        tally_content(equation, term, ids) | {tables.ROW_ID: 0}
+        for (number, equation, term), ids in stored_sums(
+            counted, (True,) * (1 + max(number for number, *_ in counted))
+        ).items()
+        if number == slice_no
+    ]
+    assert all(is_full), "every slice emits its whole state"
+    return pa.Table.from_pylist(rows, schema=pa.schema(arrow_struct(table.emitted_columns())))
+
+
 def _rows_of(result: Sequence[pa.RecordBatch], table: Table, slice_no: int) -> pa.Table:
     """Return the rows of a table and slice. Every batch of a tagged result has one tag."""
     parts = [batch.slice(0, 0) for batch in result[:1]]
-    tagged = [batch for batch in result if batch["tag"][0].as_py() == table.name]
+    if table.name == tables.TALLIES:
+        return _stored_tallies(result, table, slice_no)
+    tagged = [batch for batch in result if batch["tag"][0].as_py() in (table.name, KEPT_TAG + table.name)]
     parts += [batch.filter(pc.equal(batch["slice_no"], slice_no)) for batch in tagged]
     names = list(table.emitted_columns())
     return pa.concat_tables([pa.Table.from_arrays(part[table.name].flatten(), names=names) for part in parts])

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from windowlib.columnar.steps import Int64s
 from windowlib.records.records import Fate
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
@@ -61,8 +62,24 @@ class Executor(Protocol):
     def end_slice(self) -> Emission:
         """Take the remaining steps of the current slice, and begin the next slice."""
 
-    def state(self) -> StateColumns:
-        """Return the checkpoint after the slice that ended. The executor is not changed."""
+    def state(self, keys: Int64s | None = None) -> StateColumns:
+        """Return the checkpoint after the slice that ended. The executor is not changed.
+
+        Args:
+            keys: the numbers of the keys whose rows to return, from `take_touched`. None: all keys.
+        """
+
+    def take_touched(self) -> Int64s | None:
+        """Return the numbers of the keys whose state may have changed since the last call, or since `restore`.
+
+        None: the executor does not know, so it may be any key.
+        """
+
+    def key_numbers(self, rows: pa.Table) -> Int64s:
+        """Return the number of each row's key. The rows have the key columns of a checkpoint table.
+
+        Equal keys have equal numbers. Numbers are 0, 1, 2 ..; a key keeps its number.
+        """
 
     def take_tallies(self) -> BucketTallies:
         """Return the tallies since the last call."""

@@ -1,6 +1,7 @@
 """The executor that runs any operator, record by record."""
 
 from collections.abc import Iterable
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.record_values import batch_keys, batch_values
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.state_rows import NamedRow, StateRows
-from windowlib.columnar.steps import Walk
+from windowlib.columnar.steps import Int64s, Walk
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records import tables
 from windowlib.records.named_rows import Row
@@ -37,6 +38,7 @@ class OperatorExecutor:
         self._slice = next(self._slices)
         self._fates = {fate: IdSum() for fate in Fate}
         self._has_begun = False
+        self._numbers: dict[tuple[object, ...], int] = {}
 
     def restore(self, state: StateColumns) -> None:
         """Load the bucket's part of a checkpoint."""
@@ -80,9 +82,20 @@ class OperatorExecutor:
         self._slice = next(self._slices, self._slice)
         return emitted
 
-    def state(self) -> StateColumns:
+    def state(self, keys: Int64s | None = None) -> StateColumns:  # noqa: ARG002 - it does not number touched keys
         """Return the checkpoint after the slice that ended."""
         return self._columns(self._state.rows(self._operator.snapshot()))
+
+    def take_touched(self) -> None:
+        """Return None: an operator does not report the keys whose state changed."""
+
+    def key_numbers(self, rows: pa.Table) -> Int64s:
+        """Return the number of each row's key."""
+        numbers, names = self._numbers, self._stored[tables.WINDOW_STATE].keys
+        columns = [plain_values(rows[name].combine_chunks()) for name in names]
+        keys = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
+        found = (numbers.setdefault(tuple(map(_as_one, key)), len(numbers)) for key in keys)
+        return np.fromiter(found, dtype=np.int64, count=rows.num_rows)
 
     def take_tallies(self) -> BucketTallies:
         """Return the tallies since the last call."""
@@ -108,6 +121,11 @@ class OperatorExecutor:
             name: pa.table(self._identities[name].arrays(found), names=list(arrow_columns(self._plan.table(name))))
             for name, found in by_table.items()
         }
+
+
+def _as_one(value: object) -> object:
+    """Return a value of a key. All NaN are one key."""
+    return None if value != value else value  # noqa: PLR0124 - a key has no nulls
 
 
 def _named_rows(table: Table, columns: pa.Table) -> Iterable[NamedRow]:

@@ -1,7 +1,7 @@
 """The plan of a chunk: what every task gets besides rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from windowlib.columnar.record_values import ValueLayout
@@ -12,6 +12,10 @@ from windowlib.records.tables import Table
 ROWS_PER_BATCH: Final = 8_192
 RECORDS_PER_BLOCK: Final = 1 << 18
 """Blocks of this size fit the cache of a core mostly, and the cost per block is small."""
+FULL_STATE_ROWS: Final = 20_000
+"""Checkpoints with at most this many rows are full: their changes would save nothing."""
+CHANGES_MAX: Final = 0.5
+"""A full checkpoint follows when more than this share of the state has changed since the last one."""
 ExecutorChoice = Literal["auto", "operator", "kernel"]
 
 
@@ -23,6 +27,21 @@ class SliceRange:
     start_ms: int
     end_ms: int
     end_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRules:
+    """When a bucket emits its whole state after a slice, and not only the changes. It changes no row of the state.
+
+    It does so after the slices in `full_slices`, if the state of all buckets has about `full_rows` rows at most, and if
+    more than the share `changes_max` of it has changed since it was emitted whole. Before the chunk, `changes_before`
+    rows had changed in all buckets.
+    """
+
+    full_rows: int = FULL_STATE_ROWS
+    full_slices: frozenset[int] = frozenset()
+    changes_max: float = CHANGES_MAX
+    changes_before: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +74,7 @@ class BucketPlan:
     rows_per_batch: int = ROWS_PER_BATCH
     executor: ExecutorChoice = "auto"
     records_per_block: int = RECORDS_PER_BLOCK
+    checkpoints: CheckpointRules = field(default_factory=CheckpointRules)
 
     def table(self, name: str) -> Table:
         """Return the table with this name."""

@@ -37,6 +37,7 @@ class RestoredState:
         self._stored = {table.name: table for table in emitted}
         self._parts: dict[str, list[pa.Table]] = {}
         self._sums: dict[str, IdSum] = {}
+        self._rows: dict[str, pa.Table] = {}
 
     def add(self, table: str, rows: pa.Table) -> None:
         """Add rows of one table, with the columns of `Table.emitted_columns()`."""
@@ -46,6 +47,11 @@ class RestoredState:
     def sums(self) -> Iterator[tuple[str, IdSum]]:
         """Yield each table's name and the ids of its restored rows."""
         yield from self._sums.items()
+
+    def take(self) -> Mapping[str, pa.Table]:
+        """Return the restored rows by table, and forget them."""
+        rows, self._rows = self._rows, {}
+        return rows
 
     def restore(self, executor: Executor) -> str | None:
         """Restore the executor. Return None, or a text about the first damaged row or the executor's own error."""
@@ -57,7 +63,7 @@ class RestoredState:
                 damage = self._check(table, columns)
                 if damage is not None:
                     return damage
-                state[name] = rows.select(list(arrow_columns(table)))
+                self._rows[name], state[name] = rows, rows.select(list(arrow_columns(table)))
             executor.restore(state)
         except HindcastError as error:
             return str(error)

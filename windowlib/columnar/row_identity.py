@@ -47,6 +47,11 @@ class RowIdentity:
         if table.name != tables.WINDOW_STATE:
             self._placed = ()
 
+    @property
+    def holds_positions(self) -> bool:
+        """Whether the rows have positions, so that the id of a row depends on the other rows of its key."""
+        return bool(self._placed)
+
     def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Return rows as Arrow columns. Each row is in the order of `Table.columns()`, as RowBuilder makes it."""
         values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]

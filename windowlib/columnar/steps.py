@@ -6,16 +6,17 @@ operator visits only the steps that reach one of its timers. The steps between t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.keyed.operator_protocol import Operator
 from windowlib.records.records import Position
 from windowlib.watermarks.timeline import Step
 
-Int64s: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

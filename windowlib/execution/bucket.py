@@ -20,7 +20,8 @@ from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED, STATE_KINDS, RestoredState
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.tagged_rows import TaggedRows, TallyKey
+from windowlib.columnar.tagged_rows import KEPT_TAG, TaggedRows, TallyKey
+from windowlib.execution.state_changes import KEPT, PARTIAL, StateChanges
 from windowlib.kernels.coverage import why_not
 from windowlib.kernels.executor import KernelExecutor
 from windowlib.records.row_ids import IdSum
@@ -29,7 +30,8 @@ from windowlib.records.tables import Table
 FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
 """Kinds of rows in the feed, in their sort order: rows of the three checkpoint tables, then records."""
 IdentifiedRows = tuple[int, str, pa.Table]
-"""(slice number, table, rows with their ids and checks)."""
+"""(slice number, tag, rows with their ids and checks). A tag is the name of a table. `KEPT_TAG` and the name of a
+checkpoint table are the tag of rows that the checkpoint before has as well."""
 
 
 def executor_for(plan: BucketPlan) -> Executor:
@@ -76,6 +78,7 @@ class BucketRun:
     tallies: dict[TallyKey, IdSum] = field(default_factory=dict)
     _executor: Executor = field(init=False)
     _restored: RestoredState = field(init=False)
+    _changes: StateChanges = field(init=False)
     _identities: dict[str, RowIdentity] = field(init=False)
     _has_begun: bool = False
     _is_damaged: bool = False
@@ -85,6 +88,7 @@ class BucketRun:
         self._executor = executor_for(self.plan)
         self._identities = {table.name: RowIdentity(table) for table in self.plan.tables}
         self._restored = RestoredState(self.plan.tables)
+        self._changes = StateChanges(self.plan)
 
     def restore(self, table: str, rows: pa.Table) -> None:
         """Add rows of a checkpoint table, with the columns of `Table.emitted_columns()`. Called before any record."""
@@ -117,17 +121,31 @@ class BucketRun:
             return
         for table, ids in self._restored.sums():
             self._count(BEFORE, RESTORED, table, ids=ids)
+        self._changes.restore(self._restored.take(), self._executor)
 
     def _end_slice(self) -> Iterator[IdentifiedRows]:
         """Take the slice's remaining steps; emit its checkpoint and tallies."""
         yield from self._identified(self._executor.end_slice())
-        yield from self._identified(self._executor.state())
+        yield from self._state()
         counted = self._executor.take_tallies()
         for term, ids in counted.edges.items():
             self._count(self._slice_no, "edges", term, ids=ids)
         for fate, ids in counted.fates.items():
             self._count(self._slice_no, "fates", fate.value, ids=ids)
         self._slice_no += 1
+
+    def _state(self) -> Iterator[IdentifiedRows]:
+        """Emit the state after the slice as changes, and the rest of it if there is reason to store it whole."""
+        state = self._changes.after(self._slice_no, self._executor)
+        for (equation, table), ids in state.sums.items():
+            self._count(self._slice_no, equation, table, ids=ids)
+        for table, rows in state.changed.items():
+            yield self._slice_no, table, rows
+        if state.kept is None:
+            self._count(self._slice_no, PARTIAL, KEPT, ids=IdSum(1))
+            return
+        for table, rows in state.kept.items():
+            yield self._slice_no, KEPT_TAG + table, rows
 
     def _count(self, slice_no: int, equation: str, term: str, *, ids: IdSum) -> None:
         """Add ids to a term of an equation of the audit."""

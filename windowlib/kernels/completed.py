@@ -215,6 +215,7 @@ class CompletedWindows:
 
 def close(windows: OpenWindows, outcome: Outcome) -> None:
     """Count the edges of deleted windows: as fired if a pane has shown them, else by why they were not shown."""
+    outcome.frame.touched.add(windows.key_code)
     outcome.add_edges(FIRED, windows.fired)
     rest = windows.edges.minus(windows.fired)
     has_fired = windows.pane_index > 0

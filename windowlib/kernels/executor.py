@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import BucketTallies, Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.record_values import ValueLayout
+from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.functions.window_functions import Aggregates
@@ -15,7 +17,7 @@ from windowlib.kernels.aggregates.choice import column_aggregate
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate
 from windowlib.kernels.block import Clock, block_of, check_times
 from windowlib.kernels.global_windows import GlobalWindows
-from windowlib.kernels.keys import KeyTable
+from windowlib.kernels.keys import KeyTable, TouchedKeys
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
 from windowlib.kernels.sessions.sessions import SessionWindows
@@ -73,10 +75,22 @@ class KernelExecutor:
         self._slice = next(self._slices, self._slice)
         return self._counted(outcome)
 
-    def state(self) -> StateColumns:
+    def state(self, keys: Int64s | None = None) -> StateColumns:
         """Return the checkpoint after the slice that ended."""
-        watermark_ms = int(self._frame.clock.watermarks[self._steps_taken])
-        return self._frame.checkpoint.rows(self._windows.open(), watermark_ms)
+        watermark_ms, opened = int(self._frame.clock.watermarks[self._steps_taken]), self._windows.open()
+        if keys is not None:
+            is_wanted = np.zeros(len(self._frame.keys), dtype=np.bool_)
+            is_wanted[keys] = True
+            opened = opened.take(np.flatnonzero(is_wanted[opened.key_code]), self._frame.aggregates)
+        return self._frame.checkpoint.rows(opened, watermark_ms)
+
+    def take_touched(self) -> Int64s:
+        """Return the numbers of the keys whose state may have changed since the last call."""
+        return self._frame.touched.take()
+
+    def key_numbers(self, rows: pa.Table) -> Int64s:
+        """Return the number of each row's key."""
+        return self._frame.checkpoint.key_numbers(rows)
 
     def take_tallies(self) -> BucketTallies:
         """Return the tallies since the last call."""
@@ -92,6 +106,7 @@ class KernelExecutor:
         block = block_of(
             batch, self._plan, self._frame.keys, clock=self._frame.clock, slice_start_ms=self._slice.start_ms
         )
+        self._frame.touched.add(block.key_code)
         until_step = self._steps_taken
         if is_slice_end:
             until_step = self._plan.steps.slice_ends[self._slice.slice_no]
@@ -135,6 +150,7 @@ def frame_of(plan: BucketPlan) -> Frame:
         aggregates=aggregates,
         outputs=OutputColumns(plan, keys, "discarding" if discards else "accumulating"),
         checkpoint=CheckpointColumns(plan, keys, aggregates, lateness_ms=lateness_ms),
+        touched=TouchedKeys(),
         discards=discards,
         needs_positions=_reads_positions(spec),
     )

@@ -101,6 +101,29 @@ class KeyTable:
         return _murmur(combined) % self._max_parallelism
 
 
+class TouchedKeys:
+    """The numbers of the keys whose state may have changed."""
+
+    def __init__(self) -> None:
+        self._is_touched = np.zeros(0, dtype=np.bool_)
+
+    def add(self, codes: Int64s) -> None:
+        """Add the keys with these numbers, in any order and number."""
+        if not len(codes):
+            return
+        highest = int(codes.max())
+        if highest >= len(self._is_touched):
+            more = np.zeros(highest + 1, dtype=np.bool_)  # room for the keys of the next blocks
+            self._is_touched = np.concatenate([self._is_touched, more])
+        self._is_touched[codes] = True
+
+    def take(self) -> Int64s:
+        """Return the numbers, ascending, and begin anew."""
+        found = np.flatnonzero(self._is_touched)
+        self._is_touched[:] = False
+        return found
+
+
 class _ColumnCodes:
     """Numbers the values of one column from 0."""
 

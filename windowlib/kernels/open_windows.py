@@ -137,7 +137,7 @@ class CheckpointColumns:
         if rows is None or not rows.num_rows:
             return OpenWindows.none(self._aggregates)
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
-        key_code = self._keys.encode([columns[name] for name in self._key_names], rows.num_rows)
+        key_code = self.key_numbers(rows)
         bounds = ("window_start_ms", "window_end_ms", "state_window_start_ms", "state_window_end_ms")
         start_ms, end_ms, state_start_ms, state_end_ms = (_int64(columns[name]) for name in bounds)
         self._check(columns, key_code, (start_ms, end_ms))
@@ -161,6 +161,10 @@ class CheckpointColumns:
                 for aggregate, name in zip(self._aggregates, self._states, strict=True)
             ),
         )
+
+    def key_numbers(self, rows: pa.Table) -> Int64s:
+        """Return the number of the key of each row of a checkpoint table."""
+        return self._keys.encode([rows[name].combine_chunks() for name in self._key_names], rows.num_rows)
 
     def _check(self, columns: Mapping[str, pa.Array], key_code: Int64s, bounds: tuple[Int64s, Int64s]) -> None:
         for name in self._states:

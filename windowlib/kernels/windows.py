@@ -13,7 +13,7 @@ from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s, 
 from windowlib.kernels.block import Block, Clock
 from windowlib.kernels.edges import EdgeColumns, id_sum
 from windowlib.kernels.grouping import stable_order, starts_of, window_codes
-from windowlib.kernels.keys import KeyTable
+from windowlib.kernels.keys import KeyTable, TouchedKeys
 from windowlib.kernels.open_windows import CheckpointColumns, OpenWindows
 from windowlib.kernels.panes import Misses, OutputColumns, Panes
 from windowlib.records import tables
@@ -24,7 +24,11 @@ from windowlib.windows.spec import WindowSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What the windows of one bucket share: the plan, its spec and clock, the keys, the aggregates, the output rows."""
+    """What the windows of one bucket share: the plan, its spec and clock, the keys, the aggregates, the output rows.
+
+    `touched` gets the keys whose windows a block or a step has changed: those of the records, of the panes, and of the
+    windows that were deleted.
+    """
 
     plan: BucketPlan
     spec: WindowSpec
@@ -33,6 +37,7 @@ class Frame:
     aggregates: tuple[AnyAggregate, ...]
     outputs: OutputColumns
     checkpoint: CheckpointColumns
+    touched: TouchedKeys
     discards: bool
     needs_positions: bool
 
@@ -106,6 +111,7 @@ class Outcome:
     def add_panes(self, panes: Panes) -> None:
         """Add panes."""
         if len(panes):
+            self.frame.touched.add(panes.key_code)
             self.add_rows({tables.WINDOW_OUTPUTS: self.frame.outputs.panes(panes)})
 
     def add_late(self, block: Block, misses: Misses) -> None:

@@ -79,6 +79,12 @@ class IdSum:
         self.xor ^= other.xor
         self.total += other.total
 
+    def remove(self, other: "IdSum") -> None:
+        """Remove all ids of `other`, which are in the sum."""
+        self.count -= other.count
+        self.xor ^= other.xor
+        self.total -= other.total
+
     def as_row(self) -> tuple[int, int, int]:
         """Return (count, XOR, sum). XOR and sum are signed 64-bit integers."""
         return self.count, wrap_int64(self.xor), wrap_int64(self.total)

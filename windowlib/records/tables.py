@@ -24,10 +24,15 @@ WINDOW_STATE = "window_state"
 USER_STATE = "user_state"
 TIMERS = "timers"
 WATERMARKS = "watermarks"
+STATE_REMOVALS = "state_removals"
 TALLIES = "tallies"
 QUALITY_RESULTS = "quality_results"
 LEDGER = "ledger"
 CHECKPOINT_TABLES = (WINDOW_STATE, USER_STATE, TIMERS, WATERMARKS)
+INCREMENTAL_TABLES = (WINDOW_STATE, USER_STATE, TIMERS)
+"""The checkpoint tables that store only the changed rows of an incremental checkpoint (docs/CHECKPOINTS.md)."""
+EDGE_COLUMNS = ("edge_count", "edge_xor", "edge_sum")
+"""The columns of an open window that tally its edges."""
 RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS)
 """The tables whose rows hold a whole record of the log. Spark attaches the record and computes `row_check`."""
 SIDE_OUTPUTS = "side_outputs_"
@@ -219,6 +224,19 @@ def timers(keys: Mapping[str, str]) -> Table:
         },
         coordinates={"key_group": "integer"},
         keys=tuple(keys),
+    )
+
+
+def state_removals() -> Table:
+    """Return the table of removals. One row is one row of the checkpoint before that is not in an incremental one.
+
+    `table_name` and `removed_id` are the table and the id of the removed row. For a row of `window_state`, the edge
+    columns are its edges; an orphan has none.
+    """
+    return Table(
+        name=STATE_REMOVALS,
+        content={"table_name": "string", "removed_id": "long", **dict.fromkeys(EDGE_COLUMNS, "long")},
+        coordinates={},
     )
 
 

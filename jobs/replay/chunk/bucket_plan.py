@@ -11,7 +11,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.sizes import SIZES, Sizes
-from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type
@@ -45,8 +45,8 @@ class ChunkTables:
         return why_not(self.engine.operator, self.engine.layout) is None
 
     def digested(self) -> tuple[str, ...]:
-        """Return the names of the tables that a run's digests cover."""
-        return tuple(table.name for table in self.stored if table.name != tables.TALLIES)
+        """Return the names of the tables that a run's digests cover: those whose rows the run's input determines."""
+        return tuple(table.name for table in self.stored if table.name not in {tables.TALLIES, tables.STATE_REMOVALS})
 
 
 def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Iterable[Node] = ()) -> ChunkTables:
@@ -75,6 +75,7 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         tables.window_state(keys, run.accumulators, run.outputs if run.keeps_last else None),
         *((tables.user_state(keys),) if run.keeps_user_state else ()),
         tables.timers(keys),
+        tables.state_removals(),
         tables.watermarks(),
         tables.tallies(),
     )
@@ -87,12 +88,12 @@ def plan_buckets(
     written: ChunkTables,
     ranges: Sequence[SliceRange],
     *,
-    records: int,
+    buckets: int,
     time: ChunkTime,
     sizes: Sizes = SIZES,
+    checkpoints: CheckpointRules | None = None,
 ) -> BucketPlan:
     """Return the plan that every task gets. The number of buckets changes the speed only."""
-    buckets = sizes.buckets_for(records, has_keys=bool(written.keys), is_columnar=written.is_columnar)
     run = written.engine
     return BucketPlan(
         spec=run.operator,
@@ -111,4 +112,5 @@ def plan_buckets(
         buckets=buckets,
         tasks=buckets,
         rows_per_batch=sizes.rows_per_batch,
+        checkpoints=checkpoints or CheckpointRules(),
     )

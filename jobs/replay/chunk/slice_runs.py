@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
-from jobs.runs import Slice
+from jobs.runs import CheckpointPart, Slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRun:
-    """The run of one slice within a chunk: its number there, its ids, and the states before and after it."""
+    """The run of one slice within a chunk: its number there, its ids, and the states before and after it.
+
+    `earlier` has the parts of its checkpoint before its own; it is empty if the checkpoint is stored whole.
+    """
 
     slice_no: int
     slice: Slice
@@ -16,6 +19,12 @@ class SliceRun:
     input_fingerprint: str
     state_before: str
     state_after: str
+    earlier: tuple[CheckpointPart, ...] = ()
+
+    @property
+    def stores_whole_state(self) -> bool:
+        """Whether the checkpoint of the run is stored whole, and not as changes."""
+        return not self.earlier
 
     def columns(self) -> dict[str, str]:
         """Return the columns that identify the run of a row."""

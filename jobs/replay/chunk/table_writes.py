@@ -18,6 +18,7 @@ from jobs.replay.chunk.log_input import invalid_row_id
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.records import tables
 from windowlib.records.tables import Table
 from windowlib.spark.hashes import record_check
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFrame":
-    """Return the rows of one table, with `slice_no`. Rows of side tables get their records from the ordered log."""
+def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame", *, whole_states: Sequence[int]) -> "DataFrame":
+    """Return the rows of one table, with `slice_no`. Rows of side tables get their records from the ordered log.
+
+    `whole_states` are the slices whose checkpoint is stored whole; those of the others are stored as changes.
+    """
     if name == tables.INVALID_RECORDS:
         detail = F.lit(None).cast("string").alias("detail")
         plain = ("slice_no", "record", "record_id", "record_hash", "rank")
@@ -35,7 +39,13 @@ def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame") -> "DataFra
         return _checked(
             invalid.select(*plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id"))
         )
-    rows = tagged.where(F.col("tag") == name).select("slice_no", f"{name}.*")
+    is_whole = F.col("slice_no").isin(list(whole_states))
+    is_stored = F.col("tag") == name
+    if name in tables.INCREMENTAL_TABLES:
+        is_stored |= (F.col("tag") == KEPT_TAG + name) & is_whole
+    if name == tables.STATE_REMOVALS:
+        is_stored &= ~is_whole
+    rows = tagged.where(is_stored).select("slice_no", f"{name}.*")
     if name in (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS):
         return _checked(rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"]))
     return rows

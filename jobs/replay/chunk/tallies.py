@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Sums = dict[tuple[int, str, str], IdSum]
 """(slice number, equation, term) -> count, XOR and sum of ids."""
 
-FATES, ROWS, CLOCK = "fates", "rows", "clock"
+FATES, ROWS, CLOCK, STATE = "fates", "rows", "clock", "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ class Tallies:
     def emitted(self, slice_no: int, table: str) -> IdSum:
         """Return the ids of the rows that a slice has in a table."""
         return self.term(slice_no, ROWS, table)
+
+    def state(self, slice_no: int, table: str) -> IdSum:
+        """Return the ids of the rows that the state after a slice has in a checkpoint table."""
+        return self.term(slice_no, STATE if table in tables.INCREMENTAL_TABLES else ROWS, table)
 
     def counts(self, slice_no: int) -> Counts:
         """Return how many records of a slice had which fate, and how many panes it emitted."""

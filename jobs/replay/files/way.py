@@ -25,10 +25,19 @@ from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
 from jobs.replay.files.tasks import Tasks
-from jobs.replay.files.windows import BucketRows, BucketTask, StateFiles, WindowsPlan, run_bucket, save_steps
+from jobs.replay.files.windows import (
+    BucketRows,
+    BucketTask,
+    StateFiles,
+    WindowsPlan,
+    divide_state,
+    run_bucket,
+    save_steps,
+)
 from jobs.replay.pinned import Pinned
 from jobs.spark.private_dir import private_directory
 from windowlib.columnar.restored import BEFORE
+from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.spark.log_order import Rises
@@ -74,7 +83,9 @@ def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
     with stage("time"):
         time = _time(pinned, layout, scanned)
     with stage("windows"):
-        found = _run_buckets(tasks, pinned, layout, directory=directory, scanned=scanned, time=time)
+        found = _run_buckets(
+            tasks, pinned, layout, directory=directory, buckets=plan.buckets, scanned=scanned, time=time
+        )
     with stage("second scan"):
         again = _merged(tasks.run(lambda blocks: scan_again(blocks, plan), groups))
     return ChunkRun(
@@ -110,9 +121,7 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: Path) -> ScanPlan:
         asked=engine.time.columns if needs_pass(engine) else None,
         slice_starts_ms=tuple(one.start_ms for one in order.slices),
         needs_commits=engine.time.needs_commits,
-        buckets=sizes.buckets_for(
-            layout.records, has_keys=bool(pinned.tables.keys), is_columnar=pinned.tables.is_columnar
-        ),
+        buckets=pinned.buckets(layout.records),
         directory=str(directory),
     )
 
@@ -161,31 +170,64 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
 
 
 def _run_buckets(
-    tasks: Tasks, pinned: Pinned, layout: Layout, *, directory: Path, scanned: Sequence[Scanned], time: ChunkTime
+    tasks: Tasks,
+    pinned: Pinned,
+    layout: Layout,
+    *,
+    directory: Path,
+    buckets: int,
+    scanned: Sequence[Scanned],
+    time: ChunkTime,
 ) -> list[BucketRows]:
-    order = pinned.order
     plan = plan_buckets(
-        order.pipeline, pinned.tables, layout.ranges, records=layout.records, time=time, sizes=pinned.sizes
+        pinned.order.pipeline,
+        pinned.tables,
+        layout.ranges,
+        buckets=buckets,
+        time=time,
+        sizes=pinned.sizes,
+        checkpoints=pinned.checkpoint_rules(),
     )
-    before = order.before
-    stored = {table.name for table in pinned.tables.stored} & {*tables.CHECKPOINT_TABLES} - {tables.WATERMARKS}
     windows = WindowsPlan(
         bucket_plan=replace(plan, steps=save_steps(time.steps, directory)),
         steps_directory=str(directory),
-        state=None
-        if before is None
-        else StateFiles(
-            uris={name: pinned.uri(name) for name in stored}, slice_id=before.slice_id, attempt_id=before.attempt_id
-        ),
+        state=_state_files(pinned),
         directory=str(directory),
     )
     of_bucket: dict[int, list[Fragment]] = {bucket: [] for bucket in range(plan.buckets)}
     for one in scanned:
         for fragment in one.records_of_buckets:
             of_bucket[fragment.bucket].append(fragment)
-    asked = [BucketTask(bucket=bucket, fragments=tuple(found)) for bucket, found in of_bucket.items()]
     with pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
+        state = _divided_state(tasks, windows)
+        asked = [
+            BucketTask(bucket=bucket, fragments=tuple(found), state=state.get(bucket, ()))
+            for bucket, found in of_bucket.items()
+        ]
         return tasks.run(lambda task: run_bucket(task, windows), asked)
+
+
+def _state_files(pinned: Pinned) -> StateFiles | None:
+    """Return where the checkpoint before the chunk is."""
+    before = pinned.order.before
+    if before is None:
+        return None
+    stored = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES}
+    return StateFiles(
+        uris={name: pinned.uri(name) for name in (*sorted(stored), tables.STATE_REMOVALS)}, parts=before.attempts
+    )
+
+
+def _divided_state(tasks: Tasks, windows: WindowsPlan) -> Mapping[int, tuple[tuple[str, Fragment], ...]]:
+    """Return the rows of the checkpoint before the chunk for each bucket, as (table, fragment)."""
+    if windows.state is None:
+        return {}
+    named = [name for name in windows.state.uris if name != tables.STATE_REMOVALS]
+    found: dict[int, tuple[tuple[str, Fragment], ...]] = {}
+    for name, fragments in zip(named, tasks.run(lambda table: divide_state(table, windows), named), strict=True):
+        for fragment in fragments:
+            found[fragment.bucket] = (*found.get(fragment.bucket, ()), (name, fragment))
+    return found
 
 
 def _counted(pinned: Pinned, found: Iterable[BucketRows]) -> Sums:
@@ -194,7 +236,7 @@ def _counted(pinned: Pinned, found: Iterable[BucketRows]) -> Sums:
         for key, ids in one.tallies.items():
             counted.setdefault(key, IdSum()).merge(ids)
     if pinned.checkpoint:
-        pinned.checkpoint.check_restored(counted, pinned.stored_state)
+        pinned.checkpoint.check_restored(counted, pinned.state_before.ids)
     return {key: ids for key, ids in counted.items() if key[0] != BEFORE}
 
 
@@ -263,7 +305,7 @@ class FileRows:
             blocks.setdefault(block.slice_no, []).append(block)
         made: list[EncodeTask] = []
         for table in self.pinned.tables.stored:
-            root, by_slice = self.pinned.uri(table.name), self._fragments(table.name)
+            root, by_slice = self.pinned.uri(table.name), self._fragments(table.name, runs)
             slices: list[SliceRows] = []
             for run in runs:
                 holds_records = table.name in tables.RECORD_TABLES
@@ -293,12 +335,22 @@ class FileRows:
         if group:
             yield tuple(group)
 
-    def _fragments(self, table: str) -> dict[int, list[Fragment]]:
-        if table == tables.INVALID_RECORDS:
-            found: Iterable[Fragment] = (one for part in self.scanned for one in part.invalid_records)
-        else:
-            found = (one for part in self.found for one in part.fragments.get(table, ()))
+    def _fragments(self, table: str, runs: Sequence[SliceRun]) -> dict[int, list[Fragment]]:
+        """Return the fragments of a table by slice: of a checkpoint, those of the form in which it is stored."""
+        is_whole = {run.slice_no: run.stores_whole_state for run in runs}
+        match table:
+            case tables.INVALID_RECORDS:
+                found = [one for part in self.scanned for one in part.invalid_records]
+            case tables.STATE_REMOVALS:
+                found = [one for one in self._of_tag(table) if not is_whole[one.slice_no]]
+            case _:
+                kept = [one for one in self._of_tag(KEPT_TAG + table) if is_whole[one.slice_no]]
+                found = [*self._of_tag(table), *kept]
         by_slice: dict[int, list[Fragment]] = {}
         for one in found:
             by_slice.setdefault(one.slice_no, []).append(one)
         return by_slice
+
+    def _of_tag(self, tag: str) -> Iterator[Fragment]:
+        for part in self.found:
+            yield from part.fragments.get(tag, ())

@@ -2,13 +2,15 @@
 
 import gc
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from jobs.lake.store import read_attempts
+from jobs.lake.checkpoint_rows import read_checkpoint
+from jobs.lake.store import Attempt
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers, read_fragments
 from jobs.replay.files.scan import bucket_of, feed_form
 from windowlib.columnar.arrow import arrow_type
@@ -17,18 +19,16 @@ from windowlib.columnar.steps import Steps
 from windowlib.columnar.tagged_rows import TallyKey
 from windowlib.execution.bucket import BucketRun
 from windowlib.records.row_ids import IdSum
-from windowlib.records.tables import Table
 
 _STEPS = ("sequence", "slice_start_ms", "rank", "due_ms", "clock_ms", "watermark_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFiles:
-    """The checkpoint before the chunk: the path of each of its tables, and the attempt whose rows it is."""
+    """The checkpoint before the chunk: the path of each of its tables, and the attempts that stored its parts."""
 
     uris: Mapping[str, str]
-    slice_id: str
-    attempt_id: str
+    parts: tuple[Attempt, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +43,16 @@ class WindowsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketTask:
-    """One bucket: the fragments of its records in log order."""
+    """One bucket: the fragments of its records in log order, and those of its state by table."""
 
     bucket: int
     fragments: tuple[Fragment, ...]
+    state: tuple[tuple[str, Fragment], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRows:
-    """What a bucket emitted: fragments of each table, by slice, with ids; and its tallies."""
+    """What a bucket emitted: the fragments of each tag, with ids and checks; and its tallies."""
 
     tallies: Mapping[TallyKey, IdSum]
     fragments: Mapping[str, tuple[Fragment, ...]]
@@ -63,19 +64,42 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     gc.set_threshold(100_000, 50, 1_000)
     own = replace(plan.bucket_plan, steps=load_steps(Path(plan.steps_directory), plan.bucket_plan.steps.slice_ends))
     run = BucketRun(own)
-    if plan.state is not None:
-        for table in own.tables:
-            if table.name in plan.state.uris:
-                run.restore(table.name, _state_rows(plan.state, table, own, bucket=task.bucket))
-    writers = {
-        table.name: FragmentWriter(Path(plan.directory), f"rows-{table.name}-{task.bucket}") for table in own.tables
-    }
-    with fragment_writers(*writers.values()):
-        for slice_no, table_name, rows in _emitted(run, task):
-            writers[table_name].write(rows, slice_no=slice_no, bucket=task.bucket)
-    return BucketRows(
-        tallies=run.tallies, fragments={name: tuple(one.fragments) for name, one in writers.items() if one.fragments}
-    )
+    for table_name, fragment in task.state:
+        for _, rows in read_fragments([fragment]):
+            run.restore(table_name, pa.Table.from_batches([rows]))
+    writers: dict[str, FragmentWriter] = {}
+    with ExitStack() as opened:
+        for slice_no, tag, rows in _emitted(run, task):
+            if tag not in writers:
+                writers[tag] = FragmentWriter(Path(plan.directory), f"rows-{tag.replace(':', '-')}-{task.bucket}")
+                opened.enter_context(fragment_writers(writers[tag]))
+            writers[tag].write(rows, slice_no=slice_no, bucket=task.bucket)
+    return BucketRows(tallies=run.tallies, fragments={tag: tuple(one.fragments) for tag, one in writers.items()})
+
+
+def divide_state(table_name: str, plan: WindowsPlan) -> tuple[Fragment, ...]:
+    """Read a table of the checkpoint before the chunk once, and write its rows as one fragment per bucket.
+
+    Raises:
+        StoreError: a file of the checkpoint is damaged.
+    """
+    state, own = plan.state, plan.bucket_plan
+    if state is None:
+        return ()
+    table = own.table(table_name)
+    rows = read_checkpoint(state.uris.__getitem__, state.parts, table_name)
+    columns = {name: _conformed(rows, name, arrow_type(node)) for name, node in table.emitted_columns().items()}
+    found = pa.table(columns)
+    bucket = np.zeros(found.num_rows, dtype=np.int64)
+    if own.buckets > 1 and found.num_rows:
+        keys = {f"k{place}": feed_form(found[name].combine_chunks()) for place, name in enumerate(table.keys)}
+        bucket = bucket_of(keys, own.buckets)
+    writer = FragmentWriter(Path(plan.directory), f"state-{table_name}")
+    with fragment_writers(writer):
+        for number in range(own.buckets):
+            part = found if own.buckets == 1 else found.filter(pa.array(bucket == number))
+            writer.write(part, slice_no=0, bucket=number)
+    return tuple(writer.fragments)
 
 
 def _emitted(run: BucketRun, task: BucketTask) -> Iterator[tuple[int, str, pa.Table]]:
@@ -103,17 +127,6 @@ def load_steps(directory: Path, slice_ends: tuple[int, ...]) -> Steps:
         for name, values in arrays.items()
     }
     return Steps(**whole, slice_ends=slice_ends)
-
-
-def _state_rows(state: StateFiles, table: Table, plan: BucketPlan, *, bucket: int) -> pa.Table:
-    """Return the bucket's rows of a checkpoint table, with the columns and struct fields of this spec."""
-    rows = read_attempts(state.uris[table.name], [(state.slice_id, state.attempt_id)])
-    columns = {name: _conformed(rows, name, arrow_type(node)) for name, node in table.emitted_columns().items()}
-    found = pa.table(columns)
-    if plan.buckets == 1 or not found.num_rows:
-        return found
-    keys = {f"k{place}": feed_form(found[name].combine_chunks()) for place, name in enumerate(table.keys)}
-    return found.filter(pa.array(bucket_of(keys, plan.buckets) == bucket))
 
 
 def _conformed(rows: pa.Table, name: str, kind: pa.DataType) -> pa.Array:

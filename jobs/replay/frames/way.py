@@ -17,6 +17,7 @@ from jobs.replay.chunk.tallies import Sums, Tallies, collect_tallies
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.frames.frame_time import frame_time
 from jobs.replay.pinned import Pinned
+from jobs.runs import CheckpointRef
 from windowlib.columnar.restored import BEFORE
 from windowlib.records import tables
 from windowlib.spark.feed import CheckpointRows, replay_windows
@@ -67,10 +68,11 @@ class FrameRows:
 
     def _tables(self, runs: Sequence[SliceRun], tallies: Tallies) -> Iterator[Rows]:
         records = rename_records(self.read.ordered, self.pinned.tables.record_names)
+        whole = [run.slice_no for run in runs if run.stores_whole_state]
         for table in self.pinned.tables.stored:
             count = sum(tallies.emitted(one.slice_no, table.name).count for one in runs)
             if count and table.name not in {tables.WATERMARKS, tables.TALLIES}:
-                frame = table_rows(table.name, self.tagged, records)
+                frame = table_rows(table.name, self.tagged, records, whole_states=whole)
                 yield Rows(table=table, uri=self.pinned.uri(table.name), frame=frame, count=count)
 
 
@@ -80,7 +82,13 @@ def _run_windows(
     """Run the windows in Spark; return the tagged result and what the tasks counted."""
     records = sum(one.records.count for one in read.slices)
     plan = plan_buckets(
-        pinned.order.pipeline, pinned.tables, read.ranges, records=records, time=time, sizes=pinned.sizes
+        pinned.order.pipeline,
+        pinned.tables,
+        read.ranges,
+        buckets=pinned.buckets(records),
+        time=time,
+        sizes=pinned.sizes,
+        checkpoints=pinned.checkpoint_rules(),
     )
     valid = read.ordered.where("problem is null")
     checkpoint = pinned.checkpoint
@@ -89,7 +97,7 @@ def _run_windows(
         tagged: DataFrame = replay_windows(valid, _checkpoint_rows(spark, pinned), plan).localCheckpoint()
     counted = collect_tallies(tagged)
     if checkpoint:
-        checkpoint.check_restored(counted, pinned.stored_state)
+        checkpoint.check_restored(counted, pinned.state_before.ids)
     return tagged, {key: ids for key, ids in counted.items() if key[0] != BEFORE}
 
 
@@ -97,15 +105,32 @@ def _checkpoint_rows(spark: "SparkSession", pinned: Pinned) -> CheckpointRows | 
     before = pinned.order.before
     if before is None:
         return None
-    names = {table.name for table in pinned.tables.stored} & {*tables.CHECKPOINT_TABLES}
-    frames = {
-        name: spark.read.format("delta")
-        .load(pinned.uri(name))
-        .where((F.col("slice_id") == before.slice_id) & (F.col("attempt_id") == before.attempt_id))
-        for name in names - {tables.WATERMARKS}
-    }
+    stored = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES}
+    frames = {name: _live(spark, pinned, before, table=name) for name in stored}
     return CheckpointRows(
         window_state=frames[tables.WINDOW_STATE],
         timers=frames[tables.TIMERS],
         user_state=frames.get(tables.USER_STATE),
     )
+
+
+def _live(spark: "SparkSession", pinned: Pinned, before: CheckpointRef, *, table: str) -> "DataFrame":
+    """Return the rows of a table in the state before the chunk (jobs.lake.checkpoint_rows)."""
+
+    def parts(name: str, attempts: Sequence[tuple[str, str]]) -> "DataFrame":
+        rows = spark.read.format("delta").load(pinned.uri(name))
+        number = F.lit(None).cast("int")
+        for place, (slice_id, attempt_id) in enumerate(attempts, start=len(before.parts) - len(attempts)):
+            is_part = (F.col("slice_id") == slice_id) & (F.col("attempt_id") == attempt_id)
+            number = F.when(is_part, F.lit(place)).otherwise(number)
+        # The filter on the partition columns lets Delta skip the files of other attempts.
+        own = F.col("attempt_id").isin([attempt_id for _, attempt_id in attempts])
+        return rows.where(own).withColumn("part", number).where("part is not null")
+
+    rows = parts(table, before.attempts)
+    if not before.earlier:
+        return rows.drop("part")
+    removed = parts(tables.STATE_REMOVALS, before.attempts[1:]).where(F.col("table_name") == table)
+    last = removed.groupBy(F.col("removed_id").alias(tables.ROW_ID)).agg(F.max("part").alias("removed_in"))
+    alive = F.col("removed_in").isNull() | (F.col("removed_in") <= F.col("part"))
+    return rows.join(last, tables.ROW_ID, "left").where(alive).drop("part", "removed_in")

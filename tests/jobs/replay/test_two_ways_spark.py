@@ -1,15 +1,19 @@
 """A replay through files and a replay through DataFrames have the same runs: ids, digests, counts, tallies."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
+from jobs.reading.verify import verify
 from jobs.replay.sizes import Sizes
 from jobs.review.execution import execution
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
-from tests.support.replays import order_of, pipeline_of, run_range, what_was_run
+from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,8 +30,15 @@ SMALL = Sizes(
     rows_per_file=40,
     rows_per_encoding=50,
     driver_rows=10,
+    full_state_rows=0,
+    checkpoint_parts=3,
 )
-FILES = {"default sizes": Sizes(), "small sizes": SMALL}
+FRAMES = Sizes(way="frames")
+OTHERS = {
+    "files, default sizes": Sizes(),
+    "files, small sizes": SMALL,
+    "frames, small sizes": replace(SMALL, way="frames"),
+}
 SPECS = {
     "tumbling": PIPELINE,
     "sessions": PIPELINE.replace("tumbling: {size: 1h}", "session: {gap: 7m}") + "  notes: {collect_list: note}\n",
@@ -41,12 +52,16 @@ def test_both_ways_have_the_same_runs(
 ) -> None:
     pipeline = pipeline_of(SPECS[spec])
     found = {}
-    for name, sizes in {"frames": Sizes(way="frames"), **FILES}.items():
+    others = {name: sizes for name, sizes in OTHERS.items() if sizes.way == "auto" or spec == "sessions"}
+    for name, sizes in {"frames": FRAMES, **others}.items():
         lake = tmp_path / name
         shutil.copytree(hostile_log[1], lake / TABLE)
-        if name != "frames":
+        if sizes.way == "auto":
             order = order_of(lake, pipeline, BOUNDS)
             assert execution(pipeline, order.lake, order.slices).why_not_files is None
         found[name] = what_was_run(run_range(spark, lake, pipeline, BOUNDS, chunk=3, sizes=sizes))
-    for name in FILES:
+        view = Ledger(Lake(root=str(lake)).ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
+        assert any(run.result.earlier for run in view.runs.values()) == (sizes.full_state_rows == 0)
+        assert not verify(Lake(root=str(lake)), pipeline.name, view).findings
+    for name in others:
         assert found[name] == found["frames"], name

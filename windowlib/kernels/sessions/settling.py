@@ -50,6 +50,7 @@ def settle(
         is_gone = (cleanup_ms < MAX_TIME_MS) & (search.step_of(cleanup_ms) < search.until_step)
     # Discarding empties a session when it fires. Otherwise its edges are closed at its cleanup.
     outcome.add_edges(FIRED, windows.edges.take(places[fires if frame.discards else is_gone]))
+    frame.touched.add(windows.key_code[places[is_gone]])
     left = np.flatnonzero(~is_gone)
     opened = windows if len(left) == len(windows) else windows.take(places[left], frame.aggregates)
     return Settled(left, opened, fires[left])
