@@ -11,6 +11,7 @@ import numpy as np
 
 from jobs.lake.file_commits import commit_files
 from jobs.lake.store import add_fields
+from jobs.planning.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
 from jobs.replay.chunk.log_input import log_reading
@@ -22,13 +23,16 @@ from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment, read_fragments
 from jobs.replay.files.layout import Block, Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.files.windows import BucketRows, BucketTask, StateFiles, WindowsPlan, run_bucket, save_steps
 from jobs.replay.pinned import Pinned
+from jobs.runs import EMPTY_STATE
 from jobs.spark.private_dir import private_directory
 from windowlib.columnar.restored import BEFORE
+from windowlib.errors import InvariantBroken
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.spark.log_order import Rises
@@ -73,15 +77,25 @@ def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
         scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
     with stage("time"):
         time = _time(pinned, layout, scanned)
-    with stage("windows"):
-        found = _run_buckets(tasks, pinned, layout, directory=directory, scanned=scanned, time=time)
-    with stage("second scan"):
-        again = _merged(tasks.run(lambda blocks: scan_again(blocks, plan), groups))
+    inputs = _slice_inputs(scanned, len(pinned.order.slices))
+    known = _known_run(pinned, inputs[0])
+    buckets = _bucket_tasks(scanned, plan.buckets)
+    windows = _windows_plan(pinned, layout, directory=directory, time=time, known=known)
+    try:
+        with stage("windows and second scan"), pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
+            # The scans are short, so they fill the cores that wait for the last bucket.
+            asked: list[BucketTask | tuple[Block, ...]] = [*buckets, *groups]
+            done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
+        found = [one for one in done if isinstance(one, BucketRows)]
+        counted = _counted(pinned, found)
+    except BaseException:
+        known.remove()
+        raise
     return ChunkRun(
-        slices=_slice_inputs(scanned, len(pinned.order.slices)),
+        slices=inputs,
         time=time,
-        counted=_counted(pinned, found),
-        scanned=again,
+        counted=counted,
+        scanned=_merged(one for one in done if not isinstance(one, BucketRows)),
         rows=FileRows(
             tasks=tasks,
             pinned=pinned,
@@ -89,8 +103,39 @@ def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
             columns=plan.log,
             found=found,
             scanned=scanned,
+            known=known,
             directory=directory,
         ),
+    )
+
+
+def _windows_or_scan(
+    task: BucketTask | tuple[Block, ...], windows: WindowsPlan, plan: ScanPlan
+) -> BucketRows | dict[int, IdSum]:
+    return run_bucket(task, windows) if isinstance(task, BucketTask) else scan_again(task, plan)
+
+
+def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
+    """Return the run of the chunk's first slice. Those of later slices depend on the state that the windows leave."""
+    order = pinned.order
+    one = order.slices[0]
+    name = run_id(
+        pipeline=order.pipeline.name,
+        one=one,
+        spec=pinned.spec_fingerprint,
+        input=first.fingerprint,
+        state_before=order.before.fingerprint if order.before else EMPTY_STATE,
+    )
+    return KnownRun(
+        slice_no=0,
+        columns={"slice_id": one.slice_id, "attempt_id": order.attempt_id, "run_id": name},
+        roots={
+            table.name: pinned.uri(table.name)
+            for table in pinned.tables.stored
+            if table.name not in tables.RECORD_TABLES
+        },
+        rows_from=pinned.sizes.rows_from,
+        rows_per_file=pinned.sizes.rows_per_file,
     )
 
 
@@ -160,16 +205,14 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
     return Rises(sequence=np.concatenate([nothing, *sequences]), max_event_time_ms=np.concatenate([nothing, *times]))
 
 
-def _run_buckets(
-    tasks: Tasks, pinned: Pinned, layout: Layout, *, directory: Path, scanned: Sequence[Scanned], time: ChunkTime
-) -> list[BucketRows]:
+def _windows_plan(pinned: Pinned, layout: Layout, *, directory: Path, time: ChunkTime, known: KnownRun) -> WindowsPlan:
     order = pinned.order
     plan = plan_buckets(
         order.pipeline, pinned.tables, layout.ranges, records=layout.records, time=time, sizes=pinned.sizes
     )
     before = order.before
     stored = {table.name for table in pinned.tables.stored} & {*tables.CHECKPOINT_TABLES} - {tables.WATERMARKS}
-    windows = WindowsPlan(
+    return WindowsPlan(
         bucket_plan=replace(plan, steps=save_steps(time.steps, directory)),
         steps_directory=str(directory),
         state=None
@@ -178,14 +221,16 @@ def _run_buckets(
             uris={name: pinned.uri(name) for name in stored}, slice_id=before.slice_id, attempt_id=before.attempt_id
         ),
         directory=str(directory),
+        known=known,
     )
-    of_bucket: dict[int, list[Fragment]] = {bucket: [] for bucket in range(plan.buckets)}
+
+
+def _bucket_tasks(scanned: Sequence[Scanned], buckets: int) -> list[BucketTask]:
+    of_bucket: dict[int, list[Fragment]] = {bucket: [] for bucket in range(buckets)}
     for one in scanned:
         for fragment in one.records_of_buckets:
             of_bucket[fragment.bucket].append(fragment)
-    asked = [BucketTask(bucket=bucket, fragments=tuple(found)) for bucket, found in of_bucket.items()]
-    with pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
-        return tasks.run(lambda task: run_bucket(task, windows), asked)
+    return [BucketTask(bucket=bucket, fragments=tuple(found)) for bucket, found in of_bucket.items()]
 
 
 def _counted(pinned: Pinned, found: Iterable[BucketRows]) -> Sums:
@@ -232,10 +277,16 @@ class FileRows:
     columns: LogColumns
     found: Sequence[BucketRows]
     scanned: Sequence[Scanned]
+    known: KnownRun
     directory: Path
 
     def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:  # noqa: ARG002 - the fragments have the counts
         """Encode all tables in one job, and commit them."""
+        if runs[self.known.slice_no].columns() != self.known.columns:
+            raise InvariantBroken(
+                f"files were written for the run {dict(self.known.columns)}, and the run of their slice is "
+                f"{runs[self.known.slice_no].columns()}; please report this"
+            )
         plan = EncodePlan(
             rows_per_file=self.pinned.sizes.rows_per_file,
             records=SideRecords(
@@ -246,7 +297,7 @@ class FileRows:
         )
         with stage("encode"):
             done = self.tasks.run(lambda task: encode(task, plan), self._tasks(runs))
-        encoded = [file for found in done for file in found]
+        encoded = [file for found in [*(one.files for one in self.found), *done] for file in found]
         for table in self.pinned.tables.stored:
             files = [one.file for one in encoded if one.table == table.name]
             if files:

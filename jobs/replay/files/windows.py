@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.lake.store import read_attempts
-from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers, read_fragments
+from jobs.replay.files.fragments import Fragment, FragmentWriter, read_fragments
+from jobs.replay.files.row_files import EncodedFile, KnownRun, RowSink, close_sinks
 from jobs.replay.files.scan import bucket_of, feed_form
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.plan import BucketPlan
@@ -33,12 +34,16 @@ class StateFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowsPlan:
-    """What every windows task gets besides its bucket. The steps of `bucket_plan` are in `steps_directory`."""
+    """What every windows task gets besides its bucket. The steps of `bucket_plan` are in `steps_directory`.
+
+    `known` is the slice whose run is known, if there is one: the first slice of a chunk.
+    """
 
     bucket_plan: BucketPlan
     steps_directory: str
     state: StateFiles | None
     directory: str
+    known: KnownRun | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +56,11 @@ class BucketTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRows:
-    """What a bucket emitted: fragments of each table, by slice, with ids; and its tallies."""
+    """What a bucket emitted: fragments of each table, by slice, with ids; Parquet files; and its tallies."""
 
     tallies: Mapping[TallyKey, IdSum]
     fragments: Mapping[str, tuple[Fragment, ...]]
+    files: tuple[EncodedFile, ...]
 
 
 def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
@@ -67,14 +73,24 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
         for table in own.tables:
             if table.name in plan.state.uris:
                 run.restore(table.name, _state_rows(plan.state, table, own, bucket=task.bucket))
-    writers = {
-        table.name: FragmentWriter(Path(plan.directory), f"rows-{table.name}-{task.bucket}") for table in own.tables
+    sinks = {
+        table.name: RowSink(
+            table=table,
+            known=plan.known,
+            fragments=FragmentWriter(Path(plan.directory), f"rows-{table.name}-{task.bucket}"),
+            bucket=task.bucket,
+        )
+        for table in own.tables
     }
-    with fragment_writers(*writers.values()):
+    try:
         for slice_no, table_name, rows in _emitted(run, task):
-            writers[table_name].write(rows, slice_no=slice_no, bucket=task.bucket)
+            sinks[table_name].write(rows, slice_no=slice_no)
+    finally:
+        close_sinks([*sinks.values()])
     return BucketRows(
-        tallies=run.tallies, fragments={name: tuple(one.fragments) for name, one in writers.items() if one.fragments}
+        tallies=run.tallies,
+        fragments={name: tuple(one.fragments.fragments) for name, one in sinks.items() if one.fragments.fragments},
+        files=tuple(file for one in sinks.values() for file in one.files),
     )
 
 
