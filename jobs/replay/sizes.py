@@ -22,6 +22,7 @@ class Sizes:
         records_per_task: a task that reads the log's files reads about this many records.
         rows_per_read: the number of rows that such a task decodes at once.
         rows_per_file: the largest number of rows in a file that such a task writes.
+        rows_from: if the run of a slice is known, a bucket that emits at least this many rows of a table writes files.
         rows_per_encoding: a task that writes files takes slices until they have this many rows.
         buckets: the largest number of buckets.
         rows_per_batch: the largest number of rows in one batch that a task returns.
@@ -42,6 +43,7 @@ class Sizes:
     records_per_task: int = 2_000_000
     rows_per_read: int = 131_072
     rows_per_file: int = 2_000_000
+    rows_from: int = 250_000
     rows_per_encoding: int = 1_000_000
     buckets: int = 64
     rows_per_batch: int = ROWS_PER_BATCH

@@ -33,7 +33,9 @@ _CONF = {
     "spark.log.level": "ERROR",
 }
 _LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-
+_SOCKET_PATH_MAX = 100
+"""The system allows 107 bytes in the path of a Unix domain socket."""
+_SOCKET_NAME = len("/.01234567-89ab-cdef-0123-456789abcdef.sock")
 
 _OPTIONS, _CLASS_PATH = "spark.driver.extraJavaOptions", "spark.driver.extraClassPath"
 _RUNNING_JVM = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it: the JVM runs already
@@ -71,6 +73,8 @@ def spark_session(
         # Nothing is stored there, but Spark makes the directory, by default in the working directory.
         settings["spark.sql.warehouse.dir"] = str(private / "warehouse")
         settings["spark.driver.memory"] = os.environ.get("HINDCAST_DRIVER_MEMORY", "3g")
+        if is_local:
+            settings |= socket_settings(str(private))
         settings |= _jvm_settings(
             given.get(_OPTIONS, "") or "",
             extra=[*java_options(find_archive(), records=records, optimise_from=optimise_from), *extra_options],
@@ -80,6 +84,16 @@ def spark_session(
         for name, value in settings.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
+
+
+def socket_settings(directory: str) -> dict[str, str]:
+    """Return the settings for Unix domain sockets between the JVM and Python, in a directory of this user.
+
+    Over TCP, each task waits 40 ms for a delayed acknowledgement. If the path is too long, TCP is used.
+    """
+    if len(os.fsencode(directory)) + _SOCKET_NAME > _SOCKET_PATH_MAX:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": directory}
 
 
 def _jvm_settings(given: str, *, extra: Sequence[str], starts_here: bool) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Runs Python functions as tasks of Spark. Spark schedules them and tries them again; only their arguments move."""
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +31,8 @@ class Tasks:
         context = self.spark.sparkContext
 
         def attempt(argument: Argument) -> Result | HindcastError:
+            # After each task, the worker collects garbage. That takes 50 ms over all modules, and 1 ms without them.
+            gc.freeze()
             try:
                 return function(argument)
             except HindcastError as error:  # no retry mends it, and Spark would make a text of it

@@ -11,6 +11,7 @@ import numpy as np
 
 from jobs.lake.file_commits import commit_files
 from jobs.lake.store import add_fields
+from jobs.planning.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
 from jobs.replay.chunk.log_input import log_reading
@@ -22,22 +23,24 @@ from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment, read_fragments
 from jobs.replay.files.layout import Block, Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
+from jobs.replay.files.state import DividedState, DividePlan, divided_state, state_files
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.files.windows import (
     BucketRows,
     BucketTask,
-    StateFiles,
     WindowsPlan,
-    divide_state,
     run_bucket,
     save_steps,
 )
 from jobs.replay.pinned import Pinned
+from jobs.runs import EMPTY_STATE
 from jobs.spark.private_dir import private_directory
 from windowlib.columnar.restored import BEFORE
 from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.errors import InvariantBroken
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.spark.log_order import Rises
@@ -82,17 +85,25 @@ def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
         scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
     with stage("time"):
         time = _time(pinned, layout, scanned)
-    with stage("windows"):
-        found = _run_buckets(
-            tasks, pinned, layout, directory=directory, buckets=plan.buckets, scanned=scanned, time=time
-        )
-    with stage("second scan"):
-        again = _merged(tasks.run(lambda blocks: scan_again(blocks, plan), groups))
+    inputs = _slice_inputs(scanned, len(pinned.order.slices))
+    known = _known_run(pinned, inputs[0])
+    windows = _windows_plan(pinned, layout, directory=directory, buckets=plan.buckets, time=time, known=known)
+    try:
+        with stage("windows and second scan"), pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
+            state = divided_state(tasks, _divide_plan(pinned, directory, plan.buckets))
+            # The scans are short, so they fill the cores that wait for the last bucket.
+            asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *groups]
+            done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
+        found = [one for one in done if isinstance(one, BucketRows)]
+        counted = _counted(pinned, found)
+    except BaseException:
+        known.remove()
+        raise
     return ChunkRun(
-        slices=_slice_inputs(scanned, len(pinned.order.slices)),
+        slices=inputs,
         time=time,
-        counted=_counted(pinned, found),
-        scanned=again,
+        counted=counted,
+        scanned=_merged(one for one in done if not isinstance(one, BucketRows)),
         rows=FileRows(
             tasks=tasks,
             pinned=pinned,
@@ -100,8 +111,39 @@ def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
             columns=plan.log,
             found=found,
             scanned=scanned,
+            known=known,
             directory=directory,
         ),
+    )
+
+
+def _windows_or_scan(
+    task: BucketTask | tuple[Block, ...], windows: WindowsPlan, plan: ScanPlan
+) -> BucketRows | dict[int, IdSum]:
+    return run_bucket(task, windows) if isinstance(task, BucketTask) else scan_again(task, plan)
+
+
+def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
+    """Return the run of the chunk's first slice. Those of later slices depend on the state that the windows leave."""
+    order = pinned.order
+    one = order.slices[0]
+    name = run_id(
+        pipeline=order.pipeline.name,
+        one=one,
+        spec=pinned.spec_fingerprint,
+        input=first.fingerprint,
+        state_before=order.before.fingerprint if order.before else EMPTY_STATE,
+    )
+    return KnownRun(
+        slice_no=0,
+        columns={"slice_id": one.slice_id, "attempt_id": order.attempt_id, "run_id": name},
+        roots={
+            table.name: pinned.uri(table.name)
+            for table in pinned.tables.stored
+            if table.name not in tables.RECORD_TABLES
+        },
+        rows_from=pinned.sizes.rows_from,
+        rows_per_file=pinned.sizes.rows_per_file,
     )
 
 
@@ -169,16 +211,9 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
     return Rises(sequence=np.concatenate([nothing, *sequences]), max_event_time_ms=np.concatenate([nothing, *times]))
 
 
-def _run_buckets(
-    tasks: Tasks,
-    pinned: Pinned,
-    layout: Layout,
-    *,
-    directory: Path,
-    buckets: int,
-    scanned: Sequence[Scanned],
-    time: ChunkTime,
-) -> list[BucketRows]:
+def _windows_plan(
+    pinned: Pinned, layout: Layout, *, directory: Path, buckets: int, time: ChunkTime, known: KnownRun
+) -> WindowsPlan:
     plan = plan_buckets(
         pinned.order.pipeline,
         pinned.tables,
@@ -188,46 +223,30 @@ def _run_buckets(
         sizes=pinned.sizes,
         checkpoints=pinned.checkpoint_rules(),
     )
-    windows = WindowsPlan(
+    return WindowsPlan(
         bucket_plan=replace(plan, steps=save_steps(time.steps, directory)),
         steps_directory=str(directory),
-        state=_state_files(pinned),
         directory=str(directory),
+        known=known,
     )
-    of_bucket: dict[int, list[Fragment]] = {bucket: [] for bucket in range(plan.buckets)}
+
+
+def _divide_plan(pinned: Pinned, directory: Path, buckets: int) -> DividePlan | None:
+    state = state_files(pinned)
+    if state is None:
+        return None
+    return DividePlan(state=state, tables=pinned.tables.emitted(), buckets=buckets, directory=str(directory))
+
+
+def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState) -> list[BucketTask]:
+    of_bucket: dict[int, list[Fragment]] = {bucket: [] for bucket in range(buckets)}
     for one in scanned:
         for fragment in one.records_of_buckets:
             of_bucket[fragment.bucket].append(fragment)
-    with pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
-        state = _divided_state(tasks, windows)
-        asked = [
-            BucketTask(bucket=bucket, fragments=tuple(found), state=state.get(bucket, ()))
-            for bucket, found in of_bucket.items()
-        ]
-        return tasks.run(lambda task: run_bucket(task, windows), asked)
-
-
-def _state_files(pinned: Pinned) -> StateFiles | None:
-    """Return where the checkpoint before the chunk is."""
-    before = pinned.order.before
-    if before is None:
-        return None
-    stored = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES}
-    return StateFiles(
-        uris={name: pinned.uri(name) for name in (*sorted(stored), tables.STATE_REMOVALS)}, parts=before.attempts
-    )
-
-
-def _divided_state(tasks: Tasks, windows: WindowsPlan) -> Mapping[int, tuple[tuple[str, Fragment], ...]]:
-    """Return the rows of the checkpoint before the chunk for each bucket, as (table, fragment)."""
-    if windows.state is None:
-        return {}
-    named = [name for name in windows.state.uris if name != tables.STATE_REMOVALS]
-    found: dict[int, tuple[tuple[str, Fragment], ...]] = {}
-    for name, fragments in zip(named, tasks.run(lambda table: divide_state(table, windows), named), strict=True):
-        for fragment in fragments:
-            found[fragment.bucket] = (*found.get(fragment.bucket, ()), (name, fragment))
-    return found
+    return [
+        BucketTask(bucket=bucket, fragments=tuple(found), state=state.get(bucket, ()))
+        for bucket, found in of_bucket.items()
+    ]
 
 
 def _counted(pinned: Pinned, found: Iterable[BucketRows]) -> Sums:
@@ -274,10 +293,16 @@ class FileRows:
     columns: LogColumns
     found: Sequence[BucketRows]
     scanned: Sequence[Scanned]
+    known: KnownRun
     directory: Path
 
     def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:  # noqa: ARG002 - the fragments have the counts
         """Encode all tables in one job, and commit them."""
+        if runs[self.known.slice_no].columns() != self.known.columns:
+            raise InvariantBroken(
+                f"files were written for the run {dict(self.known.columns)}, and the run of their slice is "
+                f"{runs[self.known.slice_no].columns()}; please report this"
+            )
         plan = EncodePlan(
             rows_per_file=self.pinned.sizes.rows_per_file,
             records=SideRecords(
@@ -288,7 +313,7 @@ class FileRows:
         )
         with stage("encode"):
             done = self.tasks.run(lambda task: encode(task, plan), self._tasks(runs))
-        encoded = [file for found in done for file in found]
+        encoded = [file for found in [*(one.files for one in self.found), *done] for file in found]
         for table in self.pinned.tables.stored:
             files = [one.file for one in encoded if one.table == table.name]
             if files:

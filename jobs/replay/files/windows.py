@@ -2,43 +2,35 @@
 
 import gc
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from jobs.lake.checkpoint_rows import read_checkpoint
-from jobs.lake.store import Attempt
-from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers, read_fragments
-from jobs.replay.files.scan import bucket_of, feed_form
-from windowlib.columnar.arrow import arrow_type
+from jobs.replay.files.fragments import Fragment, FragmentWriter, read_fragments
+from jobs.replay.files.row_files import EncodedFile, KnownRun, RowSink, close_sinks
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.steps import Steps
-from windowlib.columnar.tagged_rows import TallyKey
+from windowlib.columnar.tagged_rows import KEPT_TAG, TallyKey
 from windowlib.execution.bucket import BucketRun
+from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
 _STEPS = ("sequence", "slice_start_ms", "rank", "due_ms", "clock_ms", "watermark_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateFiles:
-    """The checkpoint before the chunk: the path of each of its tables, and the attempts that stored its parts."""
-
-    uris: Mapping[str, str]
-    parts: tuple[Attempt, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowsPlan:
-    """What every windows task gets besides its bucket. The steps of `bucket_plan` are in `steps_directory`."""
+    """What every windows task gets besides its bucket. The steps of `bucket_plan` are in `steps_directory`.
+
+    `known` is the slice whose run is known, if there is one: the first slice of a chunk.
+    """
 
     bucket_plan: BucketPlan
     steps_directory: str
-    state: StateFiles | None
     directory: str
+    known: KnownRun | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +44,11 @@ class BucketTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRows:
-    """What a bucket emitted: the fragments of each tag, with ids and checks; and its tallies."""
+    """What a bucket emitted: the fragments of each tag, with ids and checks; Parquet files; and its tallies."""
 
     tallies: Mapping[TallyKey, IdSum]
     fragments: Mapping[str, tuple[Fragment, ...]]
+    files: tuple[EncodedFile, ...]
 
 
 def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
@@ -67,39 +60,30 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     for table_name, fragment in task.state:
         for _, rows in read_fragments([fragment]):
             run.restore(table_name, pa.Table.from_batches([rows]))
-    writers: dict[str, FragmentWriter] = {}
-    with ExitStack() as opened:
+    sinks: dict[str, RowSink] = {}
+    try:
         for slice_no, tag, rows in _emitted(run, task):
-            if tag not in writers:
-                writers[tag] = FragmentWriter(Path(plan.directory), f"rows-{tag.replace(':', '-')}-{task.bucket}")
-                opened.enter_context(fragment_writers(writers[tag]))
-            writers[tag].write(rows, slice_no=slice_no, bucket=task.bucket)
-    return BucketRows(tallies=run.tallies, fragments={tag: tuple(one.fragments) for tag, one in writers.items()})
+            if tag not in sinks:
+                sinks[tag] = _sink(tag, task, plan)
+            sinks[tag].write(rows, slice_no=slice_no)
+    finally:
+        close_sinks([*sinks.values()])
+    return BucketRows(
+        tallies=run.tallies,
+        fragments={tag: tuple(one.fragments.fragments) for tag, one in sinks.items() if one.fragments.fragments},
+        files=tuple(file for one in sinks.values() for file in one.files),
+    )
 
 
-def divide_state(table_name: str, plan: WindowsPlan) -> tuple[Fragment, ...]:
-    """Read a table of the checkpoint before the chunk once, and write its rows as one fragment per bucket.
-
-    Raises:
-        StoreError: a file of the checkpoint is damaged.
-    """
-    state, own = plan.state, plan.bucket_plan
-    if state is None:
-        return ()
-    table = own.table(table_name)
-    rows = read_checkpoint(state.uris.__getitem__, state.parts, table_name)
-    columns = {name: _conformed(rows, name, arrow_type(node)) for name, node in table.emitted_columns().items()}
-    found = pa.table(columns)
-    bucket = np.zeros(found.num_rows, dtype=np.int64)
-    if own.buckets > 1 and found.num_rows:
-        keys = {f"k{place}": feed_form(found[name].combine_chunks()) for place, name in enumerate(table.keys)}
-        bucket = bucket_of(keys, own.buckets)
-    writer = FragmentWriter(Path(plan.directory), f"state-{table_name}")
-    with fragment_writers(writer):
-        for number in range(own.buckets):
-            part = found if own.buckets == 1 else found.filter(pa.array(bucket == number))
-            writer.write(part, slice_no=0, bucket=number)
-    return tuple(writer.fragments)
+def _sink(tag: str, task: BucketTask, plan: WindowsPlan) -> RowSink:
+    """Return a sink for the rows of a tag. The form of a checkpoint is chosen later, so rows that depend on it wait."""
+    depends_on_form = tag.startswith(KEPT_TAG) or tag == tables.STATE_REMOVALS
+    return RowSink(
+        table=plan.bucket_plan.table(tag.removeprefix(KEPT_TAG)),
+        known=None if depends_on_form else plan.known,
+        fragments=FragmentWriter(Path(plan.directory), f"rows-{tag.replace(':', '-')}-{task.bucket}"),
+        bucket=task.bucket,
+    )
 
 
 def _emitted(run: BucketRun, task: BucketTask) -> Iterator[tuple[int, str, pa.Table]]:
@@ -127,16 +111,3 @@ def load_steps(directory: Path, slice_ends: tuple[int, ...]) -> Steps:
         for name, values in arrays.items()
     }
     return Steps(**whole, slice_ends=slice_ends)
-
-
-def _conformed(rows: pa.Table, name: str, kind: pa.DataType) -> pa.Array:
-    if name not in rows.column_names:
-        return pa.nulls(rows.num_rows, kind)
-    values = rows[name].combine_chunks()
-    if values.type == kind:
-        return values
-    if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
-        flat = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-        fields = [flat[field.name].cast(field.type) for field in kind]
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
-    return values.cast(kind)

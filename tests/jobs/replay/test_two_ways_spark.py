@@ -28,6 +28,7 @@ SMALL = Sizes(
     records_per_task=70,
     rows_per_read=13,
     rows_per_file=40,
+    rows_from=20,
     rows_per_encoding=50,
     driver_rows=10,
     full_state_rows=0,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.spark.private_dir import private_directory
+from jobs.spark.session import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,3 +25,13 @@ def test_spark_keeps_its_blocks_in_a_private_directory(spark: "SparkSession") ->
     private = private_directory()
     assert all(one.is_relative_to(private) for one in directories)
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
+
+
+def test_python_workers_use_sockets_in_the_private_directory(spark: "SparkSession") -> None:
+    assert spark.sparkContext.parallelize([1, 2], 2).map(lambda one: one + 1).collect() == [2, 3]
+    assert any(path.is_socket() for path in private_directory().iterdir())
+
+
+def test_a_socket_whose_path_is_too_long_is_not_used() -> None:
+    assert socket_settings("/private") != {}
+    assert socket_settings("/" + "long" * 20) == {}

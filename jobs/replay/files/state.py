@@ -1,0 +1,96 @@
+"""The state before a chunk, divided among the buckets: each table of the checkpoint is read once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.lake.checkpoint_rows import read_checkpoint
+from jobs.lake.store import Attempt
+from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
+from jobs.replay.files.scan import bucket_of, feed_form
+from jobs.replay.files.tasks import Tasks
+from jobs.replay.pinned import Pinned
+from windowlib.columnar.arrow import arrow_type
+from windowlib.records import tables
+from windowlib.records.tables import Table
+
+DividedState = Mapping[int, tuple[tuple[str, Fragment], ...]]
+"""Bucket -> its rows of the checkpoint tables, as (table, fragment)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFiles:
+    """A checkpoint: the paths of its tables, and the attempts that stored its parts."""
+
+    uris: Mapping[str, str]
+    parts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DividePlan:
+    """What every task gets besides the name of a table."""
+
+    state: StateFiles
+    tables: tuple[Table, ...]
+    buckets: int
+    directory: str
+
+
+def state_files(pinned: Pinned) -> StateFiles | None:
+    """Return where the checkpoint before a chunk is; None at the beginning of a chain."""
+    before = pinned.order.before
+    if before is None:
+        return None
+    stored = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES}
+    uris = {name: pinned.uri(name) for name in (*sorted(stored), tables.STATE_REMOVALS)}
+    return StateFiles(uris=uris, parts=before.attempts)
+
+
+def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
+    """Divide the state before a chunk, in one task per table.
+
+    Raises:
+        StoreError: a file of the checkpoint is damaged.
+    """
+    if plan is None:
+        return {}
+    named = [table.name for table in plan.tables if table.name in plan.state.uris]
+    found: dict[int, tuple[tuple[str, Fragment], ...]] = {}
+    for name, fragments in zip(named, tasks.run(lambda table: divide(table, plan), named), strict=True):
+        for fragment in fragments:
+            found[fragment.bucket] = (*found.get(fragment.bucket, ()), (name, fragment))
+    return found
+
+
+def divide(table_name: str, plan: DividePlan) -> tuple[Fragment, ...]:
+    """Write the rows of a table as one fragment per bucket, with the columns and struct fields of this spec."""
+    table = next(table for table in plan.tables if table.name == table_name)
+    rows = read_checkpoint(plan.state.uris.__getitem__, plan.state.parts, table_name)
+    columns = {name: _conformed(rows, name, arrow_type(node)) for name, node in table.emitted_columns().items()}
+    found = pa.table(columns)
+    bucket = np.zeros(found.num_rows, dtype=np.int64)
+    if plan.buckets > 1 and found.num_rows:
+        keys = {f"k{place}": feed_form(found[name].combine_chunks()) for place, name in enumerate(table.keys)}
+        bucket = bucket_of(keys, plan.buckets)
+    writer = FragmentWriter(Path(plan.directory), f"state-{table_name}")
+    with fragment_writers(writer):
+        for number in range(plan.buckets):
+            own = found if plan.buckets == 1 else found.filter(pa.array(bucket == number))
+            writer.write(own, slice_no=0, bucket=number)
+    return tuple(writer.fragments)
+
+
+def _conformed(rows: pa.Table, name: str, kind: pa.DataType) -> pa.Array:
+    if name not in rows.column_names:
+        return pa.nulls(rows.num_rows, kind)
+    values = rows[name].combine_chunks()
+    if values.type == kind:
+        return values
+    if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
+        flat = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+        fields = [flat[field.name].cast(field.type) for field in kind]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
+    return values.cast(kind)

@@ -1,0 +1,89 @@
+"""Rows of a bucket become Parquet files where the run of their slice is known, and else fragments. None is lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.replay.files.fragments import FragmentWriter, read_fragments
+from jobs.replay.files.row_files import KnownRun, RowSink, close_sinks
+from tests.support.fuzzing import seeds
+from windowlib.columnar.arrow import arrow_type
+from windowlib.records import tables
+
+TABLE = tables.window_outputs({"k": "bigint"}, {"n": "bigint"})
+COLUMNS = {"slice_id": "2024-01-01", "attempt_id": "a" * 32, "run_id": "b" * 32}
+
+
+def rows_of(numbers: range) -> pa.Table:
+    kinds = {name: arrow_type(node) for name, node in TABLE.emitted_columns().items()}
+    columns = {name: pa.nulls(len(numbers), kind) for name, kind in kinds.items()}
+    return pa.table({**columns, "n": pa.array([*numbers], pa.int64())})
+
+
+def known_run(root: Path, *, rows_from: int, rows_per_file: int) -> KnownRun:
+    return KnownRun(
+        slice_no=0,
+        columns=COLUMNS,
+        roots={TABLE.name: str(root / TABLE.name)},
+        rows_from=rows_from,
+        rows_per_file=rows_per_file,
+    )
+
+
+def parts(random: Random, total: int) -> Iterator[range]:
+    start = 0
+    while start < total:
+        end = min(total, start + random.randint(1, 9))
+        yield range(start, end)
+        start = end
+
+
+def test_every_row_is_in_one_file_or_fragment(tmp_path: Path) -> None:
+    for seed in seeds(60):
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        check_every_row(directory, Random(seed))
+
+
+def check_every_row(directory: Path, random: Random) -> None:
+    rows_from, rows_per_file = random.randint(0, 30), random.randint(9, 40)
+    known = known_run(directory, rows_from=rows_from, rows_per_file=rows_per_file)
+    fragments = FragmentWriter(directory, "rows")
+    sink = RowSink(table=TABLE, known=random.choice([known, known, None]), fragments=fragments, bucket=3)
+    total = {slice_no: random.randint(0, 60) for slice_no in (0, 1)}
+    for slice_no, count in total.items():
+        for numbers in parts(random, count):
+            sink.write(rows_of(numbers), slice_no=slice_no)
+    close_sinks([sink])
+
+    found: dict[int, list[int]] = {0: [], 1: []}
+    for fragment, batch in read_fragments(fragments.fragments):
+        assert fragment.bucket == 3
+        found[fragment.slice_no] += batch.column("n").to_pylist()
+    for written in sink.files:
+        rows = pq.read_table(directory / TABLE.name / written.file.path, partitioning=None)
+        assert rows.num_rows <= max(rows_per_file, rows_from + 9)
+        assert set(rows["run_id"].to_pylist()) == {COLUMNS["run_id"]}
+        assert not {*tables.PARTITION_COLUMNS} & {*rows.column_names}
+        found[0] += rows["n"].to_pylist()
+    assert found == {slice_no: [*range(count)] for slice_no, count in total.items()}
+    assert bool(sink.files) == (sink.known is not None and total[0] >= max(rows_from, 1))
+
+
+def test_the_files_of_a_failed_attempt_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:
+    known = known_run(tmp_path, rows_from=1, rows_per_file=10)
+    for other in (None, "c" * 32):
+        sink = RowSink(table=TABLE, known=known, fragments=FragmentWriter(tmp_path, "rows"), bucket=0)
+        sink.write(rows_of(range(5)), slice_no=0)
+        close_sinks([sink])
+        stays = tmp_path / TABLE.name / "slice_id=2024-01-01" / f"attempt_id={other}" / "part.parquet"
+        if other is not None:
+            stays.parent.mkdir()
+            stays.touch()
+        known.remove()
+        left = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert left == ([] if other is None else [stays])
+        assert (tmp_path / TABLE.name).exists() == (other is not None)
