@@ -1,41 +1,20 @@
 """Reading the slices of a pinned log: each record with its slice, id, event time, and the reason if it is invalid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_problem, storable
+from windowlib.columnar.log_reading import LogReading, TimeColumn
+from windowlib.spark.columns import Instant, column, instant, range_problem, storable
 from windowlib.spark.hashes import record_hash
 
 COMMIT_ORDER = ("row_commit_version", "row_id")
 _HALF = 32
 """Bits of half an id."""
 FLOATS = (T.DoubleType, T.FloatType)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogReading:
-    """How to read the records of a log: its version, its slices and the roles of its columns.
-
-    If `order` is None, records are in the order of commits. `gap` is the column of each record's own session gap, if
-    the pipeline has such sessions. `widened` maps a column whose type was widened in place to its first Spark type.
-    """
-
-    uri: str
-    version: int
-    slice_column: str
-    slices: Mapping[str, int]
-    key: tuple[str, ...]
-    event_time: TimeColumn
-    arrival_time: TimeColumn | None
-    gap: TimeColumn | None
-    record_id: str | None
-    order: tuple[str, ...] | None
-    widened: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
