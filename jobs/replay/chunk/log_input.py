@@ -20,7 +20,7 @@ from windowlib.records.row_ids import INPUT, IdSum
 from windowlib.records.tables import INVALID_RECORDS
 from windowlib.spark.hashes import row_hash
 from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
-from windowlib.spark.log_slices import order_columns, read_slices, scan_ids, sum_ids
+from windowlib.spark.log_slices import id_sum, id_sum_of, order_columns, read_slices, scan_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -145,7 +145,7 @@ def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Map
     for row in rows:
         number = chunk.reading.slices.get(row["slice_value"])
         if number is not None:
-            found.setdefault(number, IdSum()).merge(IdSum(row["records"], row["id_xor"], int(row["id_sum"])))
+            found.setdefault(number, IdSum()).merge(id_sum_of(row["ids"]))
     return found
 
 
@@ -175,28 +175,29 @@ def _commit_column(slices: Sequence[Slice]) -> "Column":
 
 
 def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> tuple[SliceInput, ...]:
-    invalid = F.col("problem").isNotNull()
+    """Return the fingerprint and the sums of ids of each slice, in one pass over the records."""
     content = dict.fromkeys(("rank", "record_hash", *(("commit",) if needs_commits else ())), T.LongType())
-    parts = {
-        "content": ordered.select("slice_no", row_hash(INPUT, content).alias("id")),
-        "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
-        "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
-        "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),
+    is_invalid = F.col("problem").isNotNull()
+    ids = {
+        "content": row_hash(INPUT, content),
+        "records": F.col("record_hash"),
+        "invalid": F.when(is_invalid, F.col("record_hash")),
+        "invalid_rows": F.when(is_invalid, invalid_row_id()),
     }
-    whole = None
-    for name, part in parts.items():
-        named = part.withColumn("part", F.lit(name))
-        whole = named if whole is None else whole.unionByName(named)
-    assert whole is not None, "parts has four entries"
-    sums: dict[tuple[int, str], IdSum] = {}
-    for row in sum_ids(whole.groupBy("slice_no", "part"), F.col("id")).collect():
-        sums[row["slice_no"], row["part"]] = IdSum(row["records"], row["id_xor"], int(row["id_sum"]))
+    hashed = ordered.select("slice_no", *(one.alias(name) for name, one in ids.items()))
+    sums = hashed.groupBy("slice_no").agg(*(id_sum(F.col(name)).alias(name) for name in ids))
+    found = {row["slice_no"]: row for row in sums.collect()}
+
+    def part(number: int, name: str) -> IdSum:
+        row = found.get(number)
+        return IdSum() if row is None else id_sum_of(row[name])
+
     return tuple(
         SliceInput(
-            fingerprint=input_fingerprint(sums.get((number, "content"), IdSum())),
-            records=sums.get((number, "records"), IdSum()),
-            invalid=sums.get((number, "invalid"), IdSum()),
-            invalid_rows=sums.get((number, "invalid_rows"), IdSum()),
+            fingerprint=input_fingerprint(part(number, "content")),
+            records=part(number, "records"),
+            invalid=part(number, "invalid"),
+            invalid_rows=part(number, "invalid_rows"),
         )
         for number in range(slices)
     )
