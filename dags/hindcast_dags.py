@@ -15,14 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, PokeReturnValue, get_current_context, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import (
+    DAG,
+    Asset,
+    BaseHook,
+    Context,
+    CronDataIntervalTimetable,
+    Param,
+    PokeReturnValue,
+    get_current_context,
+    task,
+)
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import escaped, escaped_lines, shortened
-from jobs.spark.jars import delta_jars
 from windowlib.errors import HindcastError, LedgerError, SpecError
 
 if TYPE_CHECKING:
@@ -35,6 +44,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PIPELINES = Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines")
 DAILY_POOL, BACKFILL_POOL = "hindcast_daily", "hindcast_backfill"
 POKE_INTERVAL_S = 15
+SPARK_CONNECTION = "spark_default"
 PLAN_TIMEOUT = timedelta(days=2)
 DEFAULTS = {
     "owner": "hindcast",
@@ -48,6 +58,14 @@ KINDS: tuple["Kind", ...] = ("replay", "backfill")
 MAX_KEY = 100
 MAX_ERROR = 5_000
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class ReplayOperator(SparkSubmitOperator):
+    """Submits a replay. Settings that are empty are left out: they would replace those of the cluster."""
+
+    def execute(self, context: Context) -> None:
+        self.conf = {name: value for name, value in (self.conf or {}).items() if value}
+        super().execute(context)
 
 
 def replay_dag(pipeline: Pipeline) -> DAG:
@@ -139,13 +157,19 @@ def _tasks(pipeline: Pipeline, kind: "Kind", pool: str) -> None:
         with _our_errors():
             return _poke_return(dag_tasks.plan(kind, source, _dag_run()))
 
-    replay = SparkSubmitOperator(
+    replay = ReplayOperator(
         task_id="replay",
         pool=pool,
+        conn_id=SPARK_CONNECTION,
         application=str(ROOT / "jobs" / "bin" / "replay_job.py"),
         application_args=["{{ ti.xcom_pull(task_ids='plan') | tojson }}"],
         name=f"{kind}_{pipeline.name}",
-        jars=",".join(map(str, delta_jars())),
+        # The plan task knows how many records the JVM will process, and whether it runs on this machine.
+        jars=_of_order("jars"),
+        conf={
+            "spark.driver.extraClassPath": _of_order("class_path"),
+            "spark.driver.extraJavaOptions": _of_order("java_options"),
+        },
         driver_memory=os.environ.get("HINDCAST_DRIVER_MEMORY", "3g"),
         spark_binary=str(ROOT / "jobs" / "bin" / "spark-submit-pdeathsig"),
     )
@@ -174,6 +198,11 @@ def _tasks(pipeline: Pipeline, kind: "Kind", pool: str) -> None:
 
     order = plan()
     order >> replay >> gate(order) >> publish(order)  # type: ignore[arg-type]
+
+
+def _of_order(name: str) -> str:
+    """Return a template for one value of the plan task's order."""
+    return f"{{{{ ti.xcom_pull(task_ids='plan')['{name}'] }}}}"
 
 
 def _poke_return(planned: "Order | Wait | Skip") -> PokeReturnValue:
@@ -220,7 +249,16 @@ def _dag_run() -> "DagRun":
         interval_start=run.data_interval_start,
         interval_end=run.data_interval_end,
         params=dict(context["params"]),
+        spark_master=_spark_master(),
     )
+
+
+def _spark_master() -> str:
+    """Return the master of the connection that the replay task uses; empty if there is no such connection."""
+    try:
+        return BaseHook.get_connection(SPARK_CONNECTION).host or ""
+    except AirflowNotFoundException:
+        return ""
 
 
 def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from jobs.cli import common
+from jobs.cli.arrow_start import keep_pandas_out
 from jobs.console import log_to_stderr
 from jobs.spark.child_env import clean_environment
 
@@ -27,6 +28,9 @@ COMMANDS: Mapping[str, str] = {
     "load-flights": "jobs.cli.run:load_flights_command",
 }
 """Name of a command -> its module and function. A module is imported when its command is used."""
+
+READERS = frozenset({"plan", "show", "explain", "verify", "report"})
+"""Commands that read rows and need no pandas."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.
 
@@ -73,6 +77,8 @@ def main() -> None:
     """Run the command line and exit: the entry point of the `hindcast` script."""
     clean_environment()
     log_to_stderr()
+    if sys.argv[1:2] and sys.argv[1] in READERS:
+        keep_pandas_out()
     gc.freeze()  # the garbage collector need not look at the modules again and again while a large ledger is read
     sys.exit(common.run_cli(hindcast))
 

@@ -6,7 +6,6 @@ from typing import assert_never
 
 from jobs.engine.build import Build
 from jobs.engine.engine import Engine
-from jobs.engine.foreign_spec import atlas_engine, storm_engine
 from jobs.engine.layout import Layout, mapping_layout
 from jobs.engine.placed_errors import PlacedSpecError, naming
 from jobs.engine.time_spec import time_spec
@@ -104,10 +103,14 @@ def _engine(build: Build) -> Engine:
     pipeline = build.pipeline
     windows = pipeline.windows
     if windows is not None and windows.atlas is not None:
+        from jobs.engine.foreign_spec import atlas_engine  # it imports all of Atlas: 0.1 s
+
         return atlas_engine(windows.atlas, build)
     aggregates = pipeline_aggregates(pipeline, build.columns)
     function = _function(build, aggregates)
     if windows is not None and windows.storm is not None:
+        from jobs.engine.foreign_spec import storm_engine
+
         return _finished(storm_engine(windows.storm, build, function), build, aggregates)
     if windows is None:
         assert isinstance(function, KeyedProcessFunction), "without windows the grammar requires a process"

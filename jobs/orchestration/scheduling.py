@@ -57,11 +57,13 @@ class _Decided:
 class Replay(_Decided):
     """Replay these slices: contiguous, oldest first. Slices that are current are included and cost nothing.
 
-    All later tasks of the DAG run get `opened`: they hand one lease on.
+    All later tasks of the DAG run get `opened`: they hand one lease on. `records` is the number of records of the
+    slices that are not current.
     """
 
     opened: Opened
     slices: tuple[str, ...]
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ def plan_scheduled(
     match decided:
         case Wait() | Skip():
             return replace(decided, warnings=warnings)
-        case _Due(slices=slices, why=why):
+        case _Due(slices=slices, why=why, records=records):
             asked = Asked(
                 from_ms=slices[0].start_ms,
                 to_ms=slices[-1].end_ms,
@@ -122,7 +124,7 @@ def plan_scheduled(
                 kind=RequestKind.SCHEDULED,
                 request_id=request_id,
             )
-            return Replay(why=why, warnings=warnings, opened=_open(work, asked), slices=_ids(slices))
+            return Replay(why=why, warnings=warnings, opened=_open(work, asked), slices=_ids(slices), records=records)
         case _:
             assert_never(decided)
 
@@ -258,6 +260,7 @@ class _Due:
 
     slices: tuple[Slice, ...]
     why: str
+    records: int
 
 
 def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None) -> _Due | Wait | Skip:
@@ -280,7 +283,7 @@ def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None
     passing, held = _until_held(planned)
     if not passing:
         return Skip(why=f"held by {held}")
-    return _Due(why=planned.chain_note, slices=passing)
+    return _Due(why=planned.chain_note, slices=passing, records=_records(planned))
 
 
 def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay | Skip:
@@ -288,7 +291,8 @@ def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
     slices = tuple(step.slice for step in planned.steps)
-    return Replay(why=planned.chain_note, opened=_open(work, asked), slices=_ids(slices))
+    opened = _open(work, asked)
+    return Replay(why=planned.chain_note, opened=opened, slices=_ids(slices), records=_records(planned))
 
 
 def _after_head(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
@@ -349,6 +353,10 @@ def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
 def _open(work: Workspace, asked: Asked) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
     return open_request(replace(work, holder=None), asked)
+
+
+def _records(planned: Plan) -> int:
+    return sum(step.records for step in planned.stale)
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk.eligibility import why_not_files
-from jobs.replay.chunk.log_input import pin_chunk
+from jobs.replay.chunk.log_pin import pin_chunk
 from jobs.replay.chunk.record_columns import stored_records
 from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.orders import ReplayOrder
@@ -88,5 +88,5 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         checkpoint=checkpoint,
         state_before=StoredState() if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before)),
-        why_not_files=why_not_files(pipeline, lake, log, written=tables, slices=order.slices, sizes=sizes),
+        why_not_files=why_not_files(pipeline, lake, log, written=tables, slices=order.slices, way=sizes.way),
     )

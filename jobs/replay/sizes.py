@@ -9,6 +9,8 @@ from jobs.replay.equations import AUDITED_ROWS
 from windowlib.columnar.plan import FULL_STATE_ROWS, ROWS_PER_BATCH
 from windowlib.spark.log_order import RECORDS_PER_BLOCK
 
+Way = Literal["auto", "frames"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
@@ -36,7 +38,7 @@ class Sizes:
             Compiled checks use neither.
     """
 
-    way: Literal["auto", "frames"] = "auto"
+    way: Way = "auto"
     records_per_block: int = RECORDS_PER_BLOCK
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 1_000_000

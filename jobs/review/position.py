@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import chunk_tables
-from jobs.replay.chunk.log_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk.log_input import read_chunk
+from jobs.replay.chunk.log_pin import log_reading, pin_chunk
 from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.frames.frame_time import frame_time
 from jobs.runs import CheckpointRef, Slice

@@ -13,7 +13,8 @@ from jobs.ledger.events import LedgerEvent, verified_event
 from jobs.planning.plan import Plan, Step
 from jobs.planning.workspace import Workspace
 from jobs.replay.chunk.bucket_plan import chunk_tables
-from jobs.replay.chunk.log_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk.log_input import read_chunk
+from jobs.replay.chunk.log_pin import log_reading, pin_chunk
 from jobs.runs import RunResult, Sighting
 
 if TYPE_CHECKING:

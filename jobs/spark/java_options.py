@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +34,12 @@ QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+
 
 def spark_jars() -> list[Path]:
     """Return Spark's own jars, in the order of their names."""
-    import pyspark
-
-    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        found = find_spec("pyspark")  # its import takes 0.3 s
+        assert found is not None, "pyspark is installed"
+        assert found.origin is not None, "pyspark is a package with files"
+        home = str(Path(found.origin).parent)
     return sorted(Path(home, "jars").glob("*.jar"))
 
 
@@ -64,8 +68,13 @@ def java_options(archive: Path | None, *, records: int | None = None, optimise_f
         optimise_from: from this number of records on, and if it is unknown, the optimising compiler is on.
     """
     is_small = records is not None and records < optimise_from
-    shared = [f"-XX:SharedArchiveFile={archive}", *QUIET] if archive is not None and archive.is_file() else []
+    shared = [_quoted(f"-XX:SharedArchiveFile={archive}"), *QUIET] if archive is not None and archive.is_file() else []
     return [*shared, *(_FEW if is_small else ())]
+
+
+def _quoted(option: str) -> str:
+    """Return an option as Spark splits a list of options: one with white space is in quotes."""
+    return f'"{option}"' if any(character.isspace() for character in option) else option
 
 
 def find_archive() -> Path | None:

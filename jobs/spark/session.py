@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jobs.spark.jars import delta_jars
 from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.private_dir import private_directory
+from jobs.spark.submit import are_on_class_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +80,7 @@ def spark_session(
             given.get(_OPTIONS, "") or "",
             extra=[*java_options(find_archive(), records=records, optimise_from=optimise_from), *extra_options],
             starts_here=is_local and _RUNNING_JVM not in os.environ and not given.contains(_CLASS_PATH),
+            has_jars=is_local and are_on_class_path(given.get(_CLASS_PATH, "") or ""),
         )
         builder = SparkSession.builder.appName(app_name).master(chosen)
         for name, value in settings.items():
@@ -96,12 +98,14 @@ def socket_settings(directory: str) -> dict[str, str]:
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": directory}
 
 
-def _jvm_settings(given: str, *, extra: Sequence[str], starts_here: bool) -> dict[str, str]:
+def _jvm_settings(given: str, *, extra: Sequence[str], starts_here: bool, has_jars: bool = False) -> dict[str, str]:
     """Return the settings for Delta's jars and for the options of the JVM.
 
     A JVM that this process starts on this machine gets the jars on its class path: Spark then copies no jar, and the
-    class archive covers Delta. Other JVMs get the jars from Spark.
+    class archive covers Delta. Other JVMs get the jars from Spark, unless they have them (`jobs.spark.submit`).
     """
+    if has_jars:
+        return {}
     jars = delta_jars()
     path = class_path_option(jars, spark_jars()) if starts_here else None
     if path is None:

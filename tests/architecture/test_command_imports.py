@@ -15,6 +15,7 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
         ("jobs.cli.decide", 450),
         ("jobs.cli.run", 480),
         ("jobs.cli.look", 620),
+        ("jobs.cli.run, jobs.review.execution", 720),
     ],
 )
 def test_a_command_imports_few_modules(modules: str, most: int) -> None:
@@ -39,3 +40,11 @@ def test_reading_a_ledger_imports_neither_pandas_nor_duckdb(tmp_path: object) ->
     loaded = {name.partition(".")[0] for name in loaded_by(read)}
     assert {"pyarrow", "deltalake"} <= loaded
     assert not HEAVY & loaded
+
+
+def test_pyarrow_starts_without_pandas_and_pandas_can_be_imported_later() -> None:
+    start = "from jobs.cli.arrow_start import keep_pandas_out; keep_pandas_out(); import sys, pyarrow as pa"
+    use = "import pyarrow.dataset, pyarrow.compute; pa.array([1, None]); pa.array(['a']); pa.table({'a': [1]})"
+    assert not HEAVY & {name.partition(".")[0] for name in loaded_by(f"{start}; {use}")}
+    later = "assert pa.table({'a': [1]}).to_pandas().equals(pa.Table.from_pandas(pd.DataFrame({'a': [1]})).to_pandas())"
+    assert "pandas" in loaded_by(f"{start}; {use}; import pandas as pd; {later}")

@@ -123,7 +123,8 @@ class Scan:
         self.run()
 
     def run(self) -> None:
-        from jobs.replay.chunk.log_input import log_reading, read_chunk
+        from jobs.replay.chunk.log_input import read_chunk
+        from jobs.replay.chunk.log_pin import log_reading
         from jobs.replay.frames.frame_time import frame_time
         from jobs.replay.pinned import pin
         from tests.support.replays import order_of

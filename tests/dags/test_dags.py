@@ -136,7 +136,6 @@ def test_spark_is_submitted_through_the_wrapper_with_the_death_signal(dags: "dic
         assert wrapper.stat().st_mode & 0o111
         # A script's directory comes first on Python's path, so another module in it could hide a library.
         assert [path.name for path in Path(replay.application).parent.glob("*.py")] == ["replay_job.py"]
-        assert "io.delta_delta-spark" in replay.jars
 
 
 def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,3 +111,28 @@ def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
     waiting = Tasks(load_dags(tmp_path)["replay_sales"], monkeypatch, "2024-01-02").function("plan")()
     assert (waiting.is_done, waiting.xcom_value) == (False, None)
+
+
+@pytest.mark.parametrize("host", ["local[2]", "spark://master", None])
+def test_the_replay_task_gets_the_jars_and_options_for_its_master(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch, host: str | None
+) -> None:
+    """On this machine: Delta on the class path, and no optimising compiler for few records. On a cluster: its own."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
+    if host is not None:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
+    order = tasks.function("plan")().xcom_value
+    replay = copy(tasks.task("replay"))
+    replay.render_template_fields({"ti": SimpleNamespace(xcom_pull=lambda task_ids: order)})  # noqa: ARG005
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: None)
+    replay.execute({})
+    assert json.loads(replay.application_args[0]) == order
+    if host == "local[2]":
+        assert replay.jars == ""
+        assert "delta-spark" in replay.conf["spark.driver.extraClassPath"]
+        assert "-XX:TieredStopAtLevel=1" in replay.conf["spark.driver.extraJavaOptions"]
+    else:
+        assert "delta-spark" in replay.jars
+        assert replay.conf == {}

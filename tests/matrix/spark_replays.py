@@ -12,7 +12,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.workspace import open_workspace
 from jobs.readers import published
 from jobs.reading.published import read_published
-from jobs.replay.chunk.log_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk.log_input import read_chunk
+from jobs.replay.chunk.log_pin import log_reading, pin_chunk
 from tests.matrix.checks import view_differs
 from tests.matrix.log import BOUNDS, PARTITION, SCHEMA, TABLE, Commit
 from tests.matrix.one_process import Answer, Hashes, answer

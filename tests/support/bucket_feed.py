@@ -13,6 +13,7 @@ import pyarrow as pa
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables, plan_buckets
 from jobs.replay.chunk.time_steps import ChunkTime
+from jobs.replay.sizes import SIZES
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_struct, arrow_type
 from windowlib.columnar.plan import BucketPlan, SliceRange
@@ -49,7 +50,7 @@ def bucket_plan(
 ) -> BucketPlan:
     """Return the plan of a chunk with one bucket."""
     time = ChunkTime(steps=steps, beginning=beginning, after=(), clamped=())
-    return plan_buckets(pipeline, written, ranges, buckets=1, time=time)
+    return plan_buckets(pipeline, written, ranges, buckets=1, time=time, sizes=SIZES)
 
 
 def steps_of(timeline: Timeline, places: Mapping[int, Place]) -> Steps:

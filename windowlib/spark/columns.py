@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from windowlib.columnar.log_reading import TimeColumn
 from windowlib.errors import SpecError
 from windowlib.records.instants import (
     BLANKS,
@@ -32,14 +33,6 @@ ALLOWED = (
     "a number (or its text) with a unit (s, ms, us, ns); a TIMESTAMP, TIMESTAMP_NTZ, DATE or ISO text (date and time) "
     "without one"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeColumn:
-    """A column of instants. `unit` is None for types that need no unit (TIMESTAMP, DATE, ISO text)."""
-
-    name: str
-    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
+from windowlib.columnar.log_reading import Rises
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import LogError
 
@@ -28,17 +29,6 @@ class BlockSlice(NamedTuple):
     slice_no: int
     first: int
     records: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rises:
-    """The rises of the greatest event time: after the record at `sequence[i]` it is `max_event_time_ms[i]`.
-
-    Both arrays are strictly ascending.
-    """
-
-    sequence: Int64s
-    max_event_time_ms: Int64s
 
 
 def number_records(

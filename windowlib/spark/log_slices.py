@@ -1,41 +1,20 @@
 """Reading the slices of a pinned log: each record with its slice, id, event time, and the reason if it is invalid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
 
-from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.spark.columns import Instant, TimeColumn, column, instant, range_problem, storable
+from windowlib.columnar.log_reading import LogReading, TimeColumn
+from windowlib.records.row_ids import IdSum
+from windowlib.spark.columns import Instant, column, instant, range_problem, storable
 from windowlib.spark.hashes import record_hash
 
 COMMIT_ORDER = ("row_commit_version", "row_id")
 _HALF = 32
 """Bits of half an id."""
 FLOATS = (T.DoubleType, T.FloatType)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogReading:
-    """How to read the records of a log: its version, its slices and the roles of its columns.
-
-    If `order` is None, records are in the order of commits. `gap` is the column of each record's own session gap, if
-    the pipeline has such sessions. `widened` maps a column whose type was widened in place to its first Spark type.
-    """
-
-    uri: str
-    version: int
-    slice_column: str
-    slices: Mapping[str, int]
-    key: tuple[str, ...]
-    event_time: TimeColumn
-    arrival_time: TimeColumn | None
-    gap: TimeColumn | None
-    record_id: str | None
-    order: tuple[str, ...] | None
-    widened: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
@@ -101,29 +80,33 @@ def order_columns(reading: LogReading) -> list[str]:
 
 
 def scan_ids(spark: SparkSession, reading: LogReading) -> DataFrame:
-    """Return the audit's own scan of the log: `slice_value, records, id_xor, id_sum` (decimal), a row per slice."""
+    """Return the audit's own scan of the log: `slice_value, ids` (see `id_sum`), a row per slice value."""
     log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
     ids = _only(log, reading).select(
         column(reading.slice_column).cast("string").alias("slice_value"),
         record_hash(log.schema.fields, reading.widened).alias("id"),
     )
-    return sum_ids(ids.groupBy("slice_value"), F.col("id"))
+    return ids.groupBy("slice_value").agg(id_sum(F.col("id")).alias("ids"))
 
 
-def sum_ids(groups: GroupedData, identity: Column) -> DataFrame:
-    """Return count, XOR and sum of ids for each group. The sum is a decimal that does not wrap at 64 bits.
+def id_sum(identity: Column) -> Column:
+    """Return an aggregate: the count, XOR and sum of the ids that are not null, as a struct for `id_sum_of`.
 
-    Spark adds up the halves of the ids as 64-bit integers, which is much faster than a sum of decimals.
+    Spark adds up the halves of the ids as 64-bit integers, which is much faster than a sum of decimals. The sums of
+    2**31 halves fit.
     """
     high, low = F.shiftright(identity, _HALF), identity.bitwiseAND(F.lit((1 << _HALF) - 1))
-    parts = groups.agg(
-        F.count(F.lit(1)).alias("records"),
-        F.bit_xor(identity).alias("id_xor"),
-        F.sum(high).cast("decimal(20,0)").alias("high"),
-        F.sum(low).cast("decimal(20,0)").alias("low"),
+    return F.struct(
+        F.count(identity).alias("count"),
+        F.coalesce(F.bit_xor(identity), F.lit(0)).alias("xor"),
+        F.coalesce(F.sum(high), F.lit(0)).alias("high"),
+        F.coalesce(F.sum(low), F.lit(0)).alias("low"),
     )
-    total = F.col("high") * F.lit(Decimal(1 << _HALF)) + F.col("low")
-    return parts.withColumn("id_sum", total.cast("decimal(38,0)")).drop("high", "low")
+
+
+def id_sum_of(found: Row) -> IdSum:
+    """Return the result of `id_sum`. The sum does not wrap at 64 bits."""
+    return IdSum(found["count"], found["xor"], (found["high"] << _HALF) + found["low"])
 
 
 def _only(log: DataFrame, reading: LogReading) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jobs.engine.engine import Engine
 from jobs.engine.user_functions import Functions
@@ -9,13 +10,15 @@ from jobs.engine.window_spec import engine, pipeline_functions
 from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names
-from jobs.replay.chunk.time_steps import ChunkTime
-from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type
 from windowlib.records.tables import Table
+
+if TYPE_CHECKING:
+    from jobs.replay.chunk.time_steps import ChunkTime
+    from jobs.replay.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +92,8 @@ def plan_buckets(
     ranges: Sequence[SliceRange],
     *,
     buckets: int,
-    time: ChunkTime,
-    sizes: Sizes = SIZES,
+    time: "ChunkTime",
+    sizes: "Sizes",
     checkpoints: CheckpointRules | None = None,
 ) -> BucketPlan:
     """Return the plan that every task gets. The number of buckets changes the speed only."""

@@ -1,6 +1,7 @@
 """Which chunks can run through files, and why the others cannot."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -8,14 +9,16 @@ from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk.bucket_plan import ChunkTables
-from jobs.replay.chunk.log_input import log_reading
-from jobs.replay.sizes import SIZES, Sizes
+from jobs.replay.chunk.log_pin import log_reading
 from jobs.runs import Slice
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.instants import can_read_instants
 from windowlib.records import tables
 from windowlib.records.column_types import spell_type
+
+if TYPE_CHECKING:
+    from jobs.replay.chunk.bucket_plan import ChunkTables
+    from jobs.replay.sizes import Way
 
 _SOURCES = ("string", "long", "integer", "short", "byte")
 """The types of a source column whose texts Arrow and Spark spell alike."""
@@ -26,9 +29,9 @@ def why_not_files(
     lake: Lake,
     log: PinnedLog,
     *,
-    written: ChunkTables,
+    written: "ChunkTables",
     slices: Sequence[Slice],
-    sizes: Sizes = SIZES,
+    way: "Way" = "auto",
 ) -> str | None:
     """Return None if a chunk can run through files, else the reason as one sentence.
 
@@ -38,12 +41,12 @@ def why_not_files(
         log: the log, pinned with row ids.
         written: the engine and the tables of the pipeline over this log.
         slices: the slices of the chunk.
-        sizes: the thresholds of the replay.
+        way: `frames` if the replay must use DataFrames.
 
     Raises:
         LogError: a file of the log is damaged.
     """
-    if sizes.way == "frames":
+    if way == "frames":
         return "the sizes of the replay ask for DataFrames"
     if "://" in lake.table(pipeline.name, tables.WINDOW_OUTPUTS):
         return "the lake is not on a local file system"
@@ -52,7 +55,9 @@ def why_not_files(
     return reason or direct_reading(log, order=None if order == "commits" else order)
 
 
-def _of_columns(pipeline: Pipeline, log: PinnedLog, *, written: ChunkTables, slices: Sequence[Slice]) -> Iterator[str]:
+def _of_columns(
+    pipeline: Pipeline, log: PinnedLog, *, written: "ChunkTables", slices: Sequence[Slice]
+) -> Iterator[str]:
     """Yield the columns whose values only Spark reads as the definition asks."""
     nodes, engine = log.nodes, written.engine
     reading = log_reading(pipeline, log, slices, needs_clock=engine.needs_clock)

@@ -1,4 +1,4 @@
-"""The input of a chunk: pins the log, reads its records in log order, and computes a fingerprint for each slice."""
+"""The input of a chunk through DataFrames: the records in log order, and a fingerprint for each slice."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,21 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
-from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
-from jobs.lake.lake import Lake
-from jobs.pipeline.log_schema import validate_against_schema
-from jobs.pipeline.models.log import TimeColumn as TimeGrammar
-from jobs.pipeline.models.pipeline import Pipeline
+from jobs.lake.event_log import PinnedLog
 from jobs.replay.chunk.chunk_run import SliceInput, input_fingerprint
 from jobs.runs import Slice
+from windowlib.columnar.log_reading import LogReading
 from windowlib.columnar.plan import SliceRange
 from windowlib.errors import LogError
 from windowlib.records.row_ids import INPUT, IdSum
 from windowlib.records.tables import INVALID_RECORDS
-from windowlib.spark.columns import TimeColumn
 from windowlib.spark.hashes import row_hash
 from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records, refuse_ties
-from windowlib.spark.log_slices import LogReading, order_columns, read_slices, scan_ids, sum_ids
+from windowlib.spark.log_slices import id_sum, id_sum_of, order_columns, read_slices, scan_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,51 +60,6 @@ class ChunkInput:
         kind = self.ordered.schema["record"].dataType
         assert isinstance(kind, T.StructType), "records are read as a struct"
         return kind
-
-
-def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> PinnedLog:
-    """Pin one version of the log, and check the pipeline against its columns. Commits in `known` are not read again.
-
-    Raises:
-        LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
-        SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
-    """
-    grammar = pipeline.log.slice
-    pinned = pin_log(
-        lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True
-    )
-    validate_against_schema(pipeline, pinned.columns)
-    if pipeline.log.order == "commits" and not pinned.row_tracking:
-        raise LogError(
-            f"event log {pinned.uri} has no row tracking, so `order: commits` cannot be read from it: create the table "
-            "with delta.enableRowTracking = true from the beginning, or name in `log.order` the columns that order the "
-            "records of a slice"
-        )
-    return pinned
-
-
-def log_reading(
-    pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice], *, needs_clock: bool = False
-) -> LogReading:
-    """Return how to read the log for these slices, which get the numbers 0, 1, ... in the chunk.
-
-    With `needs_clock`, the arrival time is read as well, and a record without an arrival time is invalid.
-    """
-    numbers = {one.slice_id: number for number, one in enumerate(slices)}
-    log = pipeline.log
-    return LogReading(
-        uri=pinned.uri,
-        version=pinned.version,
-        slice_column=log.slice.by,
-        slices={value: numbers[slice_id] for value, slice_id in pinned.partitions().items()},
-        key=log.key_columns,
-        event_time=_time_column(log.event_time),
-        arrival_time=_time_column(log.arrival_time) if needs_clock and log.arrival_time else None,
-        gap=_gap_column(pipeline),
-        record_id=log.record_id,
-        order=None if log.order == "commits" else tuple(log.order),
-        widened=pinned.widened,
-    )
 
 
 def read_chunk(
@@ -194,7 +145,7 @@ def scan_log(spark: "SparkSession", chunk: ChunkInput, pinned: PinnedLog) -> Map
     for row in rows:
         number = chunk.reading.slices.get(row["slice_value"])
         if number is not None:
-            found.setdefault(number, IdSum()).merge(IdSum(row["records"], row["id_xor"], int(row["id_sum"])))
+            found.setdefault(number, IdSum()).merge(id_sum_of(row["ids"]))
     return found
 
 
@@ -202,19 +153,6 @@ def invalid_row_id() -> "Column":
     """Return the row id of a row of `invalid_records`, as an expression over `ChunkInput.ordered`."""
     content = {"record_hash": T.LongType(), "reason": T.StringType()}
     return row_hash(INVALID_RECORDS, content, {"reason": F.col("problem")})
-
-
-def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
-    """The column that holds the session gap of each record, if the pipeline has one."""
-    windows = pipeline.windows
-    session = None if windows is None else (windows.session or windows.dynamic_session)
-    if session is None or session.gap.column is None:
-        return None
-    return TimeColumn(name=session.gap.column, unit="ms" if session.gap.unit is None else session.gap.unit.value)
-
-
-def _time_column(grammar: TimeGrammar) -> TimeColumn:
-    return TimeColumn(name=grammar.column, unit=grammar.unit.value if grammar.unit else None)
 
 
 def _ranges(slices: Sequence[Slice], ranks: Ranks) -> tuple[SliceRange, ...]:
@@ -237,28 +175,29 @@ def _commit_column(slices: Sequence[Slice]) -> "Column":
 
 
 def _slice_inputs(ordered: "DataFrame", slices: int, *, needs_commits: bool) -> tuple[SliceInput, ...]:
-    invalid = F.col("problem").isNotNull()
+    """Return the fingerprint and the sums of ids of each slice, in one pass over the records."""
     content = dict.fromkeys(("rank", "record_hash", *(("commit",) if needs_commits else ())), T.LongType())
-    parts = {
-        "content": ordered.select("slice_no", row_hash(INPUT, content).alias("id")),
-        "records": ordered.select("slice_no", F.col("record_hash").alias("id")),
-        "invalid": ordered.where(invalid).select("slice_no", F.col("record_hash").alias("id")),
-        "invalid_rows": ordered.where(invalid).select("slice_no", invalid_row_id().alias("id")),
+    is_invalid = F.col("problem").isNotNull()
+    ids = {
+        "content": row_hash(INPUT, content),
+        "records": F.col("record_hash"),
+        "invalid": F.when(is_invalid, F.col("record_hash")),
+        "invalid_rows": F.when(is_invalid, invalid_row_id()),
     }
-    whole = None
-    for name, part in parts.items():
-        named = part.withColumn("part", F.lit(name))
-        whole = named if whole is None else whole.unionByName(named)
-    assert whole is not None, "parts has four entries"
-    sums: dict[tuple[int, str], IdSum] = {}
-    for row in sum_ids(whole.groupBy("slice_no", "part"), F.col("id")).collect():
-        sums[row["slice_no"], row["part"]] = IdSum(row["records"], row["id_xor"], int(row["id_sum"]))
+    hashed = ordered.select("slice_no", *(one.alias(name) for name, one in ids.items()))
+    sums = hashed.groupBy("slice_no").agg(*(id_sum(F.col(name)).alias(name) for name in ids))
+    found = {row["slice_no"]: row for row in sums.collect()}
+
+    def part(number: int, name: str) -> IdSum:
+        row = found.get(number)
+        return IdSum() if row is None else id_sum_of(row[name])
+
     return tuple(
         SliceInput(
-            fingerprint=input_fingerprint(sums.get((number, "content"), IdSum())),
-            records=sums.get((number, "records"), IdSum()),
-            invalid=sums.get((number, "invalid"), IdSum()),
-            invalid_rows=sums.get((number, "invalid_rows"), IdSum()),
+            fingerprint=input_fingerprint(part(number, "content")),
+            records=part(number, "records"),
+            invalid=part(number, "invalid"),
+            invalid_rows=part(number, "invalid_rows"),
         )
         for number in range(slices)
     )

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-
 from jobs.lake.store import column_takes, table_columns
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type
@@ -50,6 +48,8 @@ def rename_records(ordered: "DataFrame", names: Mapping[str, str]) -> "DataFrame
     """Return the ordered records, with the fields of `record` renamed as in the side tables."""
     if all(name == stored for name, stored in names.items()):
         return ordered
+    from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+
     fields = [F.col("record").getField(name).alias(stored) for name, stored in names.items()]
     return ordered.withColumn("record", F.struct(*fields))
 

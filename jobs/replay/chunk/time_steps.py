@@ -20,13 +20,13 @@ from jobs.replay.chunk.driver_rows import identified
 from jobs.runs import CheckpointRef
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import column_values
+from windowlib.columnar.log_reading import Rises
 from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.steps import Beginning, Int64s, Steps, columns_of
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
-from windowlib.spark.log_order import Rises
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar import instants
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.instants import Codes
+from windowlib.columnar.log_reading import LogReading
 from windowlib.columnar.record_hashes import content_ids, invalid_ids, record_hashes
 from windowlib.columnar.steps import Int64s
 from windowlib.records.row_ids import IdSum
 from windowlib.records.xxh64 import name_seed
-from windowlib.spark.log_slices import LogReading
 
 KEY_SEED = name_seed("key")
 

@@ -14,7 +14,7 @@ from jobs.lake.store import add_fields
 from jobs.planning.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
-from jobs.replay.chunk.log_input import log_reading
+from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.stages import stage
 from jobs.replay.chunk.tallies import Sums, Tallies
@@ -38,12 +38,12 @@ from jobs.replay.files.windows import (
 from jobs.replay.pinned import Pinned
 from jobs.runs import EMPTY_STATE
 from jobs.spark.private_dir import private_directory
+from windowlib.columnar.log_reading import Rises
 from windowlib.columnar.restored import BEFORE
 from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.errors import InvariantBroken
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-from windowlib.spark.log_order import Rises
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun
-from jobs.replay.chunk.log_input import ChunkInput, log_reading, read_chunk, scan_log
+from jobs.replay.chunk.log_input import ChunkInput, read_chunk, scan_log
+from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.record_columns import rename_records
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.table_writes import Rows, table_rows, write_tables

@@ -28,7 +28,8 @@ from jobs.reading.stored_rows import StoredRuns, file_of
 from jobs.reading.stored_tables import stored_table
 from jobs.reading.verify import verify
 from jobs.replay.checkpoint_check import CheckpointCheck
-from jobs.replay.chunk.log_input import log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk.log_input import read_chunk
+from jobs.replay.chunk.log_pin import log_reading, pin_chunk
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin

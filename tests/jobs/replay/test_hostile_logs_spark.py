@@ -18,7 +18,8 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace, open_workspace
-from jobs.replay.chunk.log_input import ChunkInput, log_reading, pin_chunk, read_chunk
+from jobs.replay.chunk.log_input import ChunkInput, read_chunk
+from jobs.replay.chunk.log_pin import log_reading, pin_chunk
 from jobs.replay.chunk.record_columns import record_names
 from jobs.review.verify_input import Verification, verify_inputs
 from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows

@@ -8,6 +8,7 @@ import pytest
 from jobs.spark.jars import class_path, delta_jars
 from jobs.spark.java_options import archive_file, class_path_option, java_options, spark_jars
 from jobs.spark.session import _jvm_settings
+from jobs.spark.submit import are_on_class_path, submit_settings
 
 
 def _jar(directory: Path, name: str, text: str = "x") -> Path:
@@ -64,3 +65,26 @@ def test_a_jvm_that_runs_already_gets_the_jars_from_spark() -> None:
     found = _jvm_settings("-Xuser", extra=["-Xa"], starts_here=True)
     assert found["spark.driver.extraJavaOptions"] == "-Xa -Xuser", "the user's option comes last, so it wins"
     assert "delta-spark" in found["spark.driver.extraClassPath"]
+
+
+def test_spark_submit_on_this_machine_gets_the_class_path_of_a_session() -> None:
+    session = _jvm_settings("", extra=[], starts_here=True)
+    few, many = (submit_settings("local[2]", records=records) for records in (10, 10**9))
+    assert few.class_path == many.class_path == session["spark.driver.extraClassPath"]
+    assert (few.jars, "-XX:TieredStopAtLevel=1" in few.java_options) == ("", True)
+    assert "-XX:TieredStopAtLevel=1" not in many.java_options
+    assert are_on_class_path(few.class_path)
+    assert not are_on_class_path("")
+    assert _jvm_settings("", extra=["-Xa"], starts_here=False, has_jars=True) == {}
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", ""])
+def test_a_cluster_gets_the_jars_from_spark(master: str) -> None:
+    found = submit_settings(master, records=10)
+    assert "delta-spark" in found.jars
+    assert (found.class_path, found.java_options) == ("", "")
+
+
+def test_an_archive_in_a_directory_with_a_space_is_one_option(tmp_path: Path) -> None:
+    archive = _jar(tmp_path / "a b", "c.jsa")
+    assert java_options(archive)[0] == f'"-XX:SharedArchiveFile={archive}"'

@@ -12,11 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from pyspark.sql import types as T  # noqa: N812
 
 from tests.support.fuzzing import seeds
+from windowlib.columnar.log_reading import TimeColumn
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import SpecError
 from windowlib.records.instants import read_instant
 from windowlib.records.tables import unassigned_records
-from windowlib.spark.columns import TimeColumn, instant, range_problem
+from windowlib.spark.columns import instant, range_problem
 from windowlib.spark.hashes import record_check, record_hash
 
 if TYPE_CHECKING:

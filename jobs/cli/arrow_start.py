@@ -1,0 +1,41 @@
+"""Starts pyarrow without pandas, whose import costs 0.4 s."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def keep_pandas_out() -> None:
+    """Let pyarrow believe in this process that pandas is not installed.
+
+    pyarrow looks for pandas once, when it first converts Python values. Programs can still import pandas later, and
+    `to_pandas` and `from_pandas` work. Only `pyarrow.array` no longer recognises a series or a `pandas.NaT`.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    with _hidden("pandas"):
+        pa.array([0])  # converts a value: an empty list would not end the search for pandas
+
+
+@contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Make the import of a module fail as if it was not installed."""
+    finder = _Hidden(name)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Hidden:
+    """A finder of modules that refuses one name and leaves all others to the next finders."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002
+        if name == self._name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -1,0 +1,70 @@
+"""Pins the log of a chunk, and tells how its records are read. Without Spark."""
+
+from collections.abc import Sequence
+
+from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
+from jobs.lake.lake import Lake
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.log import TimeColumn as TimeGrammar
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.runs import Slice
+from windowlib.columnar.log_reading import LogReading, TimeColumn
+from windowlib.errors import LogError
+
+
+def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> PinnedLog:
+    """Pin one version of the log, and check the pipeline against its columns. Commits in `known` are not read again.
+
+    Raises:
+        LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
+        SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
+    """
+    grammar = pipeline.log.slice
+    pinned = pin_log(
+        lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True
+    )
+    validate_against_schema(pipeline, pinned.columns)
+    if pipeline.log.order == "commits" and not pinned.row_tracking:
+        raise LogError(
+            f"event log {pinned.uri} has no row tracking, so `order: commits` cannot be read from it: create the table "
+            "with delta.enableRowTracking = true from the beginning, or name in `log.order` the columns that order the "
+            "records of a slice"
+        )
+    return pinned
+
+
+def log_reading(
+    pipeline: Pipeline, pinned: PinnedLog, slices: Sequence[Slice], *, needs_clock: bool = False
+) -> LogReading:
+    """Return how to read the log for these slices, which get the numbers 0, 1, ... in the chunk.
+
+    With `needs_clock`, the arrival time is read as well, and a record without an arrival time is invalid.
+    """
+    numbers = {one.slice_id: number for number, one in enumerate(slices)}
+    log = pipeline.log
+    return LogReading(
+        uri=pinned.uri,
+        version=pinned.version,
+        slice_column=log.slice.by,
+        slices={value: numbers[slice_id] for value, slice_id in pinned.partitions().items()},
+        key=log.key_columns,
+        event_time=_time_column(log.event_time),
+        arrival_time=_time_column(log.arrival_time) if needs_clock and log.arrival_time else None,
+        gap=_gap_column(pipeline),
+        record_id=log.record_id,
+        order=None if log.order == "commits" else tuple(log.order),
+        widened=pinned.widened,
+    )
+
+
+def _gap_column(pipeline: Pipeline) -> TimeColumn | None:
+    """The column that holds the session gap of each record, if the pipeline has one."""
+    windows = pipeline.windows
+    session = None if windows is None else (windows.session or windows.dynamic_session)
+    if session is None or session.gap.column is None:
+        return None
+    return TimeColumn(name=session.gap.column, unit="ms" if session.gap.unit is None else session.gap.unit.value)
+
+
+def _time_column(grammar: TimeGrammar) -> TimeColumn:
+    return TimeColumn(name=grammar.column, unit=grammar.unit.value if grammar.unit else None)

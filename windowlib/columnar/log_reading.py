@@ -1,0 +1,46 @@
+"""How to read the records of a log: its version, its slices, and the roles of its columns. Without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from windowlib.columnar.steps import Int64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeColumn:
+    """A column of instants. `unit` is None for types that need no unit (TIMESTAMP, DATE, ISO text)."""
+
+    name: str
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReading:
+    """How to read the records of a log: its version, its slices and the roles of its columns.
+
+    If `order` is None, records are in the order of commits. `gap` is the column of each record's own session gap, if
+    the pipeline has such sessions. `widened` maps a column whose type was widened in place to its first Spark type.
+    """
+
+    uri: str
+    version: int
+    slice_column: str
+    slices: Mapping[str, int]
+    key: tuple[str, ...]
+    event_time: TimeColumn
+    arrival_time: TimeColumn | None
+    gap: TimeColumn | None
+    record_id: str | None
+    order: tuple[str, ...] | None
+    widened: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rises:
+    """The rises of the greatest event time: after the record at `sequence[i]` it is `max_event_time_ms[i]`.
+
+    Both arrays are strictly ascending.
+    """
+
+    sequence: Int64s
+    max_event_time_ms: Int64s
