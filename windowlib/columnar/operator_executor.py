@@ -1,7 +1,8 @@
 """The executor that runs any operator, record by record."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,11 @@ from windowlib.columnar.state_rows import NamedRow, StateRows
 from windowlib.columnar.steps import Int64s, Walk
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records import tables
-from windowlib.records.named_rows import Row
-from windowlib.records.records import Fate, Record
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Record
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
+
+_new_record: Final = tuple.__new__  # half the cost of Record(...), for every record
 
 
 class OperatorExecutor:
@@ -33,7 +35,7 @@ class OperatorExecutor:
         self._stored = {table.name: table for table in plan.tables if table.name in tables.CHECKPOINT_TABLES}
         self._state = StateRows(self._stored.values(), plan.accumulators, plan.last)
         self._outputs = OutputRows(plan.tables, plan.outputs, plan.side_outputs)
-        self._identities = {table.name: RowIdentity(table) for table in plan.tables}
+        self._identities = {name: RowIdentity(table) for name, table in self._stored.items()}
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
         self._fates = {fate: IdSum() for fate in Fate}
@@ -59,20 +61,32 @@ class OperatorExecutor:
         self._begin()
         sequences = records.column("sequence").to_numpy()
         steps_before = np.searchsorted(self._plan.steps.sequence, sequences, side="left").tolist()
-        plain = (records.column(name).to_pylist() for name in ("rank", "event_time_ms", "record_hash"))
         process, walk = self._operator.process, self._walk
-        fates = {fate: IdSum() for fate in Fate}
-        values, gaps = batch_values(records, self._plan.layout)
-        rows = zip(batch_keys(records, len(self._plan.keys)), values, gaps, steps_before, *plain, strict=True)
-        start_ms = self._slice.start_ms
-        for key, value, gap_ms, steps, rank, at_ms, identity in rows:
+        others: dict[Fate, list[int]] = {LATE: [], UNASSIGNED: []}
+        for steps, record in zip(steps_before, self._records(records), strict=True):
             if steps > walk.taken:
                 walk.until(steps)
-            fate = process(Record(key, at_ms, value, (start_ms, rank), identity, gap_ms))
-            fates[fate].add(identity)
-        for fate, ids in fates.items():
-            self._fates[fate].merge(ids)
+            fate = process(record)
+            if fate is not ASSIGNED:
+                others[fate].append(record.record_hash)
+        self._count_fates(IdSum.of_array(records.column("record_hash").to_numpy()), others)
         return self._drain()
+
+    def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
+        """Return the records of a batch. Each exists only while the operator needs it."""
+        ranks, times, hashes = (plain_values(batch.column(name)) for name in ("rank", "event_time_ms", "record_hash"))
+        positions = zip(repeat(self._slice.start_ms), ranks, strict=False)
+        values, gaps = batch_values(batch, self._plan.layout)
+        columns = (batch_keys(batch, len(self._plan.keys)), times, values, positions, hashes, gaps)
+        return map(_new_record, repeat(Record), zip(*columns, strict=True))
+
+    def _count_fates(self, read: IdSum, others: Mapping[Fate, Sequence[int]]) -> None:
+        """Add the fates of a batch: all of its records are assigned, except `others`."""
+        for fate, identities in others.items():
+            ids = IdSum.of(identities)
+            self._fates[fate].merge(ids)
+            read = IdSum(read.count - ids.count, read.xor ^ ids.xor, read.total - ids.total)
+        self._fates[ASSIGNED].merge(read)
 
     def end_slice(self) -> Emission:
         """Take the remaining steps of the current slice, and begin the next slice."""
@@ -84,7 +98,13 @@ class OperatorExecutor:
 
     def state(self, keys: Int64s | None = None) -> StateColumns:  # noqa: ARG002 - it does not number touched keys
         """Return the checkpoint after the slice that ended."""
-        return self._columns(self._state.rows(self._operator.snapshot()))
+        by_table: dict[str, list[tuple[object, ...]]] = {}
+        for name, values in self._state.rows(self._operator.snapshot()):
+            by_table.setdefault(name, []).append(values)
+        return {
+            name: pa.table(self._identities[name].arrays(found), names=list(arrow_columns(self._plan.table(name))))
+            for name, found in by_table.items()
+        }
 
     def take_touched(self) -> None:
         """Return None: an operator does not report the keys whose state changed."""
@@ -110,17 +130,7 @@ class OperatorExecutor:
                 self._operator.begin(self._plan.beginning.first_arrival_ms)
 
     def _drain(self) -> Emission:
-        start_ms = self._slice.start_ms
-        return self._columns(self._outputs.row(output, start_ms) for output in self._operator.drain())
-
-    def _columns(self, rows: Iterable[Row]) -> dict[str, pa.Table]:
-        by_table: dict[str, list[tuple[object, ...]]] = {}
-        for name, values in rows:
-            by_table.setdefault(name, []).append(values)
-        return {
-            name: pa.table(self._identities[name].arrays(found), names=list(arrow_columns(self._plan.table(name))))
-            for name, found in by_table.items()
-        }
+        return self._outputs.emission(self._operator.drain(), self._slice.start_ms)
 
 
 def _as_one(value: object) -> object:

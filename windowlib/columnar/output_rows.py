@@ -1,35 +1,26 @@
-"""Conversion of an operator's outputs into rows of the tables that store them."""
+"""Conversion of an operator's outputs into rows of the tables that store them, column by column."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIME_MS, Window
-from windowlib.errors import SpecError
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.executor import Emission, arrow_columns
+from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records import tables
-from windowlib.records.named_rows import Row, RowBuilder
-from windowlib.records.records import (
-    ON_TIME,
-    Emitted,
-    Late,
-    Output,
-    Pane,
-    Position,
-    Record,
-    SideOutput,
-    Unassigned,
-)
+from windowlib.records.records import ON_TIME, Emitted, Late, Output, Pane, Position, Record, SideOutput, Unassigned
 from windowlib.records.tables import Table
 
 US_PER_MS: Final = 1_000
 _BOUNDS: Final = ("window_start", "window_end")
-
 _PANE_FIELDS: Final = (
-    "pane_index", "timing", "is_first", "is_last", "mode", "kind", "record_count", "nonspeculative_index",
-    "watermark_ms",
+    "pane_index", "timing", "is_first", "is_last", "mode", "kind", "record_count", "watermark_ms",
+    "nonspeculative_index",
 )  # fmt: skip
 """Columns of `window_outputs` that Pane has as fields with the same names and values."""
-_pane_values: Final = attrgetter(*_PANE_FIELDS)
 _EMITTED: Final[Mapping[str, Any]] = {
     "pane_index": 0, "timing": ON_TIME, "is_first": True, "is_last": True, "mode": "discarding", "kind": "result",
     "record_count": 1, "nonspeculative_index": 0, "window_start": None, "window_end": None,
@@ -37,11 +28,17 @@ _EMITTED: Final[Mapping[str, Any]] = {
 """The columns of an Emitted that are equal in all rows: a keyed process function has no windows and no panes."""
 _LATE_FIELDS: Final = ("missed_all", "watermark_ms", "late_by_ms", "reason")
 """Columns of `late_records` that Late has as fields with the same names and values."""
-_late_values: Final = attrgetter(*_LATE_FIELDS)
+
+_Kind = TypeVar("_Kind")
+_Columns = dict[str, Sequence[Any] | pa.Array]
+"""Column -> its values, one per row."""
 
 
 class OutputRows:
-    """Turns the outputs of one pipeline's operator into rows."""
+    """Turns the outputs of one pipeline's operator into rows.
+
+    It works by column, because a task may convert a pane for each record, and a column costs a tenth of its values.
+    """
 
     def __init__(
         self, output_tables: Iterable[Table], outputs: Sequence[str], side_outputs: Mapping[str, Sequence[str]]
@@ -54,78 +51,153 @@ class OutputRows:
             side_outputs: tag -> the columns of its values.
         """
         named = {table.name: table for table in output_tables}
+        self._kinds = {
+            name: {column: arrow_type(table.columns()[column]) for column in arrow_columns(table)}
+            for name, table in named.items()
+        }
+        self._keys = named[tables.WINDOW_OUTPUTS].keys
         self._outputs = tuple(outputs)
         self._nothing = (None,) * len(self._outputs)
         self._side_outputs = {tag: tuple(names) for tag, names in side_outputs.items()}
-        panes = named[tables.WINDOW_OUTPUTS]
-        times = ("pane_time_ms", "fired_rank")
-        self._panes = RowBuilder(panes, (*panes.keys, *_BOUNDS, *times, *_PANE_FIELDS, *self._outputs))
-        self._emitted = RowBuilder(panes, (*panes.keys, *_EMITTED, *times, "watermark_ms", *self._outputs))
-        record = ("record_hash", "event_time_ms", "rank")
-        self._late = RowBuilder(named[tables.LATE_RECORDS], (*record, "missed_windows", *_LATE_FIELDS))
-        self._unassigned = RowBuilder(named[tables.UNASSIGNED_RECORDS], (*record, "watermark_ms"))
-        self._by_tag = {
-            tag: RowBuilder(table, (*table.keys, "event_time_ms", "watermark_ms", "fired_rank", *names))
-            for tag, names in self._side_outputs.items()
-            for table in (named[tables.side_outputs_name(tag)],)
-        }
 
-    def row(self, output: Output, slice_start_ms: int) -> Row:
-        """Return the row of an output of this slice.
+    def emission(self, outputs: Sequence[Output], slice_start_ms: int) -> Emission:
+        """Return the rows of outputs of this slice. The rows of a table are in the order of emission.
 
         Raises:
             SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare.
         """
-        match output:
-            case Pane():
-                return self._pane_row(output, slice_start_ms)
-            case Late():
-                missed = [dict(zip(_BOUNDS, _bounds_us(window), strict=True)) for window in output.missed]
-                return self._late.row((*_record_values(output.record), missed, *_late_values(output)))
-            case Unassigned():
-                return self._unassigned.row((*_record_values(output.record), output.watermark_ms))
-            case SideOutput():
-                return self._side_output_row(output, slice_start_ms)
-            case Emitted():
-                return self._emitted_row(output, slice_start_ms)
-            case _:
-                assert_never(output)
+        emitted: dict[str, pa.Table] = {}
+        if panes := _only(Pane, outputs):
+            emitted[tables.WINDOW_OUTPUTS] = self._table(tables.WINDOW_OUTPUTS, self._panes(panes, slice_start_ms))
+        if len(panes) == len(outputs):
+            return emitted
+        if values := _only(Emitted, outputs):
+            emitted[tables.WINDOW_OUTPUTS] = self._table(tables.WINDOW_OUTPUTS, self._emitted(values, slice_start_ms))
+        if late := _only(Late, outputs):
+            emitted[tables.LATE_RECORDS] = self._table(tables.LATE_RECORDS, _late(late))
+        if unassigned := _only(Unassigned, outputs):
+            emitted[tables.UNASSIGNED_RECORDS] = self._table(tables.UNASSIGNED_RECORDS, _unassigned(unassigned))
+        by_tag: dict[str, list[SideOutput]] = {}
+        for output in _only(SideOutput, outputs):
+            by_tag.setdefault(output.tag, []).append(output)
+        for tag, sent in by_tag.items():
+            name = tables.side_outputs_name(tag)
+            emitted[name] = self._table(name, self._sent(tag, sent, slice_start_ms))
+        return emitted
 
-    def _pane_row(self, pane: Pane, slice_start_ms: int) -> Row:
-        key: Any = pane.key  # a tuple of column values
-        has_values = pane.kind != "superseded"
-        values = _columns(pane.values, self._outputs, where="the output") if has_values else self._nothing
-        pane_time_ms = None if pane.timestamp_ms == MAX_TIME_MS else pane.timestamp_ms
-        times = (pane_time_ms, _fired_rank(pane.position, slice_start_ms))
-        return self._panes.row((*key, *_bounds_us(pane.window), *times, *_pane_values(pane), *values))
+    def _panes(self, panes: Sequence[Pane], slice_start_ms: int) -> _Columns:
+        columns: dict[str, Sequence[Any]] = dict(zip(Pane._fields, zip(*panes, strict=True), strict=True))
+        return {
+            **self._key_columns(columns["key"]),
+            **_bounds(columns["window"]),
+            "pane_time_ms": [None if at_ms == MAX_TIME_MS else at_ms for at_ms in columns["timestamp_ms"]],
+            "fired_rank": _fired_ranks(columns["position"], slice_start_ms),
+            **{name: columns[name] for name in _PANE_FIELDS},
+            **self._values(columns["values"], columns["kind"]),
+        }
 
-    def _emitted_row(self, emitted: Emitted, slice_start_ms: int) -> Row:
-        key: Any = emitted.key
-        values = _columns(emitted.values, self._outputs, where="the output")
-        times = (emitted.timestamp_ms, _fired_rank(emitted.position, slice_start_ms))
-        return self._emitted.row((*key, *_EMITTED.values(), *times, emitted.watermark_ms, *values))
+    def _values(self, values: Sequence[Any], kinds: Sequence[str]) -> _Columns:
+        """Return the columns of the values of panes. A superseded pane has no values."""
+        names = self._outputs
+        if set(map(type, values)) != {tuple} or set(map(len, values)) != {len(names)}:
+            values = [
+                self._nothing if kind == "superseded" else _columns(one, names, where="the output")
+                for one, kind in zip(values, kinds, strict=True)
+            ]
+        return dict(zip(names, zip(*values, strict=True), strict=True))
 
-    def _side_output_row(self, output: SideOutput, slice_start_ms: int) -> Row:
-        builder = self._by_tag.get(output.tag)
-        if builder is None:
+    def _emitted(self, emitted: Sequence[Emitted], slice_start_ms: int) -> _Columns:
+        keys, values, times, watermarks, positions = zip(*emitted, strict=True)
+        return {
+            **self._key_columns(keys),
+            **{name: [value] * len(emitted) for name, value in _EMITTED.items()},
+            "pane_time_ms": times,
+            "fired_rank": _fired_ranks(positions, slice_start_ms),
+            "watermark_ms": watermarks,
+            **self._values(values, ["result"] * len(emitted)),
+        }
+
+    def _sent(self, tag: str, sent: Sequence[SideOutput], slice_start_ms: int) -> _Columns:
+        """Return the columns of the values that a function sent to one side output."""
+        names = self._side_outputs.get(tag)
+        if names is None:
             declared = ", ".join(self._side_outputs) or "none"
             raise SpecError(
-                f"a function sent {output.value!r} to the side output {output.tag!r}, which the pipeline does not "
+                f"a function sent {sent[0].value!r} to the side output {tag!r}, which the pipeline does not "
                 f"declare; declared: {declared}. Add it to process.side_outputs with its columns"
             )
-        key: Any = output.key
-        values = _columns(output.value, self._side_outputs[output.tag], where=f"side output {output.tag!r}")
-        fired_rank = _fired_rank(output.position, slice_start_ms)
-        return builder.row((*key, output.timestamp_ms, output.watermark_ms, fired_rank, *values))
+        _, values, keys, times, watermarks, positions = zip(*sent, strict=True)
+        rows = [_columns(value, names, where=f"side output {tag!r}") for value in values]
+        return {
+            **self._key_columns(keys),
+            "event_time_ms": times,
+            "watermark_ms": watermarks,
+            "fired_rank": _fired_ranks(positions, slice_start_ms),
+            **dict(zip(names, zip(*rows, strict=True), strict=True)),
+        }
+
+    def _key_columns(self, keys: Sequence[Any]) -> _Columns:
+        """Return the key columns; a pipeline's keys are tuples of column values."""
+        return dict(zip(self._keys, zip(*keys, strict=True), strict=True)) if self._keys else {}
+
+    def _table(self, name: str, columns: Mapping[str, Any]) -> pa.Table:
+        kinds = self._kinds[name]
+        if columns.keys() != kinds.keys():
+            unmatched = ", ".join(sorted(columns.keys() ^ kinds.keys()))
+            raise InvariantBroken(
+                f"a row of table {name} and the table differ in the columns {unmatched}; please report this"
+            )
+        arrays = [_array(columns[column], kind, is_ours=column in _PANE_FIELDS) for column, kind in kinds.items()]
+        return pa.table(arrays, names=list(kinds))
 
 
-def _fired_rank(position: Position, slice_start_ms: int) -> int:
-    """Return the rank of the record after which the output was emitted; -1 before the slice's first record."""
-    return position[1] if position[0] == slice_start_ms else -1
+def _array(values: Any, kind: pa.DataType, *, is_ours: bool) -> pa.Array:  # noqa: ANN401 - a list or an Arrow array
+    """Return a column in its type.
+
+    Fields of panes (`is_ours`) are mostly equal in all rows. Users' values are not tested for that, because values that
+    Python takes for equal are not always the same: 0.0 and -0.0, or decimals of different scales.
+    """
+    if isinstance(values, pa.Array):
+        return values.cast(kind)
+    if is_ours and values.count(values[0]) == len(values):
+        return pa.repeat(pa.scalar(values[0], kind), len(values))
+    return pa.array(values, kind)
 
 
-def _record_values(record: Record) -> tuple[int, int | None, int]:
-    return record.record_hash, record.timestamp_ms, record.position[1]
+def _only(kind: type[_Kind], outputs: Sequence[Output]) -> list[_Kind]:
+    return [output for output in outputs if isinstance(output, kind)]
+
+
+def _bounds(windows: Sequence[Window]) -> _Columns:
+    """Return the bounds of windows in epoch microseconds; null for the global window."""
+    return {
+        name: pc.multiply_checked(pa.array(bounds, pa.int64()), US_PER_MS)
+        for name, bounds in zip(_BOUNDS, zip(*windows, strict=True), strict=True)
+    }
+
+
+def _fired_ranks(positions: Sequence[Position], slice_start_ms: int) -> list[int]:
+    """Return the rank of the record after which each output was emitted; -1 before the slice's first record."""
+    return [rank if start_ms == slice_start_ms else -1 for start_ms, rank in positions]
+
+
+def _late(late: Sequence[Late]) -> _Columns:
+    missed = [[dict(zip(_BOUNDS, _bounds_us(window), strict=True)) for window in one.missed] for one in late]
+    fields = {name: [getattr(one, name) for one in late] for name in _LATE_FIELDS}
+    return {**_record_columns([one.record for one in late]), "missed_windows": missed, **fields}
+
+
+def _unassigned(unassigned: Sequence[Unassigned]) -> _Columns:
+    records, watermarks = zip(*unassigned, strict=True)
+    return {**_record_columns(records), "watermark_ms": watermarks}
+
+
+def _record_columns(records: Sequence[Record]) -> _Columns:
+    return {
+        "record_hash": [record.record_hash for record in records],
+        "event_time_ms": [record.timestamp_ms for record in records],
+        "rank": [record.position[1] for record in records],
+    }
 
 
 def _columns(values: object, names: Sequence[str], *, where: str) -> Sequence[Any]:

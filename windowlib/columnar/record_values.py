@@ -1,7 +1,9 @@
 """Conversion of a batch's columns to the key, value and gap of each record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from math import isnan, nan
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -33,23 +35,41 @@ class ValueLayout:
         return tuple(dict.fromkeys(name for name in (*self.columns, *gap) if name is not None))
 
 
-def batch_keys(batch: pa.RecordBatch, count: int) -> list[tuple[Any, ...]]:
-    """Return the key of each row, a tuple of its `count` key columns k0, k1 .."""
-    columns = [plain_values(batch.column(f"k{i}")) for i in range(count)]
-    return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
+def batch_keys(batch: pa.RecordBatch, count: int) -> Iterable[tuple[Any, ...]]:
+    """Return the key of each row, a tuple of its `count` key columns k0, k1 .. All NaN are one object.
+
+    With one column, equal keys of the batch are one object, so a dict finds a key without comparing its values.
+    """
+    columns = [batch.column(f"k{i}") for i in range(count)]
+    match columns:
+        case []:
+            return repeat((), batch.num_rows)
+        case [column]:
+            encoded = column.dictionary_encode(null_encoding="encode")
+            known = [(value,) for value in _key_values(encoded.dictionary)]
+            return map(known.__getitem__, plain_values(encoded.indices))
+        case _:
+            return zip(*map(_key_values, columns), strict=True)
 
 
-def batch_values(batch: pa.RecordBatch, layout: ValueLayout) -> tuple[Sequence[Any], Sequence[int | None]]:
+def _key_values(column: pa.Array) -> list[Any]:
+    values = plain_values(column)
+    if pa.types.is_floating(column.type):
+        return [nan if value is not None and isnan(value) else value for value in values]
+    return values
+
+
+def batch_values(batch: pa.RecordBatch, layout: ValueLayout) -> tuple[Iterable[Any], Iterable[int | None]]:
     """Return the values and the gaps of the rows. The columns of `layout.read()` are v0, v1 .. in the batch."""
     read = layout.read()
     convert = column_values if layout.kind == "mapping" else plain_values
-    columns = {name: convert(batch.column(f"v{i}")) for i, name in enumerate(read)}
-    nothing = [None] * batch.num_rows
-    chosen = [nothing if name is None else columns[name] for name in layout.columns]
-    gaps = columns[layout.gap] if isinstance(layout.gap, str) else nothing
+    columns: dict[str, Sequence[Any]] = {name: convert(batch.column(f"v{i}")) for i, name in enumerate(read)}
+    count = batch.num_rows
+    chosen = [repeat(None, count) if name is None else columns[name] for name in layout.columns]
+    gaps = columns[layout.gap] if isinstance(layout.gap, str) else repeat(None, count)
     if layout.kind == "single":
         return chosen[0], gaps
-    rows = list(zip(*chosen, strict=True)) if chosen else [()] * batch.num_rows
+    rows = zip(*chosen, strict=True) if chosen else repeat((), count)
     if layout.kind == "tuple":
         return rows, gaps
     names = [str(name) for name in layout.columns]

@@ -6,6 +6,7 @@ operator visits only the steps that reach one of its timers. The steps between t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +36,16 @@ class Steps:
     watermark_ms: Int64s
     slice_ends: tuple[int, ...]
 
-    def position(self, step: int) -> Position:
-        """Return the position of the record that caused a step; before the chunk's first record the rank is -1."""
-        if self.sequence[step] < 0:
-            return int(self.slice_start_ms[step]), -1
-        return int(self.slice_start_ms[step]), int(self.rank[step])
+    def rows(self, start: int, end: int) -> list[tuple[int, int, int, Position]]:
+        """Return (due_ms, clock_ms, watermark_ms, position) of some steps.
+
+        The position is that of the record that caused the step. Before the chunk's first record its rank is -1.
+        """
+        some = slice(start, end)
+        ranks = np.where(self.sequence[some] < 0, -1, self.rank[some])
+        positions = zip(self.slice_start_ms[some].tolist(), ranks.tolist(), strict=True)
+        times = (column[some].tolist() for column in (self.due_ms, self.clock_ms, self.watermark_ms))
+        return list(zip(*times, positions, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +64,17 @@ def columns_of(steps: Sequence[Step]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     return sequence, due_ms, clock_ms, watermark_ms
 
 
+STEPS_PER_BLOCK: Final = 4_096
+"""The default of `Walk`'s `block_max`: at most so many steps are converted to Python numbers together."""
+_BLOCK_MIN: Final = 16
+
+
 class Walk:
     """Applies the steps of a chunk to one operator."""
 
-    def __init__(self, operator: Operator, steps: Steps, beginning: Beginning) -> None:
+    def __init__(
+        self, operator: Operator, steps: Steps, beginning: Beginning, *, block_max: int = STEPS_PER_BLOCK
+    ) -> None:
         """Start before the first step."""
         self._operator = operator
         self._steps = steps
@@ -69,6 +82,16 @@ class Walk:
         """The number of steps applied so far."""
         self._due_ms = self._clock_ms = beginning.clock_ms
         self._watermark_ms = beginning.watermark_ms
+        self._waits_for: tuple[int | None, int | None] | None = None
+        """The first event timer and the first processing timer from which `_first` was computed."""
+        self._first = -1
+        """The first step that reaches one of these timers. It is valid until it is taken."""
+        self._block_max = block_max
+        self._block = min(_BLOCK_MIN, block_max)
+        """The number of steps to read next. It doubles while the walk visits most steps."""
+        self._block_start = 0
+        self._rows: list[tuple[int, int, int, Position]] = []
+        """(due_ms, clock_ms, watermark_ms, position) of the steps from `_block_start`."""
 
     def until(self, end: int) -> None:
         """Apply the steps before step `end`."""
@@ -85,24 +108,37 @@ class Walk:
 
     def _first_of_interest(self) -> int:
         """Return the first step that reaches a timer. An overdue timer waits for the next advance of its time."""
+        event_ms, processing_ms = self._operator.next_event_timer_ms(), self._operator.next_processing_timer_ms()
+        if self.taken <= self._first and self._waits_for == (event_ms, processing_ms):
+            return self._first
+        self._waits_for = event_ms, processing_ms
         steps, first = self._steps, len(self._steps.sequence)
-        if (timer_ms := self._operator.next_event_timer_ms()) is not None:
-            reached_ms = max(timer_ms, self._watermark_ms + 1)
-            first = int(np.searchsorted(steps.watermark_ms, reached_ms, side="left"))
-        if (timer_ms := self._operator.next_processing_timer_ms()) is not None:
-            passed_ms = max(timer_ms, self._due_ms)
-            first = min(first, int(np.searchsorted(steps.due_ms, passed_ms, side="right")))
+        if event_ms is not None:
+            reached_ms = max(event_ms, self._watermark_ms + 1)
+            first = int(steps.watermark_ms.searchsorted(reached_ms, side="left"))
+        if processing_ms is not None:
+            passed_ms = max(processing_ms, self._due_ms)
+            first = min(first, int(steps.due_ms.searchsorted(passed_ms, side="right")))
+        self._first = first
         return first
 
     def _happen(self, step: int) -> None:
-        steps, operator = self._steps, self._operator
-        due_ms, clock_ms = int(steps.due_ms[step]), int(steps.clock_ms[step])
-        watermark_ms, position = int(steps.watermark_ms[step]), steps.position(step)
+        place = step - self._block_start
+        if not 0 <= place < len(self._rows):
+            self._read(step)
+            place = 0
+        due_ms, clock_ms, watermark_ms, position = self._rows[place]
         # After a deadline at t, due_ms is t + 1 and clock_ms is t. A record at t + 1 then advances only clock_ms.
         if due_ms > self._due_ms or clock_ms > self._clock_ms:
-            operator.advance_processing_time(clock_ms, position, inclusive=due_ms > clock_ms)
+            self._operator.advance_processing_time(clock_ms, position, inclusive=due_ms > clock_ms)
             self._due_ms, self._clock_ms = due_ms, clock_ms
         if watermark_ms > self._watermark_ms:
-            operator.advance_watermark(watermark_ms, position)
+            self._operator.advance_watermark(watermark_ms, position)
             self._watermark_ms = watermark_ms
         self.taken = step + 1
+
+    def _read(self, start: int) -> None:
+        """Convert the steps of a block that begins at `start`."""
+        passed = start - (self._block_start + len(self._rows))
+        self._block = min(self._block * 2 if passed < self._block else _BLOCK_MIN, self._block_max)
+        self._block_start, self._rows = start, self._steps.rows(start, start + self._block)

@@ -161,6 +161,11 @@ class TimerQueue:
                 if len(self._instants) > 2 * live + self._stale_max:
                     self._instants = sorted(self._with_timers())
 
+    def may_be_due(self, until_ms: int) -> bool:
+        """Return False if no timer is due up to `until_ms`. Cheaper than `next_ms`: it may be True without timers."""
+        instants = self._instants
+        return bool(instants) and instants[0] <= until_ms
+
     def next_ms(self) -> int | None:
         """Return the instant of the first timer, None without timers."""
         while self._instants:

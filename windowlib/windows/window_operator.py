@@ -124,8 +124,11 @@ class WindowOperator:
             InvariantBroken: the new watermark is lower, and the profile does not allow that.
         """
         timers = self._timers
-        if self._profile.refuses_regression:
+        if watermark_ms < timers.watermark_ms and self._profile.refuses_regression:
             check_watermark(timers.watermark_ms, watermark_ms, position)
+        if not timers.event_timers.may_be_due(watermark_ms):
+            timers.watermark_ms = watermark_ms
+            return
         if self._firing.is_plain:
             self._finish_windows(watermark_ms, position)
         moment = Moment(MIN_TIME_MS, position)
@@ -143,7 +146,11 @@ class WindowOperator:
         instant is processed first. If it is True, no record of that instant may follow, because the record would open
         a window that has just ended a second time.
         """
-        for at_ms, timer in self._timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
+        timers = self._timers
+        if not timers.processing_timers.may_be_due(processing_time_ms):
+            timers.processing_time_ms = processing_time_ms
+            return
+        for at_ms, timer in timers.advance_processing_time(processing_time_ms, inclusive=inclusive):
             self._on_timer(PROCESSING, timer, Moment(at_ms, position))
 
     def _finish_windows(self, watermark_ms: int, position: Position) -> None:

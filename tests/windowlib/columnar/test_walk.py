@@ -73,10 +73,12 @@ def visiting_all(spec: WindowSpec, records: Sequence[tuple[int, Record]], along:
         while taken < len(along.sequence) and along.sequence[taken] < sequence:
             if along.due_ms[taken] > due_ms:
                 due_ms, clock_ms = int(along.due_ms[taken]), int(along.clock_ms[taken])
-                operator.advance_processing_time(clock_ms, along.position(taken), inclusive=due_ms > clock_ms)
+                operator.advance_processing_time(
+                    clock_ms, along.rows(taken, taken + 1)[0][-1], inclusive=due_ms > clock_ms
+                )
             if along.watermark_ms[taken] > watermark_ms:
                 watermark_ms = int(along.watermark_ms[taken])
-                operator.advance_watermark(watermark_ms, along.position(taken))
+                operator.advance_watermark(watermark_ms, along.rows(taken, taken + 1)[0][-1])
             taken += 1
         if record is not None:
             operator.process(record)
