@@ -76,6 +76,18 @@ class CheckpointPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointForm:
+    """How a run stored its checkpoint: whole if `earlier` is empty, else as the changes of its slice.
+
+    `earlier` has the parts before its own, in order; the first is full. `stored_digests` has the digests of the rows
+    that the attempt stored, by table, if it stored changes.
+    """
+
+    earlier: tuple[CheckpointPart, ...] = ()
+    stored_digests: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRef:
     """The checkpoint after a slice: the attempt, the fingerprint of the state, and the digest of its rows by table.
 
@@ -129,8 +141,7 @@ class RunResult:
     """The result of one attempt at one slice. The ledger's `staged` event stores it.
 
     `digests` maps a table to the hex digest of the run's rows in it; for a checkpoint's table, of the rows of the whole
-    state. If the checkpoint is stored as changes, `stored_digests` has the digests of the rows that the attempt stored,
-    and `earlier` is that of the CheckpointRef. `state_before` and `state_after` are fingerprints of checkpoints;
+    state. `checkpoint` tells how that is stored. `state_before` and `state_after` are fingerprints of checkpoints;
     `state_before` is `EMPTY_STATE` if the chain begins here. `clamped` records arrived outside the slice.
     """
 
@@ -151,8 +162,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     clamped: int = 0
     extras: Mapping[str, str] = field(default_factory=dict)
-    earlier: tuple[CheckpointPart, ...] = ()
-    stored_digests: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: CheckpointForm = field(default_factory=CheckpointForm)
 
 
 def warnings_of(one: Slice, *, clamped: int, clock: str | None) -> tuple[str, ...]:

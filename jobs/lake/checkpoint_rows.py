@@ -3,65 +3,63 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jobs.lake.store import Attempt, read_attempts
+from jobs.lake.store import Attempt, read_each_attempt
 from windowlib.records import tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from windowlib.columnar.steps import Int64s
-
-_PART = (*tables.PARTITION_COLUMNS, tables.ROW_ID)
-_REMOVAL = (*tables.PARTITION_COLUMNS, "table_name", "removed_id")
+    from windowlib.columnar.steps import Bools, Int64s
 
 
 def read_checkpoint(
-    uri_of: Callable[[str], str], parts: Sequence[Attempt], table: str, *, columns: Sequence[str] | None = None
-) -> "pa.Table":
-    """Return the rows of one table in the state after the last part.
+    uri_of: Callable[[str], str], parts: Sequence[Attempt], table: str, *, columns: Sequence[str]
+) -> "list[tuple[pa.Table, Bools]]":
+    """Return the rows of one table in the parts of a checkpoint, and which of them are in the state.
 
     Args:
         uri_of: returns the path of a table.
         parts: the attempts that stored the parts, in order; the first is full.
         table: the name of a checkpoint table.
-        columns: the columns to return; all when None.
+        columns: the columns to return. Those that the table does not have are missing.
+
+    Returns:
+        For each part its rows, and whether they are in the state after the last part. A removal removes the rows of
+        earlier parts.
 
     Raises:
         StoreError: a table cannot be read; the message names the damaged file.
     """
-    if table not in tables.INCREMENTAL_TABLES:
-        return read_attempts(uri_of(table), parts[-1:], columns)
-    if len(parts) == 1:
-        return read_attempts(uri_of(table), parts, columns)
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from windowlib.columnar.checkpoint_parts import live_rows
-
-    names = None if columns is None else [*columns, *(name for name in _PART if name not in columns)]
-    rows = read_attempts(uri_of(table), parts, names)
-    if not rows.num_rows:
-        return rows
-    removals = read_attempts(uri_of(tables.STATE_REMOVALS), parts[1:], _REMOVAL)
-    if removals.num_rows:
-        removals = removals.filter(pc.equal(removals["table_name"], table))
-    if removals.num_rows:
-        alive = live_rows(
-            rows[tables.ROW_ID].to_numpy(),
-            _part_numbers(rows, parts),
-            removed_id=removals["removed_id"].to_numpy(),
-            removed_in=_part_numbers(removals, parts),
-        )
-        rows = rows.filter(pa.array(alive))
-    return rows if columns is None else rows.select(list(columns))
-
-
-def _part_numbers(rows: "pa.Table", parts: Sequence[Attempt]) -> "Int64s":
-    """Return the number of the part of each row."""
     import numpy as np
+
+    if table not in tables.INCREMENTAL_TABLES:
+        parts = parts[-1:]
+    names = [*columns, *(() if tables.ROW_ID in columns else (tables.ROW_ID,))]
+    found = []
+    removed = _removed(uri_of, parts, table)
+    for rows, gone in zip(read_each_attempt(uri_of(table), parts, names), removed, strict=True):
+        alive = np.ones(rows.num_rows, dtype=np.bool_)
+        if rows.num_rows and len(gone):
+            alive = ~np.isin(rows[tables.ROW_ID].to_numpy(), gone)
+        found.append((rows.select([name for name in columns if name in rows.column_names]), alive))
+    return found
+
+
+def live_rows(parts: "Sequence[tuple[pa.Table, Bools]]") -> "pa.Table":
+    """Return the rows of parts that are in the state."""
     import pyarrow as pa
+
+    return pa.concat_tables([rows if alive.all() else rows.filter(pa.array(alive)) for rows, alive in parts])
+
+
+def _removed(uri_of: Callable[[str], str], parts: Sequence[Attempt], table: str) -> "list[Int64s]":
+    """Return for each part the ids that later parts remove."""
+    import numpy as np
     import pyarrow.compute as pc
 
-    pairs = pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in tables.PARTITION_COLUMNS), "/")
-    names = pa.array(["/".join(part) for part in parts])
-    return np.asarray(pc.index_in(pairs, value_set=names).to_numpy(), dtype=np.int64)
+    found = [np.zeros(0, dtype=np.int64)]
+    if len(parts) > 1:
+        for rows in reversed(read_each_attempt(uri_of(tables.STATE_REMOVALS), parts[1:], ("table_name", "removed_id"))):
+            ids = rows.filter(pc.equal(rows["table_name"], table))["removed_id"].to_numpy() if rows.num_rows else []
+            found.append(np.concatenate([found[-1], ids]).astype(np.int64))
+    return found[::-1]

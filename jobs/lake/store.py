@@ -237,6 +237,29 @@ def read_attempts(
     return read.filter(pa.array([pair in chosen for pair in zip(slices, tries, strict=True)], pa.bool_())).select(names)
 
 
+def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[str]) -> "list[pa.Table]":
+    """Return the rows of each of the given attempts. Columns that the table does not have are missing.
+
+    Raises:
+        StoreError: the table cannot be read; the message names the damaged file.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+
+    with reading(uri):
+        if not DeltaTable.is_deltatable(uri):
+            return [pa.table({}) for _ in attempts]
+        dataset = dataset_of(DeltaTable(uri))
+        names = [name for name in columns if name in dataset.schema.names]
+        return [
+            dataset.to_table(
+                columns=names, filter=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id)
+            )
+            for slice_id, attempt_id in attempts
+        ]
+
+
 class ArrowSql:
     """A DuckDB connection for SQL over Arrow tables, in UTC, as a context manager.
 

@@ -6,7 +6,17 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from jobs.runs import CheckpointPart, CheckResult, Counts, LogCoordinates, RunResult, Sighting, Slice, Verdict
+from jobs.runs import (
+    CheckpointForm,
+    CheckpointPart,
+    CheckResult,
+    Counts,
+    LogCoordinates,
+    RunResult,
+    Sighting,
+    Slice,
+    Verdict,
+)
 from windowlib.errors import LedgerError
 
 
@@ -111,15 +121,9 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) ->
             "clamped": result.clamped,
             "extras": dict(result.extras),
             "chain_start": is_chain_start,
-            **({"checkpoint": _checkpoint_details(result)} if result.earlier else {}),
+            "checkpoint": asdict(result.checkpoint),
         },
     )
-
-
-def _checkpoint_details(result: RunResult) -> dict[str, Any]:
-    """Return the details of a checkpoint that is stored as changes."""
-    earlier = [[part.slice_id, part.run_id, part.attempt_id] for part in result.earlier]
-    return {"earlier": earlier, "stored_digests": dict(result.stored_digests)}
 
 
 def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
@@ -171,7 +175,6 @@ def run_result(event: LedgerEvent) -> RunResult:
     """
     try:
         details = event.details
-        checkpoint = details.get("checkpoint", {"earlier": (), "stored_digests": {}})
         return RunResult(
             slice=event.slice,
             run_id=_required(event, "run_id"),
@@ -196,13 +199,9 @@ def run_result(event: LedgerEvent) -> RunResult:
             warnings=tuple(details["warnings"]),
             clamped=details["clamped"],
             extras=details["extras"],
-            earlier=tuple(
-                CheckpointPart(slice_id=slice_id, run_id=run_id, attempt_id=attempt_id)
-                for slice_id, run_id, attempt_id in checkpoint["earlier"]
-            ),
-            stored_digests=checkpoint["stored_digests"],
+            checkpoint=_checkpoint(details.get("checkpoint", {"earlier": (), "stored_digests": {}})),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError) as error:
         raise LedgerError(
             f"ledger event staged (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
         ) from error
@@ -228,6 +227,12 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
 def encode_details(details: Mapping[str, Any]) -> str:
     """Return the canonical JSON text of an event's details."""
     return json.dumps(details, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:
+    # The ledgers of versions without incremental checkpoints do not have this entry.
+    earlier = tuple(CheckpointPart(**part) for part in stored["earlier"])
+    return CheckpointForm(earlier=earlier, stored_digests=stored["stored_digests"])
 
 
 def _coordinates(log: Mapping[str, Any]) -> LogCoordinates:

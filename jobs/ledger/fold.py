@@ -283,7 +283,9 @@ class Fold:
     def _is_condemned(self, result: RunResult) -> bool:
         """Return whether an attempt is condemned, or an attempt that stored an earlier part of its checkpoint."""
         own = f"{result.run_id}/{result.attempt_id}"
-        return any(one in self._condemned for one in (own, *(f"{p.run_id}/{p.attempt_id}" for p in result.earlier)))
+        return any(
+            one in self._condemned for one in (own, *(f"{p.run_id}/{p.attempt_id}" for p in result.checkpoint.earlier))
+        )
 
     def _resolve(self, run_id: str) -> StagedRun | None:
         """Return the attempt that counts for a run, with its verdict and waiver; None if all attempts are condemned."""

@@ -89,7 +89,7 @@ class StagedRun:
             attempt_id=result.attempt_id,
             fingerprint=result.state_after,
             digests=result.digests,
-            earlier=result.earlier,
+            earlier=result.checkpoint.earlier,
         )
 
 

@@ -204,7 +204,7 @@ def digest_of(run: StagedRun, table: str) -> str | None:
     if table == tables.TALLIES:
         return run.result.extras.get(TALLIES_DIGEST)
     result = run.result
-    return result.stored_digests.get(table) or result.digests.get(table, IdSum().digest())
+    return result.checkpoint.stored_digests.get(table) or result.digests.get(table, IdSum().digest())
 
 
 def quality_digest(checks: Iterable[CheckResult], checks_fingerprint: str | None) -> str | None:

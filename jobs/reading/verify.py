@@ -85,7 +85,7 @@ def verify(
 
 
 def _tables(runs: Sequence[StagedRun]) -> list[str]:
-    digested = {name for run in runs for name in (*run.result.digests, *run.result.stored_digests)}
+    digested = {name for run in runs for name in (*run.result.digests, *run.result.checkpoint.stored_digests)}
     return [*sorted(digested), *((tables.TALLIES, tables.QUALITY_RESULTS) if runs else ())]
 
 

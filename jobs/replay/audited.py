@@ -16,7 +16,7 @@ from jobs.replay.computed import Computed
 from jobs.replay.equations import Audit
 from jobs.replay.pinned import Pinned
 from jobs.replay.written import Written
-from jobs.runs import CheckResult, RunResult, warnings_of
+from jobs.runs import CheckpointForm, CheckResult, RunResult, warnings_of
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -135,13 +135,14 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
         checks=checks,
         warnings=warnings_of(one.slice, clamped=clamped, clock=arrival.column if arrival else None),
         clamped=clamped,
-        earlier=one.earlier,
-        stored_digests={} if one.stores_whole_state else _stored_digests(pinned, tallies, number),
+        checkpoint=_checkpoint_form(pinned, tallies, one),
         extras={"checks_fingerprint": pinned.checks_fingerprint, TALLIES_DIGEST: tallies.digest(number)},
     )
 
 
-def _stored_digests(pinned: Pinned, tallies: Tallies, slice_no: int) -> dict[str, str]:
-    """Return the digests of the rows that an incremental checkpoint stores."""
+def _checkpoint_form(pinned: Pinned, tallies: Tallies, one: SliceRun) -> CheckpointForm:
+    if one.stores_whole_state:
+        return CheckpointForm()
     names = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES, tables.STATE_REMOVALS}
-    return {name: tallies.emitted(slice_no, name).digest() for name in sorted(names)}
+    stored = {name: tallies.emitted(one.slice_no, name).digest() for name in sorted(names)}
+    return CheckpointForm(earlier=one.earlier, stored_digests=stored)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.lake.checkpoint_rows import read_checkpoint
+from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.ledger.view import StagedRun
@@ -108,10 +108,10 @@ def _open(
     keys = pipeline.log.key_columns
     found = set()
     columns = [*keys, "window_start_ms", "window_end_ms"]
-    rows = read_checkpoint(
+    parts = read_checkpoint(
         lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
     )
-    for row in rows.to_pylist():
+    for row in live_rows(parts).to_pylist():
         start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
         if start_ms is None or end_ms is None or any(row[key] != record[key] for key in keys):
             continue

@@ -1,10 +1,9 @@
 """The state before a chunk, divided among the buckets: each table of the checkpoint is read once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from jobs.lake.checkpoint_rows import read_checkpoint
@@ -14,6 +13,7 @@ from jobs.replay.files.scan import bucket_of, feed_form
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.pinned import Pinned
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.steps import Bools
 from windowlib.records import tables
 from windowlib.records.tables import Table
 
@@ -57,7 +57,7 @@ def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
     """
     if plan is None:
         return {}
-    named = [table.name for table in plan.tables if table.name in plan.state.uris]
+    named = [table.name for table in plan.tables if table.name in tables.INCREMENTAL_TABLES]
     found: dict[int, tuple[tuple[str, Fragment], ...]] = {}
     for name, fragments in zip(named, tasks.run(lambda table: divide(table, plan), named), strict=True):
         for fragment in fragments:
@@ -68,19 +68,27 @@ def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
 def divide(table_name: str, plan: DividePlan) -> tuple[Fragment, ...]:
     """Write the rows of a table as one fragment per bucket, with the columns and struct fields of this spec."""
     table = next(table for table in plan.tables if table.name == table_name)
-    rows = read_checkpoint(plan.state.uris.__getitem__, plan.state.parts, table_name)
-    columns = {name: _conformed(rows, name, arrow_type(node)) for name, node in table.emitted_columns().items()}
-    found = pa.table(columns)
-    bucket = np.zeros(found.num_rows, dtype=np.int64)
-    if plan.buckets > 1 and found.num_rows:
-        keys = {f"k{place}": feed_form(found[name].combine_chunks()) for place, name in enumerate(table.keys)}
-        bucket = bucket_of(keys, plan.buckets)
+    parts = read_checkpoint(
+        plan.state.uris.__getitem__, plan.state.parts, table_name, columns=list(table.emitted_columns())
+    )
     writer = FragmentWriter(Path(plan.directory), f"state-{table_name}")
     with fragment_writers(writer):
-        for number in range(plan.buckets):
-            own = found if plan.buckets == 1 else found.filter(pa.array(bucket == number))
-            writer.write(own, slice_no=0, bucket=number)
+        for rows, alive in parts:
+            columns = {name: _conformed(rows, name, arrow_type(node)) for name, node in table.emitted_columns().items()}
+            for bucket, chosen in _buckets(pa.table(columns), alive, table, buckets=plan.buckets):
+                writer.write(chosen, slice_no=0, bucket=bucket)
     return tuple(writer.fragments)
+
+
+def _buckets(rows: pa.Table, alive: Bools, table: Table, *, buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the live rows of each bucket."""
+    if buckets == 1 or not rows.num_rows:
+        yield 0, rows if alive.all() else rows.filter(pa.array(alive))
+        return
+    keys = {f"k{place}": feed_form(rows[name].combine_chunks()) for place, name in enumerate(table.keys)}
+    own = bucket_of(keys, buckets)
+    for bucket in range(buckets):
+        yield bucket, rows.filter(pa.array(alive & (own == bucket)))
 
 
 def _conformed(rows: pa.Table, name: str, kind: pa.DataType) -> pa.Array:

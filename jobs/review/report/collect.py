@@ -109,11 +109,13 @@ def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunR
 def _origin(run: "StagedRun") -> Mapping[str, str]:
     """Return the fingerprints, digests and coordinates of a run as short texts, to find differences between runs."""
     result, log = run.result, run.result.log
+    earlier = result.checkpoint.earlier
     commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
     return {
         "spec": result.spec_fingerprint[:SHORT],
         "input": result.input_fingerprint[:SHORT],
         "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
+        "checkpoint": f"the changes after {earlier[-1].slice_id}, in {len(earlier) + 1} parts" if earlier else "full",
         "log": f"version {log.version}, commits {commits}, {log.files} files of table {log.table_id[:SHORT]}",
         "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
         "seconds": f"{result.seconds:.1f}",

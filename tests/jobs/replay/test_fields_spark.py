@@ -87,7 +87,7 @@ def replayed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
     )
 
 
-COORDINATES = {"attempt_id", "log", "seconds", "extras"}
+COORDINATES = {"attempt_id", "log", "seconds", "extras", "checkpoint"}
 """Fields that differ between equal lakes: in ledger and report, never in the JSON of a run, which is its content."""
 
 
@@ -124,6 +124,7 @@ def test_each_field_of_a_result_arrives_in_the_ledger(replayed: Replayed) -> Non
         "counts": counts,
         "log": {"log": json.loads(json.dumps(asdict(result.log)))},
         "warnings": {"warnings": list(result.warnings)},
+        "checkpoint": {"checkpoint": json.loads(json.dumps(asdict(result.checkpoint)))},
     }
     of_checks = {"verdict": result.verdict.value, "checks": [asdict(one) | {"verdict": one.verdict.value}
                                                              for one in result.checks]}  # fmt: skip
@@ -156,6 +157,7 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
         "checks": "read = assigned + late + unassigned + invalid",
         "warnings": "2 records of slice 1970-01-01 arrived outside of it",
         "clamped": "2 clamped arrivals",
+        "checkpoint": "checkpoint full",
         "extras": f"tallies_digest {result.extras['tallies_digest'][:SHORT]}",
     }
     assert shown.keys() == {one.name for one in fields(RunResult)}

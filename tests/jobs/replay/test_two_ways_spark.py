@@ -62,7 +62,7 @@ def test_both_ways_have_the_same_runs(
             assert execution(pipeline, order.lake, order.slices).why_not_files is None
         found[name] = what_was_run(run_range(spark, lake, pipeline, BOUNDS, chunk=3, sizes=sizes))
         view = Ledger(Lake(root=str(lake)).ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
-        assert any(run.result.earlier for run in view.runs.values()) == (sizes.full_state_rows == 0)
+        assert any(run.result.checkpoint.earlier for run in view.runs.values()) == (sizes.full_state_rows == 0)
         assert not verify(Lake(root=str(lake)), pipeline.name, view).findings
     for name in others:
         assert found[name] == found["frames"], name

@@ -6,18 +6,15 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from tests.support.fuzzing import seeds
 from tests.windowlib.kernels.random_chains import RandomLog, base_plan, batch_of, batches, random_aggregates, texts
 from tests.windowlib.kernels.sessions.test_sessions import random_gaps, session_plan
 from tests.windowlib.kernels.test_same_as_operator import KINDS, MAKERS
-from windowlib.columnar.checkpoint_parts import live_rows
 from windowlib.columnar.executor import StateColumns
 from windowlib.columnar.plan import BucketPlan, CheckpointRules
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.steps import Int64s
 from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.execution.bucket import BucketRun, executor_for
 from windowlib.execution.known_rows import KnownRows, difference
@@ -45,33 +42,21 @@ class Stored:
         self.parts.append(part)
 
     def state(self) -> dict[str, pa.Table]:
-        """Return the rows of the state by table."""
-        removals = [(number, part.get(tables.STATE_REMOVALS)) for number, part in enumerate(self.parts)]
+        """Return the rows of the state by table: a row is in it if no later part removes it."""
         found = {}
         for name in tables.INCREMENTAL_TABLES:
-            parts = [(number, part[name]) for number, part in enumerate(self.parts) if name in part]
-            if not parts:
-                continue
-            rows = pa.concat_tables([table for _, table in parts])
-            own = [(number, _of(table, name)) for number, table in removals if table is not None]
-            alive = live_rows(
-                rows[tables.ROW_ID].to_numpy(),
-                _numbers([(number, table.num_rows) for number, table in parts]),
-                removed_id=np.concatenate([np.zeros(0, np.int64), *(ids for _, ids in own)]),
-                removed_in=_numbers([(number, len(ids)) for number, ids in own]),
-            )
-            if alive.any():
-                found[name] = rows.filter(pa.array(alive))
+            removed: set[int] = set()
+            alive: list[pa.Table] = []
+            for part in reversed(self.parts):
+                if name in part:
+                    ids = part[name][tables.ROW_ID].to_pylist()
+                    alive.append(part[name].filter(pa.array([one not in removed for one in ids], pa.bool_())))
+                if tables.STATE_REMOVALS in part:
+                    rows = part[tables.STATE_REMOVALS].to_pylist()
+                    removed |= {row["removed_id"] for row in rows if row["table_name"] == name}
+            if sum(one.num_rows for one in alive):
+                found[name] = pa.concat_tables(alive)
         return found
-
-
-def _of(removals: pa.Table, name: str) -> Int64s:
-    found: Int64s = removals.filter(pc.equal(removals["table_name"], name))["removed_id"].to_numpy()
-    return found
-
-
-def _numbers(counts: list[tuple[int, int]]) -> Int64s:
-    return np.repeat([number for number, _ in counts], [count for _, count in counts]).astype(np.int64)
 
 
 def _log(random: Random, kind: str) -> RandomLog:
