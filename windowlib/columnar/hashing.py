@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.words import int_words, is_number, spans_of, validity
+from windowlib.columnar.words import int_words, is_constant_text, is_number, spans_of, validity
 from windowlib.columnar.xxhash import Numbers, Words, hash_spans, hash_words
 from windowlib.errors import SpecError
 from windowlib.records.xxh64 import SEED, name_seed
@@ -75,7 +75,9 @@ def _prepared(batch: pa.RecordBatch, special: Mapping[str, Special], *, stacked:
         if batch.num_rows <= stacked and name not in special and is_number(array.type):
             numbers[name] = array
         else:
-            yield _hashes_of(array, name_seed(name), special.get(name, value_hashes), probe=probe)
+            # A dictionary is of no use to a special function, so no rows are probed for it.
+            rows = len(array) if name in special else probe
+            yield _hashes_of(array, name_seed(name), special.get(name, value_hashes), probe=rows)
     if numbers:
         folds = _stacked_folds(numbers)
         yield lambda start, count: folds[start : start + count]
@@ -96,6 +98,9 @@ def is_repetitive(array: pa.Array, *, probe: int) -> bool:
 def _hashes_of(array: pa.Array, seed: int, hash_values: Special, *, probe: int) -> Hashes:
     """Return a function that hashes any block of a column. The dictionary of a column is hashed once."""
     if not pa.types.is_dictionary(array.type) and is_repetitive(array, probe=probe):
+        if is_constant_text(array):
+            one = hash_values(array.slice(0, 1), seed)
+            return lambda _start, count: np.broadcast_to(one, count)
         array = array.dictionary_encode()
     if not pa.types.is_dictionary(array.type):
         return lambda start, count: hash_values(array.slice(start, count), seed)

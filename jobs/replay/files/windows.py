@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.lake.store import read_attempts
-from jobs.replay.files.fragments import Fragment, FragmentWriter, read_fragments
+from jobs.replay.files.fragments import Fragment, FragmentWriter, joined_fragments
 from jobs.replay.files.row_files import EncodedFile, KnownRun, RowSink, close_sinks
-from jobs.replay.files.scan import bucket_of, feed_form
+from jobs.replay.files.scan import bucket_of, fed_records, feed_form
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.steps import Steps
@@ -95,8 +95,9 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
 
 
 def _emitted(run: BucketRun, task: BucketTask) -> Iterator[tuple[int, str, pa.Table]]:
-    for fragment, records in read_fragments(task.fragments):
-        yield from run.process(fragment.slice_no, records)
+    for slice_no, records in joined_fragments(task.fragments, rows=run.plan.records_per_block):
+        first = run.plan.slices[slice_no - 1].end_sequence if slice_no else 0
+        yield from run.process(slice_no, fed_records(records, first=first))
     yield from run.finish()
 
 
