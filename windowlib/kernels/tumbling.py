@@ -73,8 +73,9 @@ class TumblingWindows:
         if is_behind.any():
             rows = np.flatnonzero(~is_behind)
             late = self._late(block, start_ms, np.flatnonzero(is_behind), outcome=outcome)
-        outcome.add_assigned(block.record_hash[rows])
-        outcome.add_edges(NEW, block.record_hash[rows])
+        entered = id_sum(block.record_hash[rows])
+        outcome.add_assigned(entered)
+        outcome.add_edges(NEW, entered)
         self._watermark_ms = int(self._frame.clock.watermarks[until_step])
         self._collect(block, number, rows, outcome=outcome)
         self._completed.enter(block, late, outcome)
