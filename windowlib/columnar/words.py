@@ -84,10 +84,26 @@ def spans_of(array: pa.Array) -> Spans | None:
     return Spans(_bytes(array.buffers()[2]), offsets[:-1], np.diff(offsets))
 
 
-def is_constant_text(array: pa.Array) -> bool:
-    """Return whether an array of type string has rows, and all have the same value, which is not null."""
-    if not pa.types.is_string(array.type) or not len(array) or array.null_count:
+def is_constant(array: pa.Array, *, probe: int) -> bool:
+    """Return whether an array of numbers or strings has rows, and all have the same value, which is not null.
+
+    The first `probe` rows are compared before all. Equal doubles with different bits are different values.
+    """
+    kind = array.type
+    if not len(array) or array.null_count:
         return False
+    if pa.types.is_boolean(kind):
+        return array.true_count in {0, len(array)}
+    if pa.types.is_string(kind):
+        return _is_constant_text(array.slice(0, probe)) and _is_constant_text(array)
+    if not is_number(kind):
+        return False
+    words = _fixed(array, np.dtype(f"i{kind.bit_width // 8}"))
+    first = words[0]
+    return bool((words[:probe] == first).all() and (words == first).all())
+
+
+def _is_constant_text(array: pa.Array) -> bool:
     offsets = _offsets(array, np.dtype(np.int32))
     length = int(offsets[1] - offsets[0])
     if (np.diff(offsets) != length).any():

@@ -15,12 +15,14 @@ import pyarrow.parquet as pq
 from jobs.lake.file_commits import WrittenFile, new_path
 from jobs.replay.files.fragments import FragmentWriter
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.words import is_constant_text
+from windowlib.columnar.words import is_constant
 from windowlib.records import tables
 from windowlib.records.tables import PARTITION_COLUMNS, Table
 
 _WRITE_BATCH: Final = 65_536
 """Values that the writer of a column takes at once."""
+_PROBE: Final = 256
+"""Rows of a text that are compared before all rows are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +177,11 @@ def close_sinks(sinks: Sequence[RowSink]) -> None:
 
 def constant_text(column: pa.ChunkedArray) -> str | None:
     """Return the text of a column that has the same text in all rows; None for any other column."""
-    if not column.num_chunks or not all(is_constant_text(chunk) for chunk in column.chunks):
+    if not pa.types.is_string(column.type) or not len(column):
         return None
-    texts = {chunk[0].as_py() for chunk in column.chunks}
+    if not all(is_constant(chunk, probe=_PROBE) for chunk in column.chunks if len(chunk)):
+        return None
+    texts = {chunk[0].as_py() for chunk in column.chunks if len(chunk)}
     return str(texts.pop()) if len(texts) == 1 else None
 
 
