@@ -129,10 +129,10 @@ class TumblingWindows:
         chosen = order if isinstance(rows, slice) else rows[order]
         leaders = order[starts]
         return _Groups(
-            number=number[leaders],
-            key_code=key_code[leaders],
+            number=number.take(leaders),
+            key_code=key_code.take(leaders),
             starts=starts,
-            record_hash=block.record_hash[chosen],
+            record_hash=block.record_hash.take(chosen),
             states=self._frame.reduced(block, chosen, starts) if len(starts) else self._frame.empty(0),
         )
 

@@ -143,7 +143,7 @@ def test_repetitive_texts_have_the_hashes_of_single_values() -> None:
 
 
 def test_constant_columns_have_the_hashes_of_single_values() -> None:
-    """A column with one value is hashed once. A column that differs in one row, or only in its bits, is not constant."""
+    """A column with one value is hashed once. One that differs in a row, or only in its bits, is not constant."""
     for seed in seeds(200):
         rng = random.Random(seed)
         kind = rng.choice(["long", "integer", "short", "boolean", "double", "float", "string", "timestamp", "date"])

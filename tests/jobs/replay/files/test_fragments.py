@@ -48,3 +48,9 @@ def test_every_bucket_gets_a_like_share_of_keys_and_equal_keys_one_bucket() -> N
         counts = np.bincount(owners, minlength=buckets)
         assert len(counts) == buckets
         assert counts.min() > 0.7 * counts.mean()
+        for step in (1, 1_000, 2**20):  # keys of a pattern, as integers of any width
+            few = np.arange(20_000) * step
+            counts = np.bincount(bucket_of({"k0": pa.array(few)}, buckets), minlength=buckets)
+            assert counts.min() > 0.7 * counts.mean()
+        narrow = pa.array(np.arange(-100, 100, dtype=np.int16))
+        assert (bucket_of({"k0": narrow}, buckets) == bucket_of({"k0": narrow.cast(pa.int64())}, buckets)).all()
