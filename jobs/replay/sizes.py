@@ -41,8 +41,8 @@ class Sizes:
     way: Way = "auto"
     records_per_block: int = RECORDS_PER_BLOCK
     records_per_bucket: int = 50_000
-    records_per_columnar_bucket: int = 1_000_000
-    records_per_task: int = 2_000_000
+    records_per_columnar_bucket: int = 2_500_000
+    records_per_task: int = 2_500_000
     rows_per_read: int = 131_072
     rows_per_file: int = 2_000_000
     rows_from: int = 250_000
@@ -60,7 +60,9 @@ class Sizes:
     def buckets_for(self, records: int, *, has_keys: bool, is_columnar: bool) -> int:
         """Return the number of buckets of a chunk. It changes the speed only."""
         size = self.records_per_columnar_bucket if is_columnar else self.records_per_bucket
-        return min(self.buckets, 1 + records // size) if has_keys else 1
+        count = max(-(-records // size), 1)
+        even = count + count % 2 if count > 1 else 1  # two cores end together
+        return min(self.buckets, even) if has_keys else 1
 
 
 SIZES = Sizes()

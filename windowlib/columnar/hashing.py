@@ -11,19 +11,22 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.words import int_words, is_number, spans_of, validity
+from windowlib.columnar.words import int_words, is_constant, is_number, spans_of, validity
 from windowlib.columnar.xxhash import Numbers, Words, hash_spans, hash_words
 from windowlib.errors import SpecError
 from windowlib.records.xxh64 import SEED, name_seed
 
-BLOCK: Final = 16_384
+BLOCK: Final = 32_768
 """Rows are hashed in blocks of this many rows, so that the hashes of a block fit the cache of a core."""
 
 STACKED: Final = 512
 """At most this many rows are hashed with all columns of numbers at once, because each array operation costs 0.5 us."""
 
 PROBE: Final = 256
-"""A column of texts is hashed by its dictionary if this many rows from each end have few different values."""
+"""If so many rows have one value, all are compared, and a column with one value is hashed once.
+
+A column of texts is hashed by its dictionary if this many rows from each end have few different values.
+"""
 _REPEATED: Final = 8
 """Few: each value comes this many times, on average over the rows of one end."""
 
@@ -50,7 +53,7 @@ def row_hashes(
         seed: the seed of all rows, usually that of the name of their table, or one seed per row.
         block: the number of rows that are hashed together.
         stacked: if there are at most this many rows, all columns of numbers are hashed together.
-        probe: how many rows from each end tell whether a column of texts has few different values.
+        probe: how many rows tell whether a column may have one value, or a column of texts few different values.
         special: column -> the function that hashes its values, if it is not `value_hashes`.
     """
     found = np.zeros(rows.num_rows, np.uint64)
@@ -75,7 +78,9 @@ def _prepared(batch: pa.RecordBatch, special: Mapping[str, Special], *, stacked:
         if batch.num_rows <= stacked and name not in special and is_number(array.type):
             numbers[name] = array
         else:
-            yield _hashes_of(array, name_seed(name), special.get(name, value_hashes), probe=probe)
+            # A dictionary is of no use to a special function, so no rows are probed for it.
+            rows = len(array) if name in special else probe
+            yield _hashes_of(array, name_seed(name), special.get(name, value_hashes), probe=rows)
     if numbers:
         folds = _stacked_folds(numbers)
         yield lambda start, count: folds[start : start + count]
@@ -95,6 +100,9 @@ def is_repetitive(array: pa.Array, *, probe: int) -> bool:
 
 def _hashes_of(array: pa.Array, seed: int, hash_values: Special, *, probe: int) -> Hashes:
     """Return a function that hashes any block of a column. The dictionary of a column is hashed once."""
+    if len(array) > 4 * probe and is_constant(array, probe=probe):
+        one = hash_values(array.slice(0, 1), seed)
+        return lambda _start, count: np.broadcast_to(one, count)
     if not pa.types.is_dictionary(array.type) and is_repetitive(array, probe=probe):
         array = array.dictionary_encode()
     if not pa.types.is_dictionary(array.type):

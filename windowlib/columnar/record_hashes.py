@@ -1,6 +1,6 @@
 """The hashes of a log's records and of rows of `invalid_records`, as Spark computes them (windowlib.spark.columns)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.hashing import BLOCK, STACKED, row_hashes, value_hashes
+from windowlib.columnar.hashing import BLOCK, STACKED, Special, row_hashes, value_hashes
 from windowlib.columnar.words import validity
 from windowlib.columnar.xxhash import Numbers, Words
 from windowlib.records import tables
@@ -24,6 +24,7 @@ def record_hashes(
     records: pa.Table | pa.RecordBatch,
     widened: Mapping[str, str] = MappingProxyType({}),
     *,
+    constant: Collection[str] = (),
     block: int = BLOCK,
     stacked: int = STACKED,
 ) -> Numbers:
@@ -35,13 +36,17 @@ def record_hashes(
             text.
         widened: column -> its first type in Spark's spelling (`PinnedLog.widened`). A value that fits that type is
             hashed as that type.
+        constant: columns that have the same value in all records, as a partition column in a file.
         block: the number of records that are hashed together.
         stacked: as for `row_hashes`.
 
     Raises:
         SpecError: a column has a type that has no hash.
     """
-    special = {name: partial(_first_hashes, first=arrow_type(parse_type(kind))) for name, kind in widened.items()}
+    special: dict[str, Special] = {
+        name: partial(_first_hashes, first=arrow_type(parse_type(kind))) for name, kind in widened.items()
+    }
+    special |= {name: partial(_constant_hashes, hashes_of=special.get(name, value_hashes)) for name in constant}
     return row_hashes(records, name_seed(RECORD), block=block, stacked=stacked, special=special)
 
 
@@ -60,6 +65,11 @@ def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, 
     if commit is not None:
         columns["commit"] = pa.repeat(pa.scalar(commit, pa.int64()), len(rank))
     return row_hashes(pa.table(columns), name_seed(INPUT), block=block)
+
+
+def _constant_hashes(array: pa.Array, seed: int, *, hashes_of: Special) -> Words:
+    """Return the hash of the first value for all values."""
+    return np.broadcast_to(hashes_of(array.slice(0, 1), seed), len(array))
 
 
 def _first_hashes(array: pa.Array, seed: int, *, first: pa.DataType) -> Words:

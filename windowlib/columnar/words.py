@@ -78,13 +78,43 @@ def spans_of(array: pa.Array) -> Spans | None:
     is_large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     if not (is_large or pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return None
-    _, offsets_buffer, data = array.buffers()
     if not len(array):
         return Spans(_bytes(None), np.empty(0, np.int64), np.empty(0, np.int64))
-    width = np.dtype(np.int64 if is_large else np.int32)
-    offsets = np.frombuffer(offsets_buffer, width, len(array) + 1, array.offset * width.itemsize)
-    offsets = offsets.astype(np.int64, copy=False)
-    return Spans(_bytes(data), offsets[:-1], np.diff(offsets))
+    offsets = _offsets(array, np.dtype(np.int64 if is_large else np.int32)).astype(np.int64, copy=False)
+    return Spans(_bytes(array.buffers()[2]), offsets[:-1], np.diff(offsets))
+
+
+def is_constant(array: pa.Array, *, probe: int) -> bool:
+    """Return whether an array of numbers or strings has rows, and all have the same value, which is not null.
+
+    The first `probe` rows are compared before all. Equal doubles with different bits are different values.
+    """
+    kind = array.type
+    if not len(array) or array.null_count:
+        return False
+    if pa.types.is_boolean(kind):
+        return array.true_count in {0, len(array)}
+    if pa.types.is_string(kind):
+        return _is_constant_text(array.slice(0, probe)) and _is_constant_text(array)
+    if not is_number(kind):
+        return False
+    words = _fixed(array, np.dtype(f"i{kind.bit_width // 8}"))
+    first = words[0]
+    return bool((words[:probe] == first).all() and (words == first).all())
+
+
+def _is_constant_text(array: pa.Array) -> bool:
+    offsets = _offsets(array, np.dtype(np.int32))
+    length = int(offsets[1] - offsets[0])
+    if (np.diff(offsets) != length).any():
+        return False
+    used = _bytes(array.buffers()[2])[offsets[0] : offsets[-1]]
+    return not length or bool((used[length:] == used[:-length]).all())
+
+
+def _offsets(array: pa.Array, width: np.dtype) -> NDArray:  # type: ignore[type-arg]
+    """Return where the values of an array that is not empty begin in its bytes, and where the last one ends."""
+    return np.frombuffer(array.buffers()[1], width, len(array) + 1, array.offset * width.itemsize)
 
 
 def _fixed(array: pa.Array, width: np.dtype) -> NDArray:  # type: ignore[type-arg]

@@ -43,14 +43,21 @@ class Block:
     def __len__(self) -> int:
         return len(self.sequence)
 
-    def input(self, place: int, rows: Int64s | slice) -> pa.Array | None:
-        """Return the chosen rows of a value column."""
-        column = self.values[place]
-        if column is None:
-            return None
-        if isinstance(rows, slice):
-            return column[rows]
-        return column.take(pa.array(rows))
+    def inputs(self, rows: Int64s | slice, count: int) -> list[pa.Array | None]:
+        """Return the chosen rows of the first `count` value columns. Aggregates of one column share its rows."""
+        chosen: dict[int, pa.Array | None] = {}
+        for column in self.values[:count]:
+            if id(column) not in chosen:
+                chosen[id(column)] = None if column is None else _chosen(column, rows)
+        return [chosen[id(column)] for column in self.values[:count]]
+
+
+def _chosen(column: pa.Array, rows: Int64s | slice) -> pa.Array:
+    if isinstance(rows, slice):
+        return column[rows]
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return pa.array(column.to_numpy()[rows])  # twice as fast as Arrow's take
+    return column.take(pa.array(rows))
 
 
 class Clock:

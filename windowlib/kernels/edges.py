@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.kernels.aggregates.segments import range_sums, sizes_of
 from windowlib.records.row_ids import IdSum
 
@@ -31,7 +32,8 @@ class EdgeColumns:
         """Return the tally of each group of ids; group i begins at `starts[i]`, and no group is empty."""
         if not len(starts):
             return cls.none(0)
-        return cls(sizes_of(starts, len(ids)), np.bitwise_xor.reduceat(ids, starts), np.add.reduceat(ids, starts))
+        xor, total = (reduced_groups(function, ids, starts) for function in (np.bitwise_xor, np.add))
+        return cls(sizes_of(starts, len(ids)), xor, total)
 
     @classmethod
     def of_each(cls, ids: Int64s) -> "EdgeColumns":
@@ -66,9 +68,9 @@ class EdgeColumns:
         if not len(starts):
             return EdgeColumns.none(0)
         return EdgeColumns(
-            np.add.reduceat(self.count, starts),
-            np.bitwise_xor.reduceat(self.xor, starts),
-            np.add.reduceat(self.total, starts),
+            reduced_groups(np.add, self.count, starts),
+            reduced_groups(np.bitwise_xor, self.xor, starts),
+            reduced_groups(np.add, self.total, starts),
         )
 
     def counts_of_ranges(self, low: Int64s, high: Int64s) -> Int64s:

@@ -163,7 +163,11 @@ class Constants:
 def arrow_column(values: Any, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - a numpy or Arrow array
     """Return an array as an Arrow column of a table's type."""
     column = values if isinstance(values, pa.Array) else pa.array(values)
-    return column if column.type == kind else column.cast(kind)
+    if column.type == kind:
+        return column
+    if pa.types.is_timestamp(kind) and pa.types.is_int64(column.type):
+        return column.view(kind)  # a cast copies
+    return column.cast(kind)
 
 
 def _instants(instant_ms: Int64s | None, count: int) -> pa.Array:

@@ -73,8 +73,9 @@ class TumblingWindows:
         if is_behind.any():
             rows = np.flatnonzero(~is_behind)
             late = self._late(block, start_ms, np.flatnonzero(is_behind), outcome=outcome)
-        outcome.add_assigned(block.record_hash[rows])
-        outcome.add_edges(NEW, block.record_hash[rows])
+        entered = id_sum(block.record_hash[rows])
+        outcome.add_assigned(entered)
+        outcome.add_edges(NEW, entered)
         self._watermark_ms = int(self._frame.clock.watermarks[until_step])
         self._collect(block, number, rows, outcome=outcome)
         self._completed.enter(block, late, outcome)
@@ -128,10 +129,10 @@ class TumblingWindows:
         chosen = order if isinstance(rows, slice) else rows[order]
         leaders = order[starts]
         return _Groups(
-            number=number[leaders],
-            key_code=key_code[leaders],
+            number=number.take(leaders),
+            key_code=key_code.take(leaders),
             starts=starts,
-            record_hash=block.record_hash[chosen],
+            record_hash=block.record_hash.take(chosen),
             states=self._frame.reduced(block, chosen, starts) if len(starts) else self._frame.empty(0),
         )
 

@@ -47,7 +47,8 @@ class Frame:
         positions = Positions(nothing, nothing)
         if self.needs_positions:
             positions = Positions(nothing + block.slice_start_ms, block.rank[rows])
-        return tuple(one.reduce(block.input(i, rows), positions, starts) for i, one in enumerate(self.aggregates))
+        inputs = block.inputs(rows, len(self.aggregates))
+        return tuple(one.reduce(values, positions, starts) for one, values in zip(self.aggregates, inputs, strict=True))
 
     def taken(self, states: Sequence[Any], places: Int64s) -> tuple[Any, ...]:
         """Return the states at these places."""
@@ -126,9 +127,9 @@ class Outcome:
             self.add_rows({tables.UNASSIGNED_RECORDS: self.frame.outputs.unassigned(block, rows)})
             self.add_fate(UNASSIGNED, block.record_hash[rows])
 
-    def add_assigned(self, record_hash: Int64s) -> None:
-        """Add the fate of records that entered a window."""
-        self.add_fate(ASSIGNED, record_hash)
+    def add_assigned(self, entered: Int64s | IdSum) -> None:
+        """Add the fate of records that entered a window: their hashes, or the sum of these."""
+        self.add_fate(ASSIGNED, entered)
 
     def add_tallies(self, tallies: BucketTallies) -> None:
         """Add what another executor counted."""
@@ -137,9 +138,10 @@ class Outcome:
         for term, ids in tallies.edges.items():
             self.edges.setdefault(term, IdSum()).merge(ids)
 
-    def add_fate(self, fate: Fate, record_hash: Int64s) -> None:
-        """Count the fate of some records."""
-        self.fates.setdefault(fate, IdSum()).merge(id_sum(record_hash))
+    def add_fate(self, fate: Fate, records: Int64s | IdSum) -> None:
+        """Count the fate of some records: their hashes, or the sum of these."""
+        found = records if isinstance(records, IdSum) else id_sum(records)
+        self.fates.setdefault(fate, IdSum()).merge(found)
 
     def add_edges(self, term: str, edges: EdgeColumns | Int64s | IdSum) -> None:
         """Count edges under a term: tallies of windows, or the ids of single edges."""

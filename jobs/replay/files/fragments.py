@@ -72,6 +72,28 @@ def read_fragments(fragments: Iterable[Fragment]) -> Iterator[tuple[Fragment, pa
         yield one, opened[one.path].get_batch(one.number)
 
 
+def joined_fragments(fragments: Iterable[Fragment], *, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield (slice number, batch) over consecutive fragments. All batches of a slice but its last have `rows` rows."""
+    waiting: list[pa.RecordBatch] = []
+    count, slice_no = 0, -1
+    for fragment, batch in read_fragments(fragments):
+        if fragment.slice_no != slice_no:
+            if waiting:
+                yield slice_no, pa.concat_batches(waiting)
+            waiting, count, slice_no = [], 0, fragment.slice_no
+        start = 0
+        while count + batch.num_rows - start >= rows:
+            waiting.append(batch.slice(start, rows - count))
+            start += rows - count
+            yield slice_no, pa.concat_batches(waiting)
+            waiting, count = [], 0
+        if start < batch.num_rows:
+            waiting.append(batch.slice(start))
+            count += batch.num_rows - start
+    if waiting:
+        yield slice_no, pa.concat_batches(waiting)
+
+
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)

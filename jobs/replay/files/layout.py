@@ -55,9 +55,11 @@ class Layout:
 
     def locate(self, sequence: Int64s) -> tuple[Int64s, Int64s]:
         """Return the arrays (slice_no, rank) of sequence numbers. A number before all records gives the first."""
+        inside = np.clip(sequence, 0, max(self.records - 1, 0))
+        if len(self.ranges) == 1:
+            return np.zeros(len(inside), dtype=np.int64), inside
         ends = np.array([one.end_sequence for one in self.ranges], dtype=np.int64)
         firsts = np.concatenate(([0], ends[:-1]))
-        inside = np.clip(sequence, 0, max(self.records - 1, 0))
         slice_no = np.minimum(np.searchsorted(ends, inside, side="right"), len(ends) - 1)
         return slice_no.astype(np.int64), np.maximum(inside - firsts[slice_no], 0)
 

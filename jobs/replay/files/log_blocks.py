@@ -40,12 +40,18 @@ class LogColumns:
             file = pq.ParquetFile(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
             stored = set(file.schema_arrow.names)
             wanted = list(self.nodes if columns is None else columns)
+            constants = {name: self._constant(name, block) for name in wanted if name in block.partition}
             read = [name for name in wanted if name in stored]
             for batch in file.iter_batches(
                 batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
             ):
                 found += batch.num_rows
-                yield pa.RecordBatch.from_arrays([self._column(batch, name, block) for name in wanted], names=wanted)
+                count = batch.num_rows
+                arrays = [
+                    constants[name].slice(0, count) if name in constants else self._column(batch, name)
+                    for name in wanted
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, names=wanted)
         if found != block.records:
             raise LogError(
                 f"file {block.named} of event log {self.uri} holds {found:,} records, but by its statistics version "
@@ -53,10 +59,13 @@ class LogColumns:
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
 
-    def _column(self, batch: pa.RecordBatch, name: str, block: Block) -> pa.Array:
+    def _constant(self, name: str, block: Block) -> pa.Array:
+        """Return a partition column of a block as long as its longest batch."""
+        value = pa.scalar(block.partition[name], pa.string()).cast(arrow_type(self.nodes[name]))
+        return pa.repeat(value, min(block.records, self.rows_per_batch))
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         kind = arrow_type(self.nodes[name])
-        if name in block.partition:
-            return pa.repeat(pa.scalar(block.partition[name], pa.string()).cast(kind), batch.num_rows)
         if name not in batch.schema.names:
             return pa.nulls(batch.num_rows, kind)
         values = batch.column(name)

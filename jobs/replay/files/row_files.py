@@ -5,16 +5,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.lake.file_commits import WrittenFile, new_path
 from jobs.replay.files.fragments import FragmentWriter
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.words import is_constant
 from windowlib.records import tables
 from windowlib.records.tables import PARTITION_COLUMNS, Table
+
+_WRITE_BATCH: Final = 65_536
+"""Values that the writer of a column takes at once."""
+_PROBE: Final = 256
+"""Rows of a text that are compared before all rows are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +47,18 @@ class RowFiles:
     rows_per_file: int
     written: list[EncodedFile] = field(default_factory=list)
     _writer: pq.ParquetWriter | None = None
+    _kinds: dict[str, pa.DataType] = field(default_factory=dict)
     _rows: int = 0
 
     def write(self, rows: pa.Table) -> None:
         """Append rows, with the columns of `Table.emitted_columns()` in any order, as at least one row group."""
-        schema = self._schema()
+        columns = self._columns(rows)
         if self._writer is None or self._rows + rows.num_rows > self.rows_per_file:
             self.close()
-            self._writer, self._rows = self._new_file(schema), 0
-        self._writer.write_table(self._placed(rows, schema))
+            self._kinds = {name: column.type for name, column in columns.items()}
+            self._writer, self._rows = self._new_file(pa.schema([*self._kinds.items()])), 0
+        fitting = [_as(column, self._kinds[name]) for name, column in columns.items()]
+        self._writer.write_table(pa.table(fitting, names=[*columns]))
         self._rows += rows.num_rows
 
     def close(self) -> None:
@@ -56,26 +67,29 @@ class RowFiles:
             self._writer.close()
             self._writer = None
 
-    def _schema(self) -> pa.Schema:
-        stored = {name: arrow_type(node) for name, node in self.table.stored_columns().items()}
-        return pa.schema([pa.field(name, kind) for name, kind in stored.items() if name not in PARTITION_COLUMNS])
-
     def _new_file(self, schema: pa.Schema) -> pq.ParquetWriter:
         attempt = (self.columns["slice_id"], self.columns["attempt_id"])
         path = new_path(attempt, f"part-{uuid4()}.parquet")
         place = Path(self.root) / path
         place.parent.mkdir(parents=True, exist_ok=True)
         self.written.append(EncodedFile(self.table.name, WrittenFile(path=path, attempt=attempt)))
-        return _writer(place, schema)
+        return _writer(place, schema, bounded=self.table.keys)
 
-    def _placed(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        columns = [
-            pa.repeat(pa.scalar(self.columns[field.name], field.type), rows.num_rows)
-            if field.name in tables.SLICE_COLUMNS
-            else rows[field.name]
-            for field in schema
-        ]
-        return pa.table(columns, schema=schema)
+    def _columns(self, rows: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
+        """Return the columns of the files. A text that is the same in all rows is a dictionary of one value."""
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+        for name, node in self.table.stored_columns().items():
+            if name in PARTITION_COLUMNS:
+                continue
+            if name in tables.SLICE_COLUMNS:
+                columns[name] = _constant(self.columns[name], rows.num_rows)
+                continue
+            column = rows[name]
+            columns[name] = column if column.type == arrow_type(node) else column.cast(arrow_type(node))
+            text = constant_text(column)
+            if text is not None:
+                columns[name] = _constant(text, rows.num_rows)
+        return columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,22 +175,52 @@ def close_sinks(sinks: Sequence[RowSink]) -> None:
         one.fragments.close()
 
 
-def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Return a writer. Integers ascend or repeat: their differences are small. Nothing makes ids and checks smaller."""
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+def constant_text(column: pa.ChunkedArray) -> str | None:
+    """Return the text of a column that has the same text in all rows; None for any other column."""
+    if not pa.types.is_string(column.type) or not len(column):
+        return None
+    if not all(is_constant(chunk, probe=_PROBE) for chunk in column.chunks if len(chunk)):
+        return None
+    texts = {chunk[0].as_py() for chunk in column.chunks if len(chunk)}
+    return str(texts.pop()) if len(texts) == 1 else None
+
+
+def _constant(text: str, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text], pa.string()))
+
+
+def _as(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Return a column as text or dictionary, as the first row group of its file has it."""
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(kind):
+        return column.combine_chunks().dictionary_encode()
+    return column.cast(kind)
+
+
+def _writer(path: Path, schema: pa.Schema, *, bounded: Sequence[str]) -> pq.ParquetWriter:
+    """Return a writer.
+
+    Integers ascend or repeat, so their differences are small, and compression would make them little smaller. Nothing
+    makes ids and checks smaller. Queries skip files by the columns `bounded` and by times, so the other columns have no
+    statistics. The schema of Arrow is not stored, so that a reader sees no dictionaries.
+    """
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)]
     if any(pa.types.is_nested(field.type) for field in schema):
-        return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=texts)
+        return pq.ParquetWriter(
+            path, schema, compression="zstd", compression_level=1, use_dictionary=texts, store_schema=False
+        )
     words = (tables.ROW_ID, tables.ROW_CHECK)
-    integers = [
-        field.name
-        for field in schema
-        if (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)) and field.name not in words
-    ]
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    whole = {field.name for field in schema if pa.types.is_integer(field.type)}.difference(words) | {*times}
     return pq.ParquetWriter(
         path,
         schema,
-        compression={field.name: "none" if field.name in words else "zstd" for field in schema},
-        compression_level={field.name: 1 for field in schema if field.name not in words},
+        compression={field.name: "none" if field.name in {*words, *whole} else "zstd" for field in schema},
+        compression_level={field.name: 1 for field in schema if field.name not in {*words, *whole}},
         use_dictionary=texts,
-        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        column_encoding=dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
+        write_statistics=[*bounded, *times],
+        write_batch_size=_WRITE_BATCH,
+        store_schema=False,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from windowlib.columnar.steps import Int64s
+
+
+SHORT_RANKS: Final = 1 << 31
+"""The records of a chunk with at most so many records have ranks of 32 bits."""
 
 
 def run_files(spark: "SparkSession", pinned: Pinned) -> ChunkRun:
@@ -163,6 +167,7 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: Path) -> ScanPlan:
         asked=engine.time.columns if needs_pass(engine) else None,
         slice_starts_ms=tuple(one.start_ms for one in order.slices),
         needs_commits=engine.time.needs_commits,
+        has_short_ranks=layout.records <= SHORT_RANKS,
         buckets=pinned.buckets(layout.records),
         directory=str(directory),
     )

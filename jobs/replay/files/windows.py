@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from jobs.replay.files.fragments import Fragment, FragmentWriter, read_fragments
+from jobs.replay.files.fragments import Fragment, FragmentWriter, joined_fragments, read_fragments
 from jobs.replay.files.row_files import EncodedFile, KnownRun, RowSink, close_sinks
+from jobs.replay.files.scan import fed_records
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.steps import Steps
 from windowlib.columnar.tagged_rows import KEPT_TAG, TallyKey
@@ -87,8 +88,9 @@ def _sink(tag: str, task: BucketTask, plan: WindowsPlan) -> RowSink:
 
 
 def _emitted(run: BucketRun, task: BucketTask) -> Iterator[tuple[int, str, pa.Table]]:
-    for fragment, records in read_fragments(task.fragments):
-        yield from run.process(fragment.slice_no, records)
+    for slice_no, records in joined_fragments(task.fragments, rows=run.plan.records_per_block):
+        first = run.plan.slices[slice_no - 1].end_sequence if slice_no else 0
+        yield from run.process(slice_no, fed_records(records, first=first))
     yield from run.finish()
 
 

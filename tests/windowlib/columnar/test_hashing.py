@@ -13,6 +13,7 @@ from tests.support.plain_hashes import in_disguise, plain_hash, plain_row, rando
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.hashing import row_hashes, value_hashes
 from windowlib.columnar.record_hashes import invalid_ids, record_hashes
+from windowlib.columnar.words import is_constant
 from windowlib.columnar.xxhash import Spans, hash_spans, hash_words
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, parse_type
@@ -139,3 +140,33 @@ def test_repetitive_texts_have_the_hashes_of_single_values() -> None:
         rows = pa.table({"text": pa.array(texts, rng.choice([pa.string(), pa.large_string()]))})
         expected = row_hashes(rows, 7, probe=len(texts))
         assert (row_hashes(rows, 7, probe=rng.randint(1, 8)) == expected).all()
+
+
+def test_constant_columns_have_the_hashes_of_single_values() -> None:
+    """A column with one value is hashed once. One that differs in a row, or only in its bits, is not constant."""
+    for seed in seeds(200):
+        rng = random.Random(seed)
+        kind = rng.choice(["long", "integer", "short", "boolean", "double", "float", "string", "timestamp", "date"])
+        one, other = random_value(rng, kind), random_value(rng, kind)
+        values = [one] * rng.randint(1, 40)
+        if rng.random() < 0.5:
+            values[rng.randrange(len(values))] = rng.choice([other, None, 0.0, -0.0] if kind == "double" else [other])
+        array = in_disguise(pa.array(values, arrow_type(kind)), rng)
+        rows = pa.table({"x": array})
+        expected = row_hashes(rows, 7, probe=len(values), stacked=0)
+        assert (row_hashes(rows, 7, probe=rng.randint(1, 4), stacked=0, block=rng.randint(1, 50)) == expected).all()
+        plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        if is_constant(plain, probe=rng.randint(1, 4)):
+            assert len(set(map(repr, plain.to_pylist()))) == 1
+
+
+def test_the_constants_of_record_hashes_are_hashed_as_their_first_value() -> None:
+    for seed in seeds(60):
+        rng = random.Random(seed)
+        kind = rng.choice(["long", "string", "date", "decimal(5,2)"])
+        count = rng.randint(0, 30)
+        value = random_value(rng, parse_type(kind))
+        columns = {"day": pa.array([value] * count, arrow_type(parse_type(kind))), "x": pa.array([*range(count)])}
+        widened = {"day": "integer"} if kind == "long" else {}
+        found = record_hashes(pa.table(columns), widened, constant=("day", "no column"), block=7)
+        assert (found == record_hashes(pa.table(columns), widened)).all()

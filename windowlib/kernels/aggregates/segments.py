@@ -1,6 +1,6 @@
 """Segmented and range operations on numpy columns."""
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
+from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.records.column_types import parse_type
-
-SMALL_GROUP: Final = 16
 
 
 def typed(array: pa.Array, input_type: str) -> pa.Array:
@@ -36,17 +35,9 @@ def valid_of(values: pa.Array) -> Bools | None:
     return valid
 
 
-def group_sums(values: Int64s | Bools, starts: Int64s, *, small: int = SMALL_GROUP) -> Int64s:
-    """Return the sum of each group, modulo 2**64. It is exact if it fits 64 bits.
-
-    A call of reduceat costs about as much for each group as a prefix sum for `small` rows. So sums of groups that have
-    fewer rows on average are differences of prefix sums.
-    """
-    if len(values) >= small * len(starts):
-        return np.add.reduceat(values, starts, dtype=np.int64)
-    prefix = np.zeros(len(values) + 1, dtype=np.int64)
-    np.cumsum(values, out=prefix[1:])
-    return np.diff(prefix[starts], append=prefix[-1])
+def group_sums(values: Int64s | Bools, starts: Int64s) -> Int64s:
+    """Return the sum of each group, modulo 2**64. It is exact if it fits 64 bits."""
+    return reduced_groups(np.add, values.astype(np.int64, copy=False), starts)
 
 
 def counts_of(valid: Bools | None, starts: Int64s, count: int) -> Int64s:
