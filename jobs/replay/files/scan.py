@@ -186,13 +186,18 @@ def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
         )
     valid = judged.valid()
     times = judged.event_time_ms[valid]
-    if len(times):
-        floor = np.iinfo(np.int64).min if found.highest is None else found.highest
-        highest = np.maximum.accumulate(np.concatenate(([floor], times)))
-        risen = np.flatnonzero(highest[1:] > highest[:-1])
+    risen = rises(times, found.highest)
+    if len(risen):
         found.rises_at.append(judged.sequence[valid[risen]])
         found.rises_to.append(times[risen])
-        found.highest = int(highest[-1])
+        found.highest = int(times[risen[-1]])
+
+
+def rises(times: Int64s, highest: int | None) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+    """Return the indexes at which event times exceed `highest` and all earlier times."""
+    floor = np.iinfo(np.int64).min if highest is None else highest
+    reached = np.maximum.accumulate(np.concatenate(([floor], times)))
+    return np.flatnonzero(reached[1:] > reached[:-1])
 
 
 def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: FragmentWriter) -> None:
