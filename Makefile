@@ -27,7 +27,7 @@ BENCH_ARGS ?=
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-quick bench-operator check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/BENCHMARKS
 
 bench-flink: $(SET_UP)  ## fetch Flink's jars for `make bench`, 250 MB; it takes part where javac is installed
 	@$(UV) pip install --quiet --python $(PY) --no-deps --target .bench/flink apache-flink-libraries==2.3.0
+
+bench-bytewax: $(SET_UP)  ## fetch Bytewax for `make bench`, 20 MB
+	@$(UV) pip install --quiet --python $(PY) --only-binary :all: --target .bench/bytewax bytewax==0.21.1
 
 bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minute; CI runs it
 	@$(PY) -m tests.bench.quick
