@@ -16,7 +16,9 @@ VENV_OK := .venv/synced
 PROJECT_OK := .venv/hindcast-installed
 JARS_OK := .cache/ivy/checked
 ARCHIVE_OK := .cache/jvm/made
-SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK)
+BYTECODE_OK := .cache/setup/bytecode
+SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK) $(BYTECODE_OK)
+CODE := jobs windowlib expectations
 
 PYTEST_ARGS ?=
 CASES ?= 10000
@@ -25,7 +27,7 @@ BENCH_ARGS ?=
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-quick bench-operator check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +66,9 @@ bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/BENCHMARKS
 
 bench-flink: $(SET_UP)  ## fetch Flink's jars for `make bench`, 250 MB; it takes part where javac is installed
 	@$(UV) pip install --quiet --python $(PY) --no-deps --target .bench/flink apache-flink-libraries==2.3.0
+
+bench-bytewax: $(SET_UP)  ## fetch Bytewax for `make bench`, 20 MB
+	@$(UV) pip install --quiet --python $(PY) --only-binary :all: --target .bench/bytewax bytewax==0.21.1
 
 bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minute; CI runs it
 	@$(PY) -m tests.bench.quick
@@ -131,6 +136,12 @@ $(VENV_OK): requirements.lock requirements-build.lock | $(UV_OK)
 
 $(PROJECT_OK): pyproject.toml $(VENV_OK)
 	@$(UV) pip install --quiet --offline --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Python compiles a module when it imports it for the first time, except where PYTHONDONTWRITEBYTECODE is set. There,
+# every command and every worker of Spark would compile all of them again (0.2 s).
+$(BYTECODE_OK): $(PROJECT_OK) $(shell find $(CODE) -name '*.py')
+	@$(PY) -m compileall -q $(CODE)
 	@touch $@
 
 $(JARS_OK): setup/jars.sha256 setup/resolve_jars.py | $(PROJECT_OK)

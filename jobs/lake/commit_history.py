@@ -1,7 +1,9 @@
 """Reads what each commit of an event log did to each partition: added records, removed some, or changed no data.
 
 This module reads the JSON commit files of Delta's log, never a record. A commit names partition columns by their
-physical names (Delta's column mapping).
+physical names (Delta's column mapping). Commits that a checkpoint covers are not read if the checkpoint proves that
+they only appended records (`row_tracking.appended_files`). Otherwise they have to be read: a checkpoint has the files
+of its version, and names the removed files for a week only.
 """
 
 import hashlib
@@ -12,6 +14,7 @@ from typing import Any
 
 from jobs.lake.delta_log import LogTable
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.row_tracking import AppendedFile, appended_files
 from windowlib.errors import LogError
 
 
@@ -111,19 +114,33 @@ def read_history(log: LogTable, column: str, *, start: int = 0, files: LogFiles 
     since = log.version + 1
     while since - 1 in files.commits and since > start:
         since -= 1
+    appended = _appended_before(log, files, since, column=column)
+    physical = log.physical[column]
+    values = {one.path: one.values[physical] for one in appended or ()}
     partitions: dict[str | None, PartitionHistory] = {}
-    values: dict[str, str | None] = {}
-    for version in range(since, log.version + 1):
+    for one in appended or ():
+        if one.commit >= since:
+            partitions.setdefault(one.values[physical] or None, PartitionHistory()).commits.add(one.commit)
+    first = since if appended is None or files.checkpoint is None else files.checkpoint.version + 1
+    for version in range(first, log.version + 1):
         operation, actions = _actions(files.entries(version), log, column=column, values=values)
         touched: dict[str | None, list[_Action]] = {}
         for action in actions:
             touched.setdefault(action.value, []).append(action)
         for value, own in touched.items():
             partitions.setdefault(value, PartitionHistory()).take(version, operation, own)
-    if since > log.version and log.version in files.commits:
+    if first > log.version and log.version in files.commits:
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
         _actions(files.entries(log.version), log, column=column, values=values)
-    return History(since=since, version=log.version, partitions=partitions, read=log.version + 1 - since)
+    return History(since=since, version=log.version, partitions=partitions, read=log.version + 1 - first)
+
+
+def _appended_before(log: LogTable, files: LogFiles, since: int, *, column: str) -> tuple[AppendedFile, ...] | None:
+    """Return the files of a checkpoint at `since` or later which proves that nothing was removed before it."""
+    if files.checkpoint is None or files.checkpoint.version < since:
+        return None
+    found = appended_files(files)
+    return None if found is None or any(log.physical[column] not in one.values for one in found) else found
 
 
 def _actions(

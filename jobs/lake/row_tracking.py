@@ -5,17 +5,19 @@ deltalake shows neither `baseRowId` nor `defaultRowCommitVersion`. Source: the D
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.checkpoint_files import checkpoint_entries
+from jobs.lake.delta_log import place_of
 from jobs.lake.log_files import LogFiles
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROW_TRACKING = "delta.enableRowTracking"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
-_COLUMNS = ("add.path", "add.baseRowId", "add.defaultRowCommitVersion", "sidecar.path")
+_PLACES = ("add.path", "add.baseRowId", "add.defaultRowCommitVersion")
+_APPENDED = (*_PLACES, "add.partitionValues", "add.stats", "add.deletionVector.storageType", "domainMetadata")
+_DOMAIN = "delta.rowTracking"
+_FEATURE = "rowTracking"
 
 
 class RowPlace(NamedTuple):
@@ -38,12 +40,9 @@ def row_places(files: LogFiles) -> dict[str, RowPlace]:
         LogError: a commit file or a checkpoint is damaged.
     """
     found: dict[str, RowPlace] = {}
-    since = 0
-    if files.checkpoint is not None:
-        since = files.checkpoint.version + 1
-        with log_errors(files.uri, "reading its checkpoint"):
-            for path in files.checkpoint.paths:
-                found.update(_in_checkpoint(files, path))
+    since = 0 if files.checkpoint is None else files.checkpoint.version + 1
+    for entry in checkpoint_entries(files, _PLACES):
+        found.update(_placed(files.root, entry.get("add") or {}))
     for version in sorted(one for one in files.commits if one >= since):
         for entry in files.entries(version):
             if "add" in entry:
@@ -51,46 +50,70 @@ def row_places(files: LogFiles) -> dict[str, RowPlace]:
     return found
 
 
-def _in_checkpoint(files: LogFiles, path: str) -> Iterator[tuple[str, RowPlace]]:
-    """Yield the places in one file of a checkpoint, and in the sidecar files that it names (version 2)."""
-    sidecars: list[str] = []
-    if path.endswith(".json"):
-        with files.system.open_input_stream(path) as stream:
-            for line in stream.read().decode("utf-8").splitlines():
-                entry = json.loads(line)
-                yield from _placed(files.root, entry.get("add") or {})
-                sidecars += [entry["sidecar"]["path"]] if "sidecar" in entry else []
-    else:
-        rows = _read(files, path)
-        yield from _in_rows(files, rows)
-        sidecars += _named(rows)
-    for name in sidecars:
-        place = place_of(f"{files.root}/_delta_log/_sidecars", name)
-        yield from _in_rows(files, _read(files, place))
-
-
-def _read(files: LogFiles, path: str) -> "pa.Table":
-    import pyarrow.parquet as pq
-
-    with files.system.open_input_file(path) as data:
-        return pq.ParquetFile(data).read(columns=list(_COLUMNS))  # columns that the file does not have are left out
-
-
-def _named(rows: "pa.Table") -> list[str]:
-    """Return the sidecar files that the rows of a checkpoint name."""
-    if "sidecar" not in rows.column_names:
-        return []
-    return [one["path"] for one in rows["sidecar"].to_pylist() if one is not None and one["path"] is not None]
-
-
-def _in_rows(files: LogFiles, rows: "pa.Table") -> Iterator[tuple[str, RowPlace]]:
-    if "add" in rows.column_names:
-        for one in rows["add"].to_pylist():
-            yield from _placed(files.root, one or {})
-
-
 def _placed(root: str, add: Mapping[str, object]) -> Iterator[tuple[str, RowPlace]]:
     """Yield the place of a file, if its `add` has one; the path is decoded, so that equal files have equal keys."""
     path, base, version = add.get("path"), add.get("baseRowId"), add.get("defaultRowCommitVersion")
     if isinstance(path, str) and isinstance(base, int) and isinstance(version, int):
         yield place_of(root, path), RowPlace(base, version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedFile:
+    """A data file in a checkpoint. `commit` is the version that added its records.
+
+    `path` is as in the log, and `values` maps the physical name of a partition column to its value as text.
+    """
+
+    path: str
+    values: Mapping[str, str | None]
+    commit: int
+
+
+def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
+    """Return the files of the newest checkpoint if it proves that the log was only appended to; else None.
+
+    Each record gets the next row id when it is appended, and a row id is not used again. The table keeps the highest
+    one. So if the log had row tracking from its first commit, no file has a deletion vector, and the files have every
+    row id from 0 to the highest one, then no record was removed, changed or rewritten up to the checkpoint.
+
+    Raises:
+        LogError: the first commit file or the checkpoint is damaged.
+    """
+    if files.checkpoint is None or 0 not in files.commits or not _is_tracked_from_the_beginning(files):
+        return None
+    found: list[AppendedFile] = []
+    ids: list[tuple[int, int]] = []
+    highest = None
+    for entry in checkpoint_entries(files, _APPENDED):
+        add, domain = entry.get("add"), entry.get("domainMetadata")
+        if domain is not None and domain.get("domain") == _DOMAIN:
+            highest = json.loads(domain["configuration"]).get("rowIdHighWaterMark")
+        if add is None or add.get("path") is None:
+            continue
+        base, commit, values = add.get("baseRowId"), add.get("defaultRowCommitVersion"), add.get("partitionValues")
+        records = json.loads(add.get("stats") or "{}").get("numRecords")
+        if base is None or commit is None or values is None or records is None or _has_vector(add):
+            return None
+        ids.append((base, base + records))
+        found.append(AppendedFile(path=add["path"], values=dict(values), commit=commit))
+    return tuple(found) if highest is not None and _end(ids) == highest + 1 else None
+
+
+def _is_tracked_from_the_beginning(files: LogFiles) -> bool:
+    protocols = [entry["protocol"] for entry in files.entries(0) if "protocol" in entry]
+    return any(_FEATURE in (one.get("writerFeatures") or ()) for one in protocols)
+
+
+def _has_vector(add: Mapping[str, Any]) -> bool:
+    vector = add.get("deletionVector")
+    return vector is not None and vector.get("storageType") is not None
+
+
+def _end(ids: list[tuple[int, int]]) -> int | None:
+    """Return the end of ranges that follow each other from 0 on; None if ids are missing or doubled."""
+    end = 0
+    for first, after in sorted(ids):
+        if first != end:
+            return None
+        end = after
+    return end

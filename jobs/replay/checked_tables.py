@@ -13,7 +13,7 @@ from expectations.arrow_slices import ArrowSlices, to_pandas
 from expectations.suites import RUN_COLUMNS
 from expectations.tables import Engine
 from jobs.lake.damage import reading
-from jobs.lake.store import dataset_of, read_attempts
+from jobs.lake.store import dataset_of, open_table, read_attempts
 from jobs.runs import Counts
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
@@ -107,10 +107,10 @@ class CommittedSlices:
 
     @cached_property
     def _dataset(self) -> "pads.Dataset | None":
-        from deltalake import DeltaTable
-
+        attempts = [(slice_id, self._attempt_id) for slice_id in self._slice_ids]
         with reading(self._uri):
-            return dataset_of(DeltaTable(self._uri)) if DeltaTable.is_deltatable(self._uri) else None
+            table = open_table(self._uri)
+            return None if table is None else dataset_of(table, attempts)
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
         """Return the rows of all slices in the order of the table's files.

@@ -18,6 +18,11 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
 from jobs.replay import replayer
+from jobs.replay.files import way
+from jobs.replay.files.layout import Block, layout_of
+from jobs.replay.files.scan import Scanned, ScanPlan, rises
+from jobs.replay.files.tasks import Tasks
+from jobs.replay.pinned import pin
 from jobs.spark.session import spark_session
 from jobs.wall_clock import now_ms
 from tests.bench.checksums import checksum
@@ -27,7 +32,10 @@ from tests.bench.in_memory import comparable, last_panes
 from tests.bench.samples import Checksum
 from tests.bench.stages import Stopwatch, watched
 from tests.bench.workloads import DAY_MS, FIRST_DAY, FIRST_DAY_MS, Events, Workload, make_events
+from tests.support.replays import order_of
+from windowlib.columnar.instants import read_instants
 from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,8 +74,8 @@ def days(first: int, last: int) -> tuple[str, str]:
 
 
 def session(job: Job) -> "SparkSession":
-    """Return a session with the job's cores."""
-    return spark_session(f"hindcast bench: {job.bench}", f"local[{job.cores}]")
+    """Return a session with the job's cores, as `hindcast run` starts it: the JVM schedules and processes no record."""
+    return spark_session(f"hindcast bench: {job.bench}", f"local[{job.cores}]", records=0)
 
 
 class Replay:
@@ -114,7 +122,10 @@ class Replay:
 
 
 class Scan:
-    """The time of a chunk: from the Delta log to the steps of its watermark, with the numbering of the records."""
+    """The time of a chunk through files: from the Delta log to the steps of its watermark.
+
+    The parts are those of a replay (`jobs.replay.files`), without what its scan also does: hashes, fragments by key.
+    """
 
     def prepare(self, job: Job) -> None:
         self._job, self._spark = job, session(job)
@@ -123,24 +134,14 @@ class Scan:
         self.run()
 
     def run(self) -> None:
-        from jobs.replay.chunk.log_input import read_chunk
-        from jobs.replay.chunk.log_pin import log_reading
-        from jobs.replay.frames.frame_time import frame_time
-        from jobs.replay.pinned import pin
-        from tests.support.replays import order_of
-
         pinned = pin(order_of(Path(self._job.scratch), self._pipeline, days(0, 1)))
-        order, engine = pinned.order, pinned.tables.engine
-        reading = log_reading(order.pipeline, pinned.log, order.slices, needs_clock=engine.needs_clock)
-        read = read_chunk(
-            self._spark,
-            pinned.log,
-            reading,
-            slices=order.slices,
-            needs_commits=engine.time.needs_commits,
-            records_per_block=pinned.sizes.records_per_block,
-        )
-        self._found = frame_time(engine, read, ())
+        assert pinned.why_not_files is None, "the logs of the benches are read by tasks"
+        size = pinned.sizes.records_per_task
+        layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
+        plan = way._scan_plan(pinned, layout, Path(self._job.scratch))
+        groups = way._groups(layout.blocks, records=size)
+        scanned = Tasks(self._spark).run(lambda blocks: [_rises_in(block, plan) for block in blocks], groups)
+        self._found = way._time(pinned, layout, [one for found in scanned for one in found])
 
     def check(self) -> Checksum:
         steps = self._found.steps
@@ -149,6 +150,31 @@ class Scan:
 
     def notes(self) -> Mapping[str, Any]:
         return {}
+
+
+def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
+    """Return the rises of a block. Only the column of event time is read; the keys of the benches are never null."""
+    time = plan.reading.event_time
+    at, to, highest, done = [], [], None, block.sequence
+    for batch in plan.log.batches(block, [time.name]):
+        times = read_instants(batch.column(time.name), time.unit).ms
+        risen = rises(times, highest)
+        at.append(done + risen)
+        to.append(times[risen])
+        highest = int(times[risen[-1]]) if len(risen) else highest
+        done += batch.num_rows
+    return Scanned(
+        block=block,
+        content=IdSum(),
+        records=IdSum(),
+        invalid=IdSum(),
+        invalid_rows=IdSum(),
+        rises_at=np.concatenate(at),
+        rises_to=np.concatenate(to),
+        records_of_buckets=(),
+        records_of_time=(),
+        invalid_records=(),
+    )
 
 
 class OpenWindows:

@@ -78,6 +78,7 @@ PLACES: Final[Mapping[str, str]] = {
     "cold_start": "tests.bench.by_flights:ColdStart",
     "open_windows": "tests.bench.by_hindcast:OpenWindows",
     "flink": "tests.bench.by_flink:Flink",
+    "bytewax": "tests.bench.by_bytewax:Windows",
 }
 """Name -> `module:class`. A module is imported in the contestant's own process only."""
 
@@ -94,6 +95,7 @@ TITLES: Final[Mapping[str, str]] = {
     "spark_streaming": "Spark Structured Streaming",
     "spark_scan": "Spark, a window in one partition",
     "flink": "Flink",
+    "bytewax": "Bytewax",
 }
 
 

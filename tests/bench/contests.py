@@ -41,7 +41,7 @@ class Contest:
     """One bench. The first contestant is ours; ratios are to it.
 
     `source`: records from memory, from a Delta log that the benches make, or the contestants' own. `is_fresh`: each run
-    is in a new process. `measure` is what the chart shows.
+    is in a new process. `measure` is what the chart shows. There are at most `rounds` rounds.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Contest:
     measure: Measure = "wall_s"
     targets: tuple[Target, ...] = ()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    rounds: int | None = None
+    rounds: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def play(
     disturbed: list[str] = []
     with ExitStack() as stack:
         table = _Table(contest, settings, log=log, seat_for=seat_for or _process_seat(settings), stack=stack)
-        for number in range(contest.rounds or settings.rounds):
+        for number in range(min(contest.rounds, settings.rounds)):
             why = why_loaded(load() if number == 0 else None, busy(), cores=settings.cores)
             if why is not None:
                 if settings.refuses_load:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from jobs.demo.flights import PROPERTIES
-from tests.bench.workloads import COLUMNS, FIRST_DAY, Events, Workload, make_events
+from tests.bench.workloads import COLUMNS, FIRST_DAY, Events, Workload, make_parts
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:
@@ -92,10 +92,9 @@ def _write(job: dict[str, Any]) -> None:
     place = Path(job["place"])
     half = place.with_name(place.name + ".half")
     shutil.rmtree(half, ignore_errors=True)
-    for part in make_events(Workload.from_json(job["workload"]), job["records"], seed=job["seed"]).parts(
-        RECORDS_PER_FILE
-    ):
-        append_events(spark, str(half), part)
+    for events in make_parts(Workload.from_json(job["workload"]), job["records"], seed=job["seed"]):
+        for part in events.parts(RECORDS_PER_FILE):
+            append_events(spark, str(half), part)
     half.rename(place)
     spark.stop()
 

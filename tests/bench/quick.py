@@ -18,18 +18,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.ledger.events import EventKind, LedgerEvent, checked_event, staged_event
+from jobs.ledger.events import LedgerEvent
 from jobs.ledger.fold import fold
 from jobs.pipeline.slices import slices_between
-from jobs.planning.fingerprints import fingerprint, spec_fingerprint
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Reason, make_plan
-from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Slice, Verdict
+from jobs.runs import LogCoordinates, Slice
 from tests.bench.in_memory import batches_of, panes_of, plan_of
 from tests.bench.samples import Spread
 from tests.bench.suite import IN_MEMORY
 from tests.bench.workloads import make_events
 from tests.support.fake_replay import day_ms, sales
+from tests.support.ledger_chains import published_chain
 from tests.support.places import ROOT
 from windowlib.columnar.executor import Executor
 from windowlib.columnar.operator_executor import OperatorExecutor
@@ -171,33 +171,11 @@ def fold_seconds() -> float:
 @cache
 def _ledger(count: int) -> tuple[tuple[Slice, ...], list[LedgerEvent], LogState]:
     """A ledger with a run of each of `count` slices, and the log that they have read."""
-    spec = spec_fingerprint(sales())
     first_ms = day_ms("1990-01-01")
-    slices = slices_between(sales(), first_ms, first_ms + count * 86_400_000)
-    events = [LedgerEvent(kind=EventKind.REQUESTED, request_id="r", who="make bench", spec_fingerprint=spec, seq=1)]
+    slices = tuple(slices_between(sales(), first_ms, first_ms + count * 86_400_000))
     read = LogCoordinates(table_id="log", version=9, commits=(1,), files=1, records=2, bytes=100, digest="files")
-    state = EMPTY_STATE
-    for number, one in enumerate(slices):
-        after = fingerprint([state, one.slice_id])
-        result = RunResult(
-            slice=one,
-            run_id=fingerprint([spec, one.slice_id])[:32],
-            attempt_id="a",
-            spec_fingerprint=spec,
-            input_fingerprint="i",
-            state_before=state,
-            state_after=after,
-            digests={},
-            counts=Counts(read=2, assigned=2, late=0, unassigned=0, invalid=0, panes=1),
-            watermark_ms=None,
-            log=read,
-            seconds=1.0,
-            verdict=Verdict.PASS,
-        )
-        events += [staged_event("r", result, is_chain_start=number == 0), checked_event("r", result)]
-        state = after
-    known = {one.slice_id: read for one in slices}
-    return tuple(slices), events, LogState(version=9, coordinates=known, first_data=slices[0])
+    events = published_chain(sales(), slices, log=read)
+    return slices, events, LogState(version=9, coordinates={one.slice_id: read for one in slices}, first_data=slices[0])
 
 
 def status_seconds() -> float:

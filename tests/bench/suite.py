@@ -12,6 +12,8 @@ HOUR_MS: Final = 60 * MINUTE_MS
 RECORDS: Final[Mapping[Size, int]] = {"S": 200_000, "M": 20_000_000, "L": 100_000_000}
 BY_OPERATOR: Final[Mapping[Size, int]] = {"S": 50_000, "M": 1_000_000, "L": 1_000_000}
 """Records of the contests in which the operator takes part."""
+BY_STREAMS: Final = 50_000
+"""Records of the contests with an engine that has a cost for each open window at each record."""
 PEERS_IN_MEMORY: Final = ("duckdb", "polars")
 PEERS_FROM_FILES: Final = ("spark", "duckdb_files", "polars_files")
 
@@ -99,6 +101,19 @@ def _in_memory(size: Size) -> list[Contest]:
                 targets=_operator_targets(name),
             )
         )
+    contests += [
+        Contest(
+            name=f"stream_{name}",
+            title=f"Beside an engine for streams in Python: {name}",
+            what="Few records, beside the operator and Bytewax, if `make bench-bytewax` has fetched it. One thread.",
+            contestants=("hindcast_columns", "operator", "bytewax"),
+            workload=IN_MEMORY[name],
+            records=BY_STREAMS,
+            source="memory",
+            measure="cpu_s",
+        )
+        for name in ("tumble_dense", "tumble_sparse")
+    ]
     return contests
 
 

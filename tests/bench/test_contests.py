@@ -23,6 +23,7 @@ from tests.bench.seats import Missing, Ran, SeatFailed
 from tests.bench.suite import SIZES, suite
 from tests.bench.workloads import CLOSING_KEY, Workload
 from tests.support.fuzzing import seeds
+from tests.support.places import ROOT
 
 SUM = Checksum(rows=1, records=2, total=3, mix=4)
 WORKLOAD = Workload(kind="tumbling", size=60_000, keys=3)
@@ -251,9 +252,12 @@ class TestTheSuite:
         for name in one.contestants:
             player = contestant(name)
             workload = replace(one.workload, keys=5, density=1_000)
-            player.prepare(
-                Job(bench=one.name, workload=workload, records=1_000, seed=3, cores=1, log="", scratch=str(tmp_path))
-            )
+            job = Job(bench=one.name, workload=workload, records=1_000, seed=3, cores=1, log="", scratch=str(tmp_path))
+            try:
+                player.prepare(replace(job, options={"cache": str(ROOT / ".bench")}))
+            except CannotTakePart:
+                assert name == "bytewax"  # it is not installed, except after `make bench-bytewax`
+                continue
             player.run()
             found[name] = player.check()
         require_equal(one.name, found)

@@ -1,6 +1,7 @@
 """The guards of `make bench-quick`, seats, and the stopwatch. Nothing here measures speed."""
 
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -24,7 +25,7 @@ from tests.bench.seat import serve
 from tests.bench.seats import Missing, Seat, SeatFailed
 from tests.bench.stages import REST, watched
 from tests.bench.suite import IN_MEMORY
-from tests.bench.workloads import CLOSING_KEY, FIRST_DAY_MS, Workload, make_events
+from tests.bench.workloads import CLOSING_KEY, FIRST_DAY_MS, Workload, make_events, make_parts
 from tests.support.bucket_feed import steps_of as steps_of_timeline
 from tests.support.fuzzing import seeds
 from windowlib.bounds import MIN_TIME_MS
@@ -71,6 +72,20 @@ class TestGuards:
 
 
 class TestRecords:
+    def test_a_large_log_has_parts_of_the_day_one_after_the_other(self) -> None:
+        for seed in seeds(20):
+            workload, records = IN_MEMORY["session30_10k"], 50 + seed % 101
+            most = 7 + seed % 60
+            parts = list(make_parts(workload, records, seed=seed, most=most))
+            assert sum(map(len, parts)) == records, f"seed {seed}"
+            assert max(map(len, parts)) <= most + 1, f"seed {seed}"
+            assert [int(one) for part in parts for one in part.key].count(CLOSING_KEY) == 1
+            assert parts[-1].key[-1] == CLOSING_KEY
+            for before, after in itertools.pairwise(parts):
+                assert before.at_ms.max() <= after.at_ms.min(), f"seed {seed}"
+            times = np.concatenate([part.at_ms for part in parts])[:-1]
+            assert (np.maximum.accumulate(times) - times).max() <= workload.bound_ms, f"seed {seed}: a late record"
+
     def test_records_come_in_the_order_of_arrival_and_none_is_late(self) -> None:
         for seed in seeds(5):
             for name, workload in IN_MEMORY.items():

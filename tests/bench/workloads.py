@@ -154,3 +154,25 @@ def make_events(workload: Workload, records: int, *, seed: int = 1) -> Events:
         arrived_ms=np.append(arrived_ms[order], closing_ms),
         value=np.append(rng.integers(0, 1_000, count), 0),
     )
+
+
+def make_parts(workload: Workload, records: int, *, seed: int = 1, most: int = 20_000_000) -> Iterator[Events]:
+    """Yield the records of a log in order, at most `most` (and one) in memory at a time.
+
+    A log of at most `most` records is that of `make_events`. A larger one has several parts of the day, each with
+    records of its own: no record of a part happens before those of the part before it.
+    """
+    count = -(-records // most)
+    if count == 1:
+        yield make_events(workload, records, seed=seed)
+        return
+    whole_ms = DAY_MS - LATE_DELAY_MS - 1
+    for number in range(count):
+        is_last = number == count - 1
+        size = records * (number + 1) // count - records * number // count
+        own = size if is_last else size + 1  # with the closing record
+        events = make_events(replace(workload, density=own * count), own, seed=seed + number)
+        shift_ms = np.full(own, whole_ms * number // count, dtype=np.int64)
+        shift_ms[-1] = 0
+        shifted = replace(events, at_ms=events.at_ms + shift_ms, arrived_ms=events.arrived_ms + shift_ms)
+        yield shifted if is_last else next(shifted.parts(size))

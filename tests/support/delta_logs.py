@@ -66,4 +66,7 @@ def track_rows(table: Path) -> None:
             if "add" in entry:
                 entry["add"] |= {"baseRowId": next_id, "defaultRowCommitVersion": version}
                 next_id += int(json.loads(entry["add"]["stats"])["numRecords"])
+        highest = json.dumps({"rowIdHighWaterMark": next_id - 1})
+        domain = {"domain": "delta.rowTracking", "configuration": highest, "removed": False}
+        lines.append({"domainMetadata": domain})
         commit.write_text("\n".join(json.dumps(line, separators=(",", ":")) for line in lines), encoding="utf-8")

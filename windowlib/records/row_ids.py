@@ -7,6 +7,7 @@ table changes a sum, and a new nullable column does not. docs/CHECKPOINTS.md has
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from windowlib.bounds import wrap_int64
@@ -32,10 +33,16 @@ def row_id(table: str, content: Mapping[str, int | str | None]) -> int:
     found = 0
     for name, value in content.items():
         if isinstance(value, str):
-            found ^= hash_bytes(value.encode("utf-8"), name_seed(name))
+            found ^= _text_hash(value, name)
         elif value is not None:
             found ^= hash_long(value, name_seed(name))
     return signed(hash_long(found, name_seed(table)))
+
+
+@lru_cache(maxsize=4_096)
+def _text_hash(value: str, name: str) -> int:
+    """Return the hash of a text in a column. The rows of checks repeat most texts from slice to slice."""
+    return hash_bytes(value.encode("utf-8"), name_seed(name))
 
 
 @dataclass(slots=True, eq=False)

@@ -194,17 +194,24 @@ def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
         )
     valid = judged.valid()
     times = judged.event_time_ms[valid]
-    if len(times):
-        highest = np.maximum.accumulate(times)
-        is_rise = np.empty(len(times), dtype=np.bool_)
-        is_rise[0] = True
-        np.greater(highest[1:], highest[:-1], out=is_rise[1:])
-        if found.highest is not None:
-            is_rise &= times > found.highest
-        risen = np.flatnonzero(is_rise)
+    risen = rises(times, found.highest)
+    if len(risen):
         found.rises_at.append(judged.sequence[valid][risen])
         found.rises_to.append(times[risen])
-        found.highest = int(highest[-1]) if found.highest is None else max(found.highest, int(highest[-1]))
+        found.highest = int(times[risen[-1]])
+
+
+def rises(times: Int64s, highest: int | None) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+    """Return the indexes at which event times exceed `highest` and all earlier times."""
+    if not len(times):
+        return np.empty(0, dtype=np.intp)
+    reached = np.maximum.accumulate(times)
+    is_rise = np.empty(len(times), dtype=np.bool_)
+    is_rise[0] = True
+    np.greater(reached[1:], reached[:-1], out=is_rise[1:])
+    if highest is not None:
+        is_rise &= times > highest
+    return np.flatnonzero(is_rise)
 
 
 def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: FragmentWriter) -> None:

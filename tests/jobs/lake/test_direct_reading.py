@@ -13,15 +13,16 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.direct_reading import direct_reading
-from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
 from jobs.lake.log_files import list_log_files
 from jobs.lake.row_tracking import RowPlace, row_places
 from jobs.runs import Slice
 from tests.support.delta_logs import commits_of, map_columns, track_rows
 from tests.support.fuzzing import seeds
+from windowlib.errors import LogError
 
 DAY_MS = 86_400_000
 DAYS = tuple(Slice(slice_id=f"1970-01-0{n + 1}", start_ms=n * DAY_MS, end_ms=(n + 1) * DAY_MS) for n in range(3))
@@ -132,6 +133,54 @@ def test_the_ids_of_files_are_the_same_from_commits_and_from_any_kind_of_checkpo
         found = row_places(files)
         expected = {f"{root}/{path}".replace("%20", " "): place for path, place in states[-1].items()}
         assert {place: found[place] for place in expected} == expected
+
+
+def test_commits_that_a_checkpoint_covers_are_not_read_if_it_proves_that_they_appended(tmp_path: Path) -> None:
+    for seed in seeds(25):
+        chance = random.Random(seed)
+        root = tmp_path / str(seed)
+        root.mkdir()
+        commits = [chance.sample((1, 2, 3), chance.randrange(1, 4)) for _ in range(chance.randrange(1, 5))]
+        changes = (
+            {chance.randrange(len(commits)): chance.choice(["delete", "restore"])} if chance.random() < 0.4 else {}
+        )
+        log = _changed_log(root, commits, changes)
+        table = DeltaTable(str(log))
+        newest, table_id = table.version(), str(table.metadata().id)
+        version = chance.randrange(newest + 1)
+        known = KnownLog(sound={table_id: chance.randrange(newest + 1)}) if chance.random() < 0.3 else None
+        expected = _coordinates(log, known)
+        DeltaTable(str(log), version=version).create_checkpoint()
+        assert _coordinates(log, known) == expected, f"seed {seed}"
+        if not changes and known is None:
+            assert _pin(log).history.read == newest - version, f"seed {seed}"
+            for commit in commits_of(log)[1:version]:
+                commit.write_text("damaged")  # it is not even looked at
+            assert _coordinates(log, known) == expected, f"seed {seed}"
+
+
+def _changed_log(root: Path, commits: Sequence[Sequence[int]], changes: Mapping[int, str]) -> Path:
+    """Write a log in which some commits are followed by a DELETE of a day, or by a DELETE and a RESTORE."""
+    path = root / "log"
+    for number, days in enumerate(commits):
+        rows = [{"id": f"{day}/{number}/{n}", "day": date(1970, 1, day)} for day in days for n in range(4)]
+        write_deltalake(str(path), pa.Table.from_pylist(rows), mode="append", partition_by=["day"])
+        if number in changes:
+            table = DeltaTable(str(path))
+            table.delete(f"day = '1970-01-0{days[0]}'")
+            if changes[number] == "restore":
+                table.restore(table.version() - 1)
+    track_rows(path)
+    return path
+
+
+def _coordinates(log: Path, known: KnownLog | None) -> tuple[object, ...]:
+    """Return what a pin finds out of the history; the message if it refuses the log."""
+    try:
+        found = pin_log(str(log), slice_column="day", zone=ZoneInfo("UTC"), slices=DAYS, row_ids=True, known=known)
+    except LogError as error:
+        return "refused", str(error)
+    return found.history.sound, *(found.coordinates(one.slice_id) for one in DAYS)
 
 
 def _random_commits(chance: random.Random, directory: Path) -> list[dict[str, RowPlace]]:

@@ -9,9 +9,9 @@ from threading import Barrier
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake.store import append_rows, ensure_table, read_attempts
+from jobs.lake.store import append_rows, dataset_of, ensure_table, open_table, read_attempts
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError, StoreError
 from windowlib.records import tables
@@ -37,6 +37,24 @@ def at_once(work: Callable[[int], None], writers: int = WRITERS) -> None:
     with ThreadPoolExecutor(writers) as pool:
         for done in [pool.submit(one, number) for number in range(writers)]:
             done.result()
+
+
+def test_a_read_gives_the_rows_of_the_attempts_whether_delta_knows_them_or_not(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    written = [(f"s{number // 2}", f"a'{number % 3} b") for number in range(12)]
+    for place, (slice_id, attempt_id) in enumerate(written):
+        rows = {"slice_id": [slice_id] * 2, "attempt_id": [attempt_id] * 2, "row": [place, -place]}
+        write_deltalake(uri, pa.table(rows), mode="append", partition_by=["slice_id", "attempt_id"])
+    for seed in seeds(40):
+        chance = random.Random(seed)
+        asked = [*chance.sample(written, chance.randrange(12)), *[("s9", "a'1 b")] * chance.randrange(2)]
+        expected = sorted(row for place, pair in enumerate(written) if pair in asked for row in (place, -place))
+        found = read_attempts(uri, asked, ["row"], named_values=chance.randrange(5))
+        assert sorted(found["row"].to_pylist() if found.column_names else []) == expected, f"seed {seed}"
+    table = open_table(uri)
+    assert table is not None
+    assert len(dataset_of(table, written[:1]).files) < len(dataset_of(table).files) == len(written)
+    assert open_table(str(tmp_path / "none")) is None
 
 
 @pytest.mark.parametrize("turn", range(8))

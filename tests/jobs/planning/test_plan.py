@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import (
-    EventKind,
-    LedgerEvent,
-    checked_event,
     encode_details,
-    slice_columns,
     staged_event,
     verified_event,
     verified_sighting,
@@ -23,11 +19,11 @@ from jobs.ledger.fold import fold
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.requests import next_chunk
 from jobs.pipeline.slices import slices_between
-from jobs.planning.fingerprints import fingerprint, spec_fingerprint
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
-from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Sighting, Verdict
+from jobs.runs import LogCoordinates, Sighting, Verdict
 from tests.support.fake_replay import PIPELINE, day_ms, sales
+from tests.support.ledger_chains import published_chain
 from windowlib.errors import RequestError
 
 PIPELINE_FILE = sales()
@@ -64,35 +60,8 @@ def published(
     count: int, *, pipeline: str = PIPELINE, checks: str = "suite", verdict: Verdict = Verdict.PASS
 ) -> LedgerView:
     """The view of a ledger with a chain of `count` published slices."""
-    spec = spec_fingerprint(sales(pipeline))
-    events = [LedgerEvent(kind=EventKind.REQUESTED, request_id="r", who="me", spec_fingerprint=spec, seq=1)]
-    state = EMPTY_STATE
-    for one in SLICES[:count]:
-        after = fingerprint([state, one.slice_id])
-        result = RunResult(
-            slice=one,
-            run_id=fingerprint([spec, one.slice_id])[:32],
-            attempt_id="a",
-            spec_fingerprint=spec,
-            input_fingerprint="i",
-            state_before=state,
-            state_after=after,
-            digests={},
-            counts=Counts(read=2, assigned=2, late=0, unassigned=0, invalid=0, panes=1),
-            watermark_ms=1,
-            log=coordinates(),
-            seconds=4.0,
-            verdict=verdict,
-            extras={"checks_fingerprint": checks},
-        )
-        events += [staged_event("r", result, is_chain_start=state == EMPTY_STATE), checked_event("r", result)]
-        events.append(
-            LedgerEvent(
-                kind=EventKind.PUBLISHED, request_id="r", **slice_columns(one), run_id=result.run_id, attempt_id="a"
-            )
-        )
-        state = after
-    return fold([replace(event, seq=index) for index, event in enumerate(events, start=1)], version=len(events))
+    chain = published_chain(sales(pipeline), SLICES[:count], log=coordinates(), verdict=verdict, checks=checks)
+    return fold(chain, version=len(chain))
 
 
 def plan(

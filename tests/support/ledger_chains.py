@@ -1,0 +1,53 @@
+"""The events of a ledger with one request and a chain of published runs, without a lake."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.fingerprints import fingerprint, spec_fingerprint
+from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Slice, Verdict
+
+
+def published_chain(
+    pipeline: Pipeline,
+    slices: Sequence[Slice],
+    *,
+    log: LogCoordinates,
+    verdict: Verdict = Verdict.PASS,
+    checks: str | None = None,
+) -> list[LedgerEvent]:
+    """Return the events of a request that replayed and published these slices from the beginning.
+
+    Args:
+        pipeline: its spec is that of the runs.
+        slices: contiguous, oldest first.
+        log: what each run has read.
+        verdict: the verdict of each run.
+        checks: the fingerprint of the checks; None: no suite.
+    """
+    spec, state = spec_fingerprint(pipeline), EMPTY_STATE
+    events = [LedgerEvent(kind=EventKind.REQUESTED, request_id="r", who="me", spec_fingerprint=spec)]
+    for one in slices:
+        after = fingerprint([state, one.slice_id])
+        result = RunResult(
+            slice=one,
+            run_id=fingerprint([spec, one.slice_id])[:32],
+            attempt_id="a",
+            spec_fingerprint=spec,
+            input_fingerprint="i",
+            state_before=state,
+            state_after=after,
+            digests={},
+            counts=Counts(read=2, assigned=2, late=0, unassigned=0, invalid=0, panes=1),
+            watermark_ms=1,
+            log=log,
+            seconds=4.0,
+            verdict=verdict,
+            extras={} if checks is None else {"checks_fingerprint": checks},
+        )
+        events += [staged_event("r", result, is_chain_start=state == EMPTY_STATE), checked_event("r", result)]
+        where = {**slice_columns(one), "run_id": result.run_id, "attempt_id": "a"}
+        events.append(LedgerEvent(kind=EventKind.PUBLISHED, request_id="r", **where))
+        state = after
+    return [replace(event, seq=number) for number, event in enumerate(events, start=1)]
