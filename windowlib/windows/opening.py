@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from windowlib.bounds import TimeWindow, Window
 from windowlib.errors import InvariantBroken
 from windowlib.profiles import EngineFault
-from windowlib.records.records import Position
+from windowlib.records.records import Position, Record
 from windowlib.records.tallies import FIRED, LOST_AT_END, LOST_IDENTICAL, NEW, NO_EDGES, difference, together
 from windowlib.triggers.protocol import FINISHED
 from windowlib.windows.contents import Contents
@@ -19,29 +19,27 @@ from windowlib.windows.windowing import Windowing
 class Opening:
     """Opens windows that do not merge."""
 
-    def __init__(self, runtime: Runtime, contents: Contents, store: WindowStore) -> None:
+    def __init__(self, runtime: Runtime, store: WindowStore) -> None:
         self._runtime = runtime
         self._timers = runtime.timers
-        self._contents = contents
+        self._by_bounds = store.by_bounds
         self._store = store
 
-    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:  # noqa: ARG002
+    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:  # noqa: ARG002
         """Return the open window with these bounds, created if necessary; None if the record is late for it."""
-        store = self._store
-        same_bounds = store.by_bounds.get(window)
+        same_bounds = self._by_bounds.get(window)
         if same_bounds is None:
-            lifetime = store.lifetime(window)
+            lifetime = self._store.lifetime(window)
             if lifetime[2] <= self._timers.watermark_ms:
                 return None
-            same_bounds = store.begin(window, lifetime)
+            same_bounds = self._store.begin(window, lifetime)
         elif same_bounds.late_from_ms <= self._timers.watermark_ms:
             return None
         open_window = same_bounds.get(key)
         if open_window is None:
             open_window = same_bounds[key] = OpenWindow(key, window, self._runtime, same_bounds.lifetime)
-            open_window.contents = self._contents.create()
-            if not store.shares_timers:
-                store.register_first_timers(open_window)
+            if not self._store.shares_timers:
+                self._store.register_first_timers(open_window)
         return open_window
 
 
@@ -59,7 +57,7 @@ class MergingOpening:
         self._runtime = store.runtime
         self._timers = store.runtime.timers
 
-    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:
         """Return the open session that contains `window` after merging; None if the record is late for it.
 
         Raises:
@@ -79,7 +77,7 @@ class MergingOpening:
             if window == meeting.cover and not self._profile.keeps_identical_session:
                 self._lose_identical(open_window)
         elif meeting.met:
-            open_window = self._merge(key, meeting, lifetime=lifetime, position=position)
+            open_window = self._merge(key, meeting, lifetime=lifetime, position=record.position)
         else:
             open_window = self._store.create(key, window, lifetime)
             self._adopt(open_window)
@@ -159,8 +157,8 @@ class MergingOpening:
 class LoneJudgingOpening(MergingOpening):
     """Opens sessions in the profile beam: a record is late by its own session, even if it could join a longer one."""
 
-    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:
         """Return the open session as MergingOpening does; None if the record's own session is complete."""
         if self._store.lifetime(window)[2] <= self._timers.watermark_ms:
             return None
-        return super().open(key, window, position)
+        return super().open(key, window, record)
