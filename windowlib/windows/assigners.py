@@ -292,6 +292,8 @@ def assigning(assigner: Assigner, ctx: AssignerContext, *, known_max: int = KNOW
             return _aligned(assigner, ctx, every_ms=assigner.size_ms, known_max=known_max)
         if type(assigner) is Sliding and assigner.is_regular:
             return _aligned(assigner, ctx, every_ms=assigner.slide_ms, known_max=known_max)
+    if type(assigner) is Global:
+        return lambda _record: _GLOBAL
     assign = assigner.assign
     return lambda record: assign(record, ctx)
 

@@ -174,6 +174,12 @@ class OpenWindow:
         self.settled = None
         self.settled_edges = self.fired = NO_EDGES
 
+    def take_over(self, other: "OpenWindow") -> None:
+        """Take the contents and edges of a window that is deleted."""
+        self.pending = other.pending
+        self.settled = other.settled
+        self.settled_edges = other.settled_edges
+
     def settle(self) -> list[Any]:
         """Move the pending records into the contents and the edges, and return the contents."""
         contents, pending = self.settled, self.pending

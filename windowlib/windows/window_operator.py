@@ -33,6 +33,7 @@ from windowlib.records.records import (
 )
 from windowlib.records.tallies import NEW, NO_EDGES
 from windowlib.triggers.protocol import CONTINUE
+from windowlib.triggers.wrappers import Purging, purging
 from windowlib.windows.assigners import Stagger, Tumbling, assigning
 from windowlib.windows.contents import contents_of
 from windowlib.windows.firing import Firing, Moment, on_record
@@ -57,7 +58,10 @@ class WindowOperator:
         self._trigger = windowing.trigger
         self._profile = windowing.profile
         self._is_event_time = windowing.assigner.is_event_time
-        self._on_record = windowing.trigger.on_record
+        trigger = windowing.trigger
+        self._purges = isinstance(trigger, Purging)
+        """Whether the operator purges at each firing itself, which saves a call for every record."""
+        self._on_record = trigger.inner.on_record if isinstance(trigger, Purging) else trigger.on_record
         self._registers_cleanup = not windowing.profile.protects_cleanup_timer
         self._pending_max = 2 * windowing.pending_max
         self._together_max = windowing.together_max
@@ -131,6 +135,7 @@ class WindowOperator:
         """Call the trigger for a record that has entered a window, and apply the result."""
         result = self._on_record(record, open_window.window, open_window)
         if result is not CONTINUE:
+            result = purging(result) if self._purges else result
             self._firing.apply(result, open_window, on_record(record[3]))
         if self._registers_cleanup:
             self._store.register_cleanup(open_window)
