@@ -47,6 +47,7 @@ from windowlib.windows.assigners import (
 )
 from windowlib.windows.evictors import Evictor, KeepClose, KeepCount, KeepRecent
 from windowlib.windows.spec import WindowSpec
+from windowlib.windows.windowing import PENDING_MAX
 
 if TYPE_CHECKING:
     from windowlib.triggers.protocol import Trigger
@@ -186,6 +187,7 @@ def specs(draw: st.DrawFn, profiles: Sequence[Profile] = (STRICT, FLINK)) -> Win
         leftovers=draw(st.sampled_from(["report", "fire"])),
         profile=profile,
         stale_max=draw(st.sampled_from([0, 1, 2, STALE_MAX])),
+        pending_max=draw(st.sampled_from([0, 1, 2, PENDING_MAX])),
     )
 
 

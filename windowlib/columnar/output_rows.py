@@ -21,6 +21,8 @@ _PANE_FIELDS: Final = (
     "nonspeculative_index",
 )  # fmt: skip
 """Columns of `window_outputs` that Pane has as fields with the same names and values."""
+_OURS: Final = frozenset((*_PANE_FIELDS, "pane_time_ms", "fired_rank"))
+"""Columns of `window_outputs` that are mostly equal in all rows."""
 _EMITTED: Final[Mapping[str, Any]] = {
     "pane_index": 0, "timing": ON_TIME, "is_first": True, "is_last": True, "mode": "discarding", "kind": "result",
     "record_count": 1, "nonspeculative_index": 0, "window_start": None, "window_end": None,
@@ -87,11 +89,12 @@ class OutputRows:
 
     def _panes(self, panes: Sequence[Pane], slice_start_ms: int) -> _Columns:
         columns: dict[str, Sequence[Any]] = dict(zip(Pane._fields, zip(*panes, strict=True), strict=True))
+        times, positions = columns["timestamp_ms"], columns["position"]
         return {
             **self._key_columns(columns["key"]),
             **_bounds(columns["window"]),
-            "pane_time_ms": [None if at_ms == MAX_TIME_MS else at_ms for at_ms in columns["timestamp_ms"]],
-            "fired_rank": _fired_ranks(columns["position"], slice_start_ms),
+            "pane_time_ms": [None if at_ms == MAX_TIME_MS else at_ms for at_ms in times],
+            "fired_rank": _fired_ranks(positions, slice_start_ms),
             **{name: columns[name] for name in _PANE_FIELDS},
             **self._values(columns["values"], columns["kind"]),
         }
@@ -147,7 +150,7 @@ class OutputRows:
             raise InvariantBroken(
                 f"a row of table {name} and the table differ in the columns {unmatched}; please report this"
             )
-        arrays = [_array(columns[column], kind, is_ours=column in _PANE_FIELDS) for column, kind in kinds.items()]
+        arrays = [_array(columns[column], kind, is_ours=column in _OURS) for column, kind in kinds.items()]
         return pa.table(arrays, names=list(kinds))
 
 
@@ -159,7 +162,7 @@ def _array(values: Any, kind: pa.DataType, *, is_ours: bool) -> pa.Array:  # noq
     """
     if isinstance(values, pa.Array):
         return values.cast(kind)
-    if is_ours and values.count(values[0]) == len(values):
+    if is_ours and _are_equal(values):
         return pa.repeat(pa.scalar(values[0], kind), len(values))
     return pa.array(values, kind)
 
@@ -170,6 +173,11 @@ def _only(kind: type[_Kind], outputs: Sequence[Output]) -> list[_Kind]:
 
 def _bounds(windows: Sequence[Window]) -> _Columns:
     """Return the bounds of windows in epoch microseconds; null for the global window."""
+    if _are_equal(windows):
+        return {
+            name: pa.repeat(pa.scalar(bound, pa.int64()), len(windows))
+            for name, bound in _bounds_us(windows[0]).items()
+        }
     return {
         name: pc.multiply_checked(pa.array(bounds, pa.int64()), US_PER_MS)
         for name, bounds in zip(_BOUNDS, zip(*windows, strict=True), strict=True)
@@ -182,7 +190,7 @@ def _fired_ranks(positions: Sequence[Position], slice_start_ms: int) -> list[int
 
 
 def _late(late: Sequence[Late]) -> _Columns:
-    missed = [[dict(zip(_BOUNDS, _bounds_us(window), strict=True)) for window in one.missed] for one in late]
+    missed = [[_bounds_us(window) for window in one.missed] for one in late]
     fields = {name: [getattr(one, name) for one in late] for name in _LATE_FIELDS}
     return {**_record_columns([one.record for one in late]), "missed_windows": missed, **fields}
 
@@ -217,6 +225,9 @@ def _columns(values: object, names: Sequence[str], *, where: str) -> Sequence[An
     )
 
 
-def _bounds_us(window: Window) -> tuple[int | None, int | None]:
-    start_ms, end_ms = window
-    return None if start_ms is None else start_ms * US_PER_MS, None if end_ms is None else end_ms * US_PER_MS
+def _bounds_us(window: Window) -> dict[str, int | None]:
+    return {name: None if bound is None else bound * US_PER_MS for name, bound in zip(_BOUNDS, window, strict=True)}
+
+
+def _are_equal(values: Sequence[Any]) -> bool:
+    return values.count(values[0]) == len(values)

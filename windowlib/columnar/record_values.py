@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from math import isnan, nan
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -35,27 +35,48 @@ class ValueLayout:
         return tuple(dict.fromkeys(name for name in (*self.columns, *gap) if name is not None))
 
 
-def batch_keys(batch: pa.RecordBatch, count: int) -> Iterable[tuple[Any, ...]]:
-    """Return the key of each row, a tuple of its `count` key columns k0, k1 .. All NaN are one object.
+KEYS_MAX: Final = 1 << 17
+"""The default of `KeyReader`'s `known_max`."""
 
-    With one column, equal keys of the batch are one object, so a dict finds a key without comparing its values.
+
+class KeyReader:
+    """Reads the keys of batches: tuples of the key columns k0, k1 .. Equal keys are one object, and all NaN are.
+
+    So the windows of a key share its key, and a dict finds a key without comparing its values. At most `known_max` keys
+    are remembered.
     """
-    columns = [batch.column(f"k{i}") for i in range(count)]
-    match columns:
-        case []:
-            return repeat((), batch.num_rows)
-        case [column]:
-            encoded = column.dictionary_encode(null_encoding="encode")
-            known = [(value,) for value in _key_values(encoded.dictionary)]
-            return map(known.__getitem__, plain_values(encoded.indices))
-        case _:
-            return zip(*map(_key_values, columns), strict=True)
+
+    def __init__(self, count: int, *, known_max: int = KEYS_MAX) -> None:
+        """Prepare for keys of `count` columns."""
+        self._count = count
+        self._known_max = known_max
+        self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def keys(self, batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
+        """Return the key of each row."""
+        if len(self._known) > self._known_max:
+            self._known.clear()
+        columns = [batch.column(f"k{i}") for i in range(self._count)]
+        match columns:
+            case []:
+                return repeat((), batch.num_rows)
+            case [column]:
+                encoded = column.dictionary_encode(null_encoding="encode")
+                keys = zip(_key_values(encoded.dictionary), strict=True)
+                return map(self._shared(keys).__getitem__, plain_values(encoded.indices))
+            case _:
+                return self._shared(zip(*map(_key_values, columns), strict=True))
+
+    def _shared(self, keys: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        known = self._known
+        return [known.setdefault(key, key) for key in keys]
 
 
 def _key_values(column: pa.Array) -> list[Any]:
+    """Return a key column. All NaN become one object, and -0.0 becomes 0.0, because Python takes the two for equal."""
     values = plain_values(column)
     if pa.types.is_floating(column.type):
-        return [nan if value is not None and isnan(value) else value for value in values]
+        return [value if value is None else nan if isnan(value) else value + 0.0 for value in values]
     return values
 
 

@@ -1,10 +1,15 @@
 """The SQL aggregates that compare values or positions in the log: min, max, first, last, collect_list."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from heapq import merge as merge_sorted
+from typing import Any, Final
 
 from windowlib.functions.aggregates import Accumulator, Columns, State
 from windowlib.records.records import Position, Value
+
+_FLOATS: Final = ("float", "double")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,25 @@ class Extreme:
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
         return self.merge(accumulator, value)
+
+    def add_all(self, accumulator: Accumulator, values: Sequence[Any]) -> Accumulator:
+        if self.input_type in _FLOATS:
+            return reduce(self.merge, values, accumulator)
+        try:
+            best = max(values) if self.is_max else min(values)
+        except TypeError:  # a value is null
+            return reduce(self.merge, values, accumulator)
+        return self.merge(accumulator, best)
+
+    def results_of(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        if self.input_type not in _FLOATS:
+            if len(columns) == 1:
+                return columns[0]
+            try:
+                return list(map(max if self.is_max else min, *columns))
+            except TypeError:
+                pass  # a value is null
+        return [self.add_all(None, values) for values in zip(*columns, strict=True)]
 
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         if right is None:

@@ -216,11 +216,12 @@ class CountReached(Trigger):
             raise SpecError(f"count trigger: the count must be positive, got {self.count}")
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        count: int = ctx.state.get(_COUNT, 0) + 1
+        state = ctx.state
+        count: int = state.get(_COUNT, 0) + 1
         if count < self.count:
-            ctx.state[_COUNT] = count
+            state[_COUNT] = count
             return CONTINUE
-        ctx.state.pop(_COUNT, None)
+        state.pop(_COUNT, None)
         return FIRE
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:  # noqa: ARG002

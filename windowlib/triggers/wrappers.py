@@ -13,7 +13,8 @@ from windowlib.triggers.protocol import FIRE, FIRE_AND_PURGE, Trigger, TriggerCo
 from windowlib.triggers.wrapping import Wrapping
 
 
-def _purging(result: TriggerResult) -> TriggerResult:
+def purging(result: TriggerResult) -> TriggerResult:
+    """Return the result of a purging trigger whose inner trigger returned `result`."""
     return FIRE_AND_PURGE if result.is_fire and not result.is_finish else result
 
 
@@ -26,13 +27,13 @@ class Purging(Wrapping):
         return self.inner.waits_for_end
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return _purging(self.inner.on_record(record, window, ctx))
+        return purging(self.inner.on_record(record, window, ctx))
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return _purging(self.inner.on_event_time(at_ms, window, ctx))
+        return purging(self.inner.on_event_time(at_ms, window, ctx))
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return _purging(self.inner.on_processing_time(at_ms, window, ctx))
+        return purging(self.inner.on_processing_time(at_ms, window, ctx))
 
 
 _TIMEOUT: Final = "timeout_ms"

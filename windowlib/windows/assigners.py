@@ -183,6 +183,12 @@ class Sliding(Assigner):
                 "use a longer slide"
             )
 
+    @property
+    def is_regular(self) -> bool:
+        """Whether the windows are the same for all instants of one slide, and few enough to be cached."""
+        count, rest = divmod(self.size_ms, self.slide_ms)
+        return not rest and count <= self.shared_max
+
     def assign(self, record: Record, ctx: AssignerContext) -> Sequence[TimeWindow]:
         """Return the windows that contain the record, newest start first."""
         instant_ms = _event_time(record, ctx.profile) if self.is_event_time else ctx.processing_time_ms
@@ -269,3 +275,45 @@ class Global(Assigner):
 
 
 _GLOBAL: Final = (GLOBAL_WINDOW,)
+
+
+_Assign = Callable[[Record], Sequence[Window]]
+KNOWN_MAX: Final = 1 << 12
+"""The default of `known_max` of `assigning`."""
+
+
+def assigning(assigner: Assigner, ctx: AssignerContext, *, known_max: int = KNOWN_MAX) -> _Assign:
+    """Return `assigner.assign` for one operator. What does not change between records is decided here.
+
+    `known_max`: the windows of so many starts are remembered.
+    """
+    if assigner.is_event_time and not ctx.profile.wraps_int64:
+        if type(assigner) is Tumbling and assigner.stagger is _ALIGNED:
+            return _aligned(assigner, ctx, every_ms=assigner.size_ms, known_max=known_max)
+        if type(assigner) is Sliding and assigner.is_regular:
+            return _aligned(assigner, ctx, every_ms=assigner.slide_ms, known_max=known_max)
+    if type(assigner) is Global:
+        return lambda _record: _GLOBAL
+    assign = assigner.assign
+    return lambda record: assign(record, ctx)
+
+
+def _aligned(assigner: Tumbling | Sliding, ctx: AssignerContext, *, every_ms: int, known_max: int) -> _Assign:
+    """Return `assigner.assign` for event-time windows that are the same for all instants of `every_ms`."""
+    offset_ms = assigner.offset_ms
+    known: dict[int, Sequence[Window]] = {}
+    farthest = SAFE_TIME_MS // every_ms - 1  # all instants of a remembered number are safe
+
+    def assign(record: Record) -> Sequence[Window]:
+        instant_ms = record[1]
+        number = 0 if instant_ms is None else (instant_ms - offset_ms) // every_ms
+        windows = known.get(number)
+        if windows is None or instant_ms is None:
+            windows = assigner.assign(record, ctx)  # raises an error if the instant is unsafe
+            if len(known) >= known_max:
+                known.clear()
+            if abs(number) < farthest:
+                known[number] = windows
+        return windows
+
+    return assign

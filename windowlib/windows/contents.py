@@ -3,16 +3,19 @@
 The contents of a window are a plain list: of accumulators, one per aggregate, or of `Stored` records.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import merge as merge_sorted
 from operator import call, itemgetter
-from typing import Any, Protocol, assert_never
+from typing import Any, Final, Protocol
 
-from windowlib.functions.aggregates import Aggregate, State
+from windowlib.errors import InvariantBroken
+from windowlib.functions.aggregates import Accumulator, Aggregate, BulkAggregate, State
 from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
 from windowlib.keyed.state import StateView
-from windowlib.records.records import Position, Record, SideOutput, Stored, Value
+from windowlib.records.records import Position, SideOutput, Stored, Value
 from windowlib.windows.open_windows import OpenWindow
+
+_new_stored: Final = tuple.__new__  # half the cost of Stored(...), for every record
 
 
 class WindowScope:
@@ -52,12 +55,23 @@ class Contents(Protocol):
     """Operations on the contents of a window. All methods take and return the plain list in OpenWindow.contents."""
 
     keeps_records: bool
+    takes_values: bool
+    """Whether `add_all` and `values` take the values of records. Then a window need not keep the records."""
 
     def create(self) -> list[Any]:
         """Return empty contents."""
 
-    def add(self, contents: list[Any], record: Record) -> None:
-        """Add one record to `contents`."""
+    def add_all(self, contents: list[Any], items: Sequence[Any]) -> None:
+        """Add records to `contents`, in log order. There is at least one.
+
+        The items are the records, or their values if `takes_values`.
+        """
+
+    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
+        """Return the value of a window for each group of the items of its records. Only for aggregates."""
+
+    def result(self, contents: list[Any]) -> Value:
+        """Return the value of a window with these contents. Only for aggregates."""
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
         """Return the merged contents: in log order, or `target` first and then each of `sources`."""
@@ -72,25 +86,78 @@ class Contents(Protocol):
         """Return the contents from the states that `to_states` returned."""
 
 
+FEW: Final = 4
+"""The default of `few` of AggregatedContents. Windows with more records are computed one by one."""
+_AddAll = Callable[[Accumulator, Sequence[Any], Sequence[Position]], Accumulator]
+"""A function that adds values, the i-th of which has the i-th position, to an accumulator and returns it."""
+
+
+def adding(aggregate: Aggregate) -> _AddAll:
+    """Return the function that adds many values to an accumulator of an aggregate."""
+    if isinstance(aggregate, BulkAggregate):
+        add_all = aggregate.add_all
+        return lambda accumulator, values, _positions: add_all(accumulator, values)
+    add = aggregate.add
+
+    def one_by_one(accumulator: Accumulator, values: Sequence[Any], positions: Sequence[Position]) -> Accumulator:
+        for value, position in zip(values, positions, strict=True):
+            accumulator = add(accumulator, value, position)
+        return accumulator
+
+    return one_by_one
+
+
 class AggregatedContents:
     """One accumulator per aggregate; the i-th aggregate reads the i-th element of a record's value."""
 
     keeps_records = False
 
-    def __init__(self, function: Aggregates) -> None:
+    def __init__(self, function: Aggregates, *, few: int = FEW) -> None:
+        """Prepare for these aggregates. Windows of equal size with at most `few` records are computed together."""
+        self._few = few
         self._aggregates = function.aggregates
         self._then = function.then
         self._creates = tuple(aggregate.create for aggregate in self._aggregates)
-        self._adds = tuple(enumerate(aggregate.add for aggregate in self._aggregates))
+        self._adds = tuple(map(adding, self._aggregates))
         self._results = tuple(aggregate.result for aggregate in self._aggregates)
+        bulk = [aggregate for aggregate in self._aggregates if isinstance(aggregate, BulkAggregate)]
+        self._results_of = tuple(aggregate.results_of for aggregate in bulk)
+        self.takes_values = len(bulk) == len(self._aggregates)
 
     def create(self) -> list[Any]:
-        return list(map(call, self._creates))
+        return [create() for create in self._creates]
 
-    def add(self, contents: list[Any], record: Record) -> None:
-        value, position = record.value, record.position
-        for i, add in self._adds:
-            contents[i] = add(contents[i], value[i], position)
+    def add_all(self, contents: list[Any], items: Sequence[Any]) -> None:
+        if self.takes_values:
+            self.add_values(contents, items, ())
+        else:
+            self.add_values(contents, [record[2] for record in items], [record[3] for record in items])
+
+    def add_values(self, contents: list[Any], values: Sequence[Any], positions: Sequence[Position]) -> None:
+        """Add the values of records, each a tuple whose i-th element is for the i-th aggregate."""
+        # There may be more columns than aggregates, for triggers and evictors.
+        for i, (add_all, column) in enumerate(zip(self._adds, zip(*values, strict=True), strict=False)):
+            contents[i] = add_all(contents[i], column, positions)
+
+    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
+        if not self.takes_values:
+            return [_value(self, items) for items in groups]
+        found: list[Value] = [None] * len(groups)
+        for size, places in _by_size(groups, self._few).items():
+            chosen = [groups[place] for place in places]
+            values = self._together(chosen, size) if size else [_value(self, items) for items in chosen]
+            for place, value in zip(places, values, strict=True):
+                found[place] = value
+        return found
+
+    def _together(self, groups: Sequence[Sequence[Any]], size: int) -> Iterable[Value]:
+        """Return the values of windows with `size` records each, column by column."""
+        nth = [zip(*[items[place] for items in groups], strict=True) for place in range(size)]
+        columns = zip(self._results_of, zip(*nth, strict=True), strict=False)
+        return zip(*[results_of(column) for results_of, column in columns], strict=True)
+
+    def result(self, contents: list[Any]) -> Value:
+        return tuple(map(call, self._results, contents))
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
         """Merge each accumulator. `in_log_order` has no effect: aggregates order values by position themselves."""
@@ -98,7 +165,7 @@ class AggregatedContents:
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
         """Return one tuple of results, or the values that the process function returns for it."""
-        values = tuple(map(call, self._results, contents))
+        values = self.result(contents)
         if self._then is None:
             return (values,)
         return self._then.process(place_of(open_window), (values,), WindowScope(open_window, position))
@@ -114,23 +181,35 @@ class WholeContents:
     """The accumulator of one aggregate that reads whole record values."""
 
     keeps_records = False
+    takes_values = False
 
     def __init__(self, function: Whole) -> None:
         self._aggregate = function.aggregate
+        self._add_all = adding(function.aggregate)
         self._then = function.then
 
     def create(self) -> list[Any]:
         return [self._aggregate.create()]
 
-    def add(self, contents: list[Any], record: Record) -> None:
-        contents[0] = self._aggregate.add(contents[0], record.value, record.position)
+    def add_all(self, contents: list[Any], items: Sequence[Any]) -> None:
+        self.add_values(contents, [record[2] for record in items], [record[3] for record in items])
+
+    def add_values(self, contents: list[Any], values: Sequence[Any], positions: Sequence[Position]) -> None:
+        """Add the values of records."""
+        contents[0] = self._add_all(contents[0], values, positions)
+
+    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
+        return [_value(self, items) for items in groups]
+
+    def result(self, contents: list[Any]) -> Value:
+        return self._aggregate.result(contents[0])
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
         return _merged((self._aggregate,), target, sources)
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
         """Return the result, or the values that the process function returns for it."""
-        result = self._aggregate.result(contents[0])
+        result = self.result(contents)
         if self._then is None:
             return (result,)
         return self._then.process(place_of(open_window), (result,), WindowScope(open_window, position))
@@ -146,16 +225,27 @@ class RecordContents:
     """The records themselves, for process functions and evictors. Aggregates are computed at each firing."""
 
     keeps_records = True
+    takes_values = False
 
     def __init__(self, function: WindowFunction) -> None:
         self._function = function
+        self._aggregated = None if isinstance(function, ProcessFunction) else _aggregated(function)
 
     def create(self) -> list[Any]:
         return []
 
-    def add(self, contents: list[Any], record: Record) -> None:
-        """Append the record. The driver processes records in log order, so the list is in log order."""
-        contents.append(Stored(record.position, record.timestamp_ms, record.value, record.record_hash))
+    def add_all(self, contents: list[Any], items: Sequence[Any]) -> None:
+        """Append the records. The driver processes records in log order, so the list is in log order."""
+        contents += [
+            _new_stored(Stored, (position, timestamp_ms, value, record_hash))
+            for _, timestamp_ms, value, position, record_hash, _ in items
+        ]
+
+    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
+        raise InvariantBroken(f"{len(groups)} windows that keep their records have no values of their own")
+
+    def result(self, contents: list[Any]) -> Value:
+        raise InvariantBroken(f"a window that keeps its {len(contents)} records has no value of its own")
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
         if in_log_order:
@@ -163,20 +253,14 @@ class RecordContents:
         return [stored for contents in (target, *sources) for stored in contents]
 
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
-        match self._function:
-            case Aggregates():
-                inner: AggregatedContents | WholeContents = AggregatedContents(self._function)
-            case Whole():
-                inner = WholeContents(self._function)
-            case ProcessFunction():
-                values = [stored.value for stored in contents]
-                scope = WindowScope(open_window, position)
-                return self._function.process(place_of(open_window), values, scope)
-            case _:
-                assert_never(self._function)
+        values = [stored[2] for stored in contents]
+        if isinstance(self._function, ProcessFunction):
+            return self._function.process(place_of(open_window), values, WindowScope(open_window, position))
+        inner = self._aggregated
+        assert inner is not None, "a function that is not a process function has aggregates"
         accumulators = inner.create()
-        for stored in contents:
-            inner.add(accumulators, Record(open_window.key, stored.timestamp_ms, stored.value, stored.position))
+        if contents:
+            inner.add_values(accumulators, values, [stored[0] for stored in contents])
         return inner.results(open_window, accumulators, position)
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:  # noqa: ARG002
@@ -191,15 +275,35 @@ def place_of(open_window: OpenWindow) -> Place:
     return Place(open_window.key, open_window.window)
 
 
+def _by_size(groups: Sequence[Sequence[Any]], few: int) -> dict[int, list[int]]:
+    """Return the places of the groups by size; groups with more than `few` items have the size 0."""
+    places: dict[int, list[int]] = {}
+    for place, items in enumerate(groups):
+        size = len(items)
+        if size > few:
+            size = 0
+        if size in places:
+            places[size].append(place)
+        else:
+            places[size] = [place]
+    return places
+
+
+def _value(contents: AggregatedContents | WholeContents, items: Sequence[Any]) -> Value:
+    collected = contents.create()
+    contents.add_all(collected, items)
+    return contents.result(collected)
+
+
 def contents_of(function: WindowFunction, *, keeps_records: bool) -> Contents:
     """Return the contents operations for `function`. Set `keeps_records` if the window has an evictor."""
-    match function:
-        case Aggregates() if not keeps_records:
-            return AggregatedContents(function)
-        case Whole() if not keeps_records:
-            return WholeContents(function)
-        case _:
-            return RecordContents(function)
+    if keeps_records or isinstance(function, ProcessFunction):
+        return RecordContents(function)
+    return _aggregated(function)
+
+
+def _aggregated(function: Aggregates | Whole) -> AggregatedContents | WholeContents:
+    return AggregatedContents(function) if isinstance(function, Aggregates) else WholeContents(function)
 
 
 def _merged(aggregates: Sequence[Aggregate], target: list[Any], sources: Sequence[list[Any]]) -> list[Any]:

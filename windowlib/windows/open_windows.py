@@ -1,7 +1,9 @@
 """The window operator's data: one object per open window, and the runtime that all open windows share."""
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from functools import reduce
+from operator import xor
+from typing import TYPE_CHECKING, Any, Protocol
 
 from windowlib.bounds import MAX_TIME_MS, Window
 from windowlib.keyed.state import KeyedState
@@ -16,13 +18,32 @@ Lifetime = tuple[int, int, int]
 """(instant that completes the window, instant of its cleanup, lowest watermark at which its records are late)."""
 
 
+class Collecting(Protocol):
+    """How records become the contents of a window; a part of contents.Contents."""
+
+    def create(self) -> list[Any]:
+        """Return empty contents."""
+
+    def add_all(self, contents: list[Any], items: Sequence[Any]) -> None:
+        """Add records to `contents`, in log order."""
+
+
 class Runtime:
     """The clocks, timers, profile and outputs that the windows of one operator share. Also the assigners' context."""
 
-    __slots__ = ("is_event_time", "outputs", "profile", "stagger_ms", "timers", "user_state")
+    __slots__ = ("contents", "is_event_time", "outputs", "profile", "stagger_ms", "timers", "user_state")
 
-    def __init__(self, profile: Profile, timers: TimerService, user_state: KeyedState, *, is_event_time: bool) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        timers: TimerService,
+        user_state: KeyedState,
+        *,
+        contents: Collecting,
+        is_event_time: bool,
+    ) -> None:
         self.profile = profile
+        self.contents = contents
         self.is_event_time = is_event_time
         self.timers = timers
         self.user_state = user_state
@@ -38,6 +59,12 @@ class Runtime:
         return self.timers.processing_time_ms
 
 
+def edges_with(edges: Edges, hashes: Sequence[int]) -> Edges:
+    """Return the edges, and one more for each record's hash."""
+    count, bits, total = edges
+    return (count + len(hashes), reduce(xor, hashes, bits), sum(hashes, total))
+
+
 class OpenWindow:
     """One open window of one key: its data, and the context of its trigger (triggers.protocol.TriggerContext).
 
@@ -45,19 +72,16 @@ class OpenWindow:
     first of the merged sessions. The watermark or the clock completes the window at `complete_ms`, and the operator
     deletes its state at `cleanup_ms`. `late_from_ms` is the lowest watermark at which its records are late. `fired` is
     the tally of the edges that a pane has shown, out of all edges in the window.
-    """
 
-    contents: list[Any]
+    A record first waits in `pending`. It enters the contents and the edges when somebody reads them, together with all
+    other pending records of the window, because that costs a fraction of one by one.
+    """
 
     __slots__ = (
         "_state",
         "cleanup_deleted",
         "cleanup_ms",
         "complete_ms",
-        "contents",
-        "edge_count",
-        "edge_sum",
-        "edge_xor",
         "fired",
         "is_complete",
         "key",
@@ -67,14 +91,17 @@ class OpenWindow:
         "nonspeculative_count",
         "order",
         "pane_index",
+        "pending",
         "runtime",
+        "settled",
+        "settled_edges",
         "starts_anew",
         "state_window",
         "window",
     )
 
     def __init__(self, key: Hashable, window: Window, runtime: Runtime, lifetime: Lifetime) -> None:  # noqa: PLR0917
-        """Create a window without the attribute `contents`; the caller sets it."""
+        """Create an empty window."""
         self.key = key
         self.order = runtime.timers.order(key)
         """The sort key of `key` among all keys. It is stored because the firing order of shared timers needs it."""
@@ -83,9 +110,12 @@ class OpenWindow:
         self.complete_ms, self.cleanup_ms, self.late_from_ms = lifetime
         self.state_window = window
         self._state: dict[str, Any] | None = None
-        self.edge_count = 0
-        self.edge_xor = 0
-        self.edge_sum = 0
+        self.pending: list[Any] = []
+        """Two elements for each record that is not in `settled` and `settled_edges` yet, in log order: the item that
+        the contents take, and the record's hash."""
+        self.settled: list[Any] | None = None
+        """The contents without the pending records. None: all records of the window are pending."""
+        self.settled_edges = NO_EDGES
         self.fired = NO_EDGES
         self.pane_index = 0
         self.nonspeculative_count = 0
@@ -113,13 +143,53 @@ class OpenWindow:
         return self._state
 
     @property
+    def contents(self) -> list[Any]:
+        """The contents of the window (contents.Contents)."""
+        contents = self.settled
+        return self.settle() if contents is None or self.pending else contents
+
+    @contents.setter
+    def contents(self, contents: list[Any]) -> None:
+        self.settled = contents
+
+    @property
     def edges(self) -> Edges:
         """The tally of the edges in the window."""
-        return (self.edge_count, self.edge_xor, self.edge_sum)
+        if self.pending:
+            self.settle()
+        return self.settled_edges
 
     @edges.setter
     def edges(self, edges: Edges) -> None:
-        self.edge_count, self.edge_xor, self.edge_sum = edges
+        self.settled_edges = edges
+
+    @property
+    def edge_count(self) -> int:
+        """The number of edges in the window."""
+        return self.settled_edges[0] + len(self.pending) // 2
+
+    def empty(self) -> None:
+        """Delete the contents and their edges."""
+        self.pending = []
+        self.settled = None
+        self.settled_edges = self.fired = NO_EDGES
+
+    def take_over(self, other: "OpenWindow") -> None:
+        """Take the contents and edges of a window that is deleted."""
+        self.pending = other.pending
+        self.settled = other.settled
+        self.settled_edges = other.settled_edges
+
+    def settle(self) -> list[Any]:
+        """Move the pending records into the contents and the edges, and return the contents."""
+        contents, pending = self.settled, self.pending
+        if contents is None:
+            contents = self.settled = self.runtime.contents.create()
+        if pending:
+            self.pending = []
+            self.runtime.contents.add_all(contents, pending[::2])
+            self.settled_edges = edges_with(self.settled_edges, pending[1::2])
+        return contents
 
     @property
     def watermark_ms(self) -> int:

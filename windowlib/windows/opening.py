@@ -1,12 +1,13 @@
 """Lookup and creation of the open window that a record enters, including the merging of sessions."""
 
 from collections.abc import Hashable
+from functools import reduce
 
 from windowlib.bounds import TimeWindow, Window
 from windowlib.errors import InvariantBroken
 from windowlib.profiles import EngineFault
-from windowlib.records.records import Position
-from windowlib.records.tallies import FIRED, LOST_AT_END, LOST_IDENTICAL, NEW, NO_EDGES, difference, together
+from windowlib.records.records import Position, Record
+from windowlib.records.tallies import FIRED, LOST_AT_END, LOST_IDENTICAL, NEW, difference, together
 from windowlib.triggers.protocol import FINISHED
 from windowlib.windows.contents import Contents
 from windowlib.windows.firing import Firing
@@ -19,29 +20,27 @@ from windowlib.windows.windowing import Windowing
 class Opening:
     """Opens windows that do not merge."""
 
-    def __init__(self, runtime: Runtime, contents: Contents, store: WindowStore) -> None:
+    def __init__(self, runtime: Runtime, store: WindowStore) -> None:
         self._runtime = runtime
         self._timers = runtime.timers
-        self._contents = contents
+        self._by_bounds = store.by_bounds
         self._store = store
 
-    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:  # noqa: ARG002
+    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:  # noqa: ARG002
         """Return the open window with these bounds, created if necessary; None if the record is late for it."""
-        store = self._store
-        same_bounds = store.by_bounds.get(window)
+        same_bounds = self._by_bounds.get(window)
         if same_bounds is None:
-            lifetime = store.lifetime(window)
+            lifetime = self._store.lifetime(window)
             if lifetime[2] <= self._timers.watermark_ms:
                 return None
-            same_bounds = store.begin(window, lifetime)
+            same_bounds = self._store.begin(window, lifetime)
         elif same_bounds.late_from_ms <= self._timers.watermark_ms:
             return None
         open_window = same_bounds.get(key)
         if open_window is None:
             open_window = same_bounds[key] = OpenWindow(key, window, self._runtime, same_bounds.lifetime)
-            open_window.contents = self._contents.create()
-            if not store.shares_timers:
-                store.register_first_timers(open_window)
+            if not self._store.shares_timers:
+                self._store.register_first_timers(open_window)
         return open_window
 
 
@@ -59,7 +58,7 @@ class MergingOpening:
         self._runtime = store.runtime
         self._timers = store.runtime.timers
 
-    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:
         """Return the open session that contains `window` after merging; None if the record is late for it.
 
         Raises:
@@ -68,18 +67,18 @@ class MergingOpening:
         """
         if not isinstance(window, TimeWindow):
             raise InvariantBroken(f"a merging assigner returned {window}; only windows with bounds can merge")
-        windows = self._store.by_key.get(key, {})
-        meeting = meet(windows, window, self._profile)
+        windows = self._store.by_key.get(key)
+        meeting = meet(windows, window, self._profile) if windows else Meeting(window, [])
         lifetime = self._store.lifetime(meeting.cover)
         is_late = lifetime[2] <= self._timers.watermark_ms
         if is_late and (not meeting.met or self._profile.guards_merge_overflow):
             return None
-        if meeting.met == [meeting.cover]:
+        if windows and meeting.met == [meeting.cover]:
             open_window = windows[meeting.cover]
             if window == meeting.cover and not self._profile.keeps_identical_session:
                 self._lose_identical(open_window)
         elif meeting.met:
-            open_window = self._merge(key, meeting, lifetime=lifetime, position=position)
+            open_window = self._merge(key, meeting, lifetime=lifetime, position=record.position)
         else:
             open_window = self._store.create(key, window, lifetime)
             self._adopt(open_window)
@@ -97,17 +96,20 @@ class MergingOpening:
         merged = [windows[window] for window in meeting.met]
         target = OpenWindow(key, meeting.cover, self._runtime, lifetime)
         target.state_window = merged[0].state_window
-        # Purged windows are left out, so that a user's merge is not called for them. In Flink they have no state.
-        filled = [other.contents for other in merged if other.edge_count] or [merged[0].contents]
-        target.contents = self._contents.merge(
-            filled[0],
-            filled[1:],
-            in_log_order=self._profile.merges_in_log_order,
-        )
+        if len(merged) == 1:
+            target.take_over(merged[0])
+        else:
+            # Purged windows are left out, so that a user's merge is not called for them. In Flink they have no state.
+            filled = [other.contents for other in merged if other.edge_count] or [merged[0].contents]
+            target.contents = self._contents.merge(
+                filled[0],
+                filled[1:],
+                in_log_order=self._profile.merges_in_log_order,
+            )
+            target.edges = reduce(together, [other.edges for other in merged])
         # A finished trigger's final pane is never superseded.
         is_finished = any(FINISHED in other.state for other in merged if other.pane_index)
         for other in merged:
-            target.edges = together(target.edges, other.edges)
             # `target.fired` stays empty: no pane of the new bounds has shown the edges yet.
             if other.pane_index and self._supersedes and not (is_finished or other.starts_anew):
                 self._firing.supersede(other, position)
@@ -151,16 +153,17 @@ class MergingOpening:
         orphans, window = self._store.orphans, open_window.window
         orphan = orphans.pop((open_window.key, window), None) if orphans else None
         open_window.state_window = window
-        open_window.fired = NO_EDGES
-        open_window.contents, open_window.edges = orphan or (self._contents.create(), NO_EDGES)
-        self._firing.tallies.add(NEW, open_window.edges)
+        open_window.empty()
+        if orphan is not None:
+            open_window.contents, open_window.edges = orphan
+            self._firing.tallies.add(NEW, orphan.edges)
 
 
 class LoneJudgingOpening(MergingOpening):
     """Opens sessions in the profile beam: a record is late by its own session, even if it could join a longer one."""
 
-    def open(self, key: Hashable, window: Window, position: Position) -> OpenWindow | None:
+    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:
         """Return the open session as MergingOpening does; None if the record's own session is complete."""
         if self._store.lifetime(window)[2] <= self._timers.watermark_ms:
             return None
-        return super().open(key, window, position)
+        return super().open(key, window, record)

@@ -31,12 +31,13 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import NEW
+from windowlib.records.tallies import NEW, NO_EDGES
 from windowlib.triggers.protocol import CONTINUE
-from windowlib.windows.assigners import Stagger, Tumbling
+from windowlib.triggers.wrappers import Purging, purging
+from windowlib.windows.assigners import Stagger, Tumbling, assigning
 from windowlib.windows.contents import contents_of
 from windowlib.windows.firing import Firing, Moment, on_record
-from windowlib.windows.open_windows import OpenWindow, Runtime
+from windowlib.windows.open_windows import OpenWindow, Runtime, edges_with
 from windowlib.windows.opening import LoneJudgingOpening, MergingOpening, Opening
 from windowlib.windows.window_store import EndStore, WindowStore
 from windowlib.windows.windowing import Windowing
@@ -57,28 +58,41 @@ class WindowOperator:
         self._trigger = windowing.trigger
         self._profile = windowing.profile
         self._is_event_time = windowing.assigner.is_event_time
+        trigger = windowing.trigger
+        self._purges = isinstance(trigger, Purging)
+        """Whether the operator purges at each firing itself, which saves a call for every record."""
+        self._on_record = trigger.inner.on_record if isinstance(trigger, Purging) else trigger.on_record
+        self._registers_cleanup = not windowing.profile.protects_cleanup_timer
+        self._pending_max = 2 * windowing.pending_max
+        self._together_max = windowing.together_max
         self._waits_for_end = windowing.trigger.waits_for_end and windowing.profile.refuses_regression
         self._timers = TimerService("window-timers", groups, stale_max=windowing.stale_max)
         then = process_function(windowing.function)
         declared = (*then.state, *then.window_state) if then else ()
         self._user_state = KeyedState(declared, self._timers.order)
-        runtime = Runtime(windowing.profile, self._timers, self._user_state, is_event_time=self._is_event_time)
+        contents = contents_of(windowing.function, keeps_records=windowing.evictor is not None)
+        runtime = Runtime(
+            windowing.profile, self._timers, self._user_state, contents=contents, is_event_time=self._is_event_time
+        )
         self._runtime = runtime
-        self._contents = contents_of(windowing.function, keeps_records=windowing.evictor is not None)
+        self._assign = assigning(windowing.assigner, runtime)
+        self._takes_values = contents.takes_values
         store = EndStore if windowing.profile.completes_at_end else WindowStore
         self._store = store(
             runtime,
-            self._contents,
+            contents,
             windowing.allowed_lateness_ms,
             sets_end_timers=self._waits_for_end,
             is_merging=windowing.assigner.is_merging,
         )
-        self._firing = Firing(windowing, runtime, self._contents, self._store)
-        self._opening: Opening | MergingOpening = Opening(runtime, self._contents, self._store)
+        self._firing = Firing(windowing, runtime, contents, self._store)
+        self._opening: Opening | MergingOpening = Opening(runtime, self._store)
         if windowing.assigner.is_merging:
             merging = LoneJudgingOpening if windowing.profile.judges_record_alone else MergingOpening
-            self._opening = merging(windowing, self._contents, store=self._store, firing=self._firing)
-        self._new_count = self._new_xor = self._new_sum = 0
+            self._opening = merging(windowing, contents, store=self._store, firing=self._firing)
+        self._open = self._opening.open
+        self._entered: list[int] = []
+        """The hash of a record for each window that it entered since the last `drain` or `take_tallies`."""
         self._lacks_stagger = isinstance(self._assigner, Tumbling) and self._assigner.stagger is not Stagger.ALIGNED
 
     def begin(self, first_arrival_ms: int) -> None:
@@ -90,32 +104,41 @@ class WindowOperator:
         """Process one record at the current watermark and return the record's fate."""
         if self._lacks_stagger:
             self._choose_stagger(self._timers.processing_time_ms)
-        key, _, _, position, record_hash, _ = record
-        is_assigned = False
-        missed: list[Window] = []
-        for window in self._assigner.assign(record, self._runtime):
-            open_window = self._opening.open(key, window, position)
+        key, record_hash = record[0], record[4]  # a NamedTuple is unpacked slowly
+        item = record[2] if self._takes_values else record
+        windows = self._assign(record)
+        missed: list[Window] | None = None
+        for window in windows:
+            open_window = self._open(key, window, record)
             if open_window is None:
-                missed.append(window)
+                missed = [window] if missed is None else [*missed, window]
                 continue
-            is_assigned = True
-            open_window.edge_count += 1
-            open_window.edge_xor ^= record_hash
-            open_window.edge_sum += record_hash
-            self._new_count += 1
-            self._new_xor ^= record_hash
-            self._new_sum += record_hash
-            self._contents.add(open_window.contents, record)
+            pending = open_window.pending
+            pending.append(item)
+            pending.append(record_hash)
+            if len(pending) > self._pending_max:
+                open_window.settle()
             # Fast path for most records: a trigger that waits for the window's end ignores records before the end.
             if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
-                result = self._trigger.on_record(record, open_window.window, open_window)
-                if result is not CONTINUE:
-                    self._firing.apply(result, open_window, on_record(position))
-                if not self._profile.protects_cleanup_timer:
-                    self._store.register_cleanup(open_window)
-        if is_assigned and not missed:
+                self._call_trigger(record, open_window)
+        if missed is None and windows:
+            if len(windows) == 1:
+                self._entered.append(record_hash)
+            else:
+                self._entered += [record_hash] * len(windows)
             return ASSIGNED
-        return self._without_window(record, missed, is_assigned=is_assigned)
+        entered = len(windows) - len(missed or ())
+        self._entered += [record_hash] * entered
+        return self._without_window(record, missed or (), is_assigned=entered > 0)
+
+    def _call_trigger(self, record: Record, open_window: OpenWindow) -> None:
+        """Call the trigger for a record that has entered a window, and apply the result."""
+        result = self._on_record(record, open_window.window, open_window)
+        if result is not CONTINUE:
+            result = purging(result) if self._purges else result
+            self._firing.apply(result, open_window, on_record(record[3]))
+        if self._registers_cleanup:
+            self._store.register_cleanup(open_window)
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         """Advance the watermark because of the record at `position`, and handle all due event timers.
@@ -160,8 +183,15 @@ class WindowOperator:
         while (due := timers.event_timers.due_together(watermark_ms)) is not None:
             at_ms, bounds, owners = due
             moment = Moment(at_ms, position)
-            others = self._firing.finish(cast("list[OpenWindow]", owners), moment)  # only windows share timers here
-            self._store.keep_only(bounds, others)
+            windows = cast("list[OpenWindow]", owners)  # only windows share timers here
+            emptied = self._store.take(bounds)
+            others: list[OpenWindow] = []
+            # Part by part, so that the windows of a part stay in the processor's caches until they are deleted.
+            while windows:
+                part = windows[: self._together_max]
+                del windows[: self._together_max]
+                others += self._firing.finish(part, moment)
+            self._store.put_back(emptied, others)
             for open_window in others:
                 self._on_timer(EVENT, open_window, moment)
 
@@ -195,19 +225,23 @@ class WindowOperator:
 
     def drain(self) -> list[Output]:
         """Return the outputs since the last call, in emission order."""
+        self._count_entered()
         outputs = self._runtime.outputs
         self._runtime.outputs = []
         return outputs
+
+    def _count_entered(self) -> None:
+        """Count the edges that opened: apart from those in windows, because the audit compares the two."""
+        self._firing.tallies.add(NEW, edges_with(NO_EDGES, self._entered))
+        self._entered.clear()
 
     def take_tallies(self) -> dict[str, Tally]:
         """Return the tallies of edges since the last call: 'new', and 'closed:<reason>' for each reason.
 
         Law: edges open before + new = edges open now + closed, in counts, in XOR, and in sums modulo 2**64.
         """
-        tallies = self._firing.tallies
-        tallies.add(NEW, (self._new_count, self._new_xor, self._new_sum))
-        self._new_count = self._new_xor = self._new_sum = 0
-        return tallies.take()
+        self._count_entered()
+        return self._firing.tallies.take()
 
     def open_edges(self) -> Tally:
         """Return the tally of the edges of all open windows."""

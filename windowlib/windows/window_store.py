@@ -1,6 +1,6 @@
 """The open windows of one operator, and their rows in a snapshot."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
@@ -150,11 +150,15 @@ class WindowStore:
         if not same_bounds:
             del self.by_bounds[window]
 
-    def keep_only(self, bounds: Iterable[Window], kept: Sequence[OpenWindow]) -> None:
-        """Remove all windows with these bounds except `kept`. Only for windows that do not merge."""
+    def take(self, bounds: Iterable[Window]) -> dict[Window, SameBounds]:
+        """Remove all windows with these bounds, and return their emptied groups. Only for windows that do not merge."""
         emptied = {window: self.by_bounds.pop(window) for window in bounds}
         for same_bounds in emptied.values():
             same_bounds.clear()
+        return emptied
+
+    def put_back(self, emptied: Mapping[Window, SameBounds], kept: Iterable[OpenWindow]) -> None:
+        """Add some of the windows that `take` has removed."""
         for open_window in kept:
             same_bounds = self.by_bounds[open_window.window] = emptied[open_window.window]
             same_bounds[open_window.key] = open_window

@@ -1,7 +1,7 @@
 """The configuration of a window operator: a WindowSpec with its defaults filled in."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from windowlib.functions.window_functions import WindowFunction
 from windowlib.keyed.timers import STALE_MAX
@@ -14,6 +14,14 @@ from windowlib.windows.output_times import TimestampCombiner
 
 Leftovers = Literal["refuse", "report", "fire"]
 """What to do with records that no pane has shown at cleanup: refuse such specs, count the records, or fire them."""
+
+PENDING_MAX: Final = 32
+"""The default of `pending_max`: so many records of a window wait to enter its contents together.
+
+With more, aggregates are hardly cheaper, and the waiting records leave the processor's caches.
+"""
+TOGETHER_MAX: Final = 256
+"""The default of `together_max`: so many windows fire together. With more, they leave the processor's caches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +39,5 @@ class Windowing:
     timestamp_combiner: TimestampCombiner = "end_of_window"
     profile: Profile = STRICT
     stale_max: int = STALE_MAX
+    pending_max: int = PENDING_MAX
+    together_max: int = TOGETHER_MAX

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from hypothesis import example, given, reject
+from hypothesis import strategies as st
 
 from tests.support.windows import specs, steps
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.steps import Beginning, Steps, Walk, columns_of
+from windowlib.columnar.steps import STEPS_PER_BLOCK, Beginning, Steps, Walk, columns_of
 from windowlib.keyed.operator_protocol import Operator
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Late, Output, Record, Unassigned
@@ -85,9 +86,11 @@ def visiting_all(spec: WindowSpec, records: Sequence[tuple[int, Record]], along:
     return operator.drain()
 
 
-def walking(spec: WindowSpec, records: Sequence[tuple[int, Record]], along: Steps, *, first_ms: int) -> list[Output]:
+def walking(
+    spec: WindowSpec, records: Sequence[tuple[int, Record]], along: Steps, *, first_ms: int, block_max: int
+) -> list[Output]:
     operator = fresh(spec, first_ms)
-    walk = Walk(operator, along, BEGINNING)
+    walk = Walk(operator, along, BEGINNING, block_max=block_max)
     for sequence, record in records:
         walk.until(int(np.searchsorted(along.sequence, sequence, side="left")))
         operator.process(record)
@@ -100,22 +103,25 @@ def of_key(outputs: Sequence[Output], key: object) -> list[Output]:
     return [output for output, owner in zip(outputs, owners, strict=True) if owner.key == key]
 
 
-@given(specs(), steps())
+@given(specs(), steps(), st.sampled_from([1, 2, STEPS_PER_BLOCK]))
 @example(
     WindowSpec(
         assigner=Tumbling(size_ms=3, is_event_time=False, stagger=Stagger.NATURAL), function=LIST, leftovers="report"
     ),
     [RecordStep(Record("a", 0, 1)), ClockStep(1), RecordStep(Record("b", 0, 2, (0, 2))), ClockStep(2)],
+    STEPS_PER_BLOCK,
 )
 def test_a_walk_of_each_key_alone_gives_the_outputs_of_visiting_every_step(
-    spec: WindowSpec, script: list[ScriptStep]
+    spec: WindowSpec, script: list[ScriptStep], block_max: int
 ) -> None:
     records, along = as_log(script)
     try:
         together = visiting_all(spec, records, along)
         first_ms = first_arrival_ms(records, along)
         apart = {
-            key: walking(spec, [one for one in records if one[1].key == key], along, first_ms=first_ms)
+            key: walking(
+                spec, [one for one in records if one[1].key == key], along, first_ms=first_ms, block_max=block_max
+            )
             for key in sorted({str(record.key) for _, record in records})
         }
     except EngineFault:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.harness import window_harness
 from windowlib.bounds import TimeWindow
+from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timers import STALE_MAX, TimerService
 from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
@@ -13,6 +14,7 @@ from windowlib.triggers.flink import ContinuousProcessingTime, CountReached, Pro
 from windowlib.triggers.protocol import CONTINUE
 from windowlib.triggers.wrappers import ProcessingTimeout
 from windowlib.windows.assigners import Global, Tumbling
+from windowlib.windows.contents import contents_of
 from windowlib.windows.open_windows import OpenWindow, Runtime
 
 
@@ -78,7 +80,8 @@ def test_before_the_end_an_inner_trigger_without_its_state_fails_in_flink_only()
 
 def runtime_of(profile: Profile) -> Runtime:
     timers = TimerService()
-    return Runtime(profile, timers, KeyedState((), timers.order), is_event_time=False)
+    contents = contents_of(Aggregates((aggregate("count"),)), keeps_records=False)
+    return Runtime(profile, timers, KeyedState((), timers.order), contents=contents, is_event_time=False)
 
 
 @pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])

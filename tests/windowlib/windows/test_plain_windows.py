@@ -17,6 +17,7 @@ from windowlib.testkit.harness import resumed
 from windowlib.windows.assigners import Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
 from windowlib.windows.window_operator import WindowOperator
+from windowlib.windows.windowing import PENDING_MAX, TOGETHER_MAX
 
 SUM = (aggregate("sum", "bigint"), aggregate("count"))
 WHOLE = Whole(Reduce(function=lambda left, right: (left[0] + right[0], 0)))
@@ -30,6 +31,7 @@ def any_spec(random: Random) -> WindowSpec:
         function=SUM if random.random() < 0.5 else WHOLE,
         allowed_lateness_ms=random.choice([0, 0, 0, 1, 7]),
         accumulation=random.choice(["accumulating", "discarding"]),
+        pending_max=random.choice([0, 1, 2, PENDING_MAX]),
     )
 
 
@@ -51,7 +53,9 @@ def test_the_fast_path_equals_the_separate_steps() -> None:
     for seed in seeds(200):
         random = Random(seed)
         spec = any_spec(random)
-        quick: Operator = spec.build()
+        operator = spec.build()
+        operator._together_max = random.choice([1, 2, TOGETHER_MAX])
+        quick: Operator = operator
         slow = without_fast_path(spec)
         for record in random_records(random, random.randrange(1, 60)):
             assert quick.process(record) == slow.process(record)
