@@ -6,7 +6,9 @@ Readers, the audit and the next slice see rows only by attempt (DESIGN, section 
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import reduce
 from operator import or_
 from random import SystemRandom
@@ -35,6 +37,7 @@ NAMED_VALUES = 64
 Delta then makes no dataset of the files of other attempts, which would take 0.04 ms a file at each read.
 """
 _JITTER = SystemRandom()
+_OPENED: "ContextVar[dict[str, DeltaTable | None] | None]" = ContextVar("opened tables", default=None)
 _ROLE = "hindcast.role"
 """Metadata key of a column's role, `key` or `value`. `ensure_table` uses it to refuse a change of role."""
 
@@ -149,10 +152,29 @@ def open_table(uri: str) -> "DeltaTable | None":
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
+    opened = _OPENED.get()
+    if opened is not None and uri in opened:
+        return opened[uri]
     try:
-        return DeltaTable(uri)
+        found = DeltaTable(uri)
     except TableNotFoundError:
-        return None
+        found = None
+    if opened is not None:
+        opened[uri] = found
+    return found
+
+
+@contextmanager
+def opening_tables_once() -> Iterator[None]:
+    """Let readers of this thread open each table once: they see it as it is at their first read.
+
+    For a step that reads a table several times and writes none of the tables that it reads. Opening one takes 6 ms.
+    """
+    token = _OPENED.set({})
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
 
 
 def dataset_of(

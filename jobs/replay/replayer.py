@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
 from jobs.engine.user_errors import explained
+from jobs.lake.store import opening_tables_once
 from jobs.replay.audited import audit, check
 from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
 from jobs.replay.checks import prepare_checks
@@ -58,7 +59,7 @@ def _replay(session: "Callable[[int], SparkSession]", order: ReplayOrder, *, siz
     """Replay a chunk. `session` returns the session for about so many records that the JVM will process."""
     started = time.monotonic()
     with explained(order.pipeline):
-        with stage("pin"):
+        with stage("pin"), opening_tables_once():
             pinned = pin(order, sizes=sizes)
         with _preparing(pinned):
             with stage("session"):
@@ -68,7 +69,7 @@ def _replay(session: "Callable[[int], SparkSession]", order: ReplayOrder, *, siz
     try:
         with stage("write"):
             written = write(computed)
-        with stage("audit"):
+        with stage("audit"), opening_tables_once():
             audited = audit(written)
     finally:
         computed.run.rows.close()

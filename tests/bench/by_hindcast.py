@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,12 +18,15 @@ from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
+from jobs.publishing.decisions import waive
+from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
 from jobs.replay.files import way
 from jobs.replay.files.layout import Block, layout_of
 from jobs.replay.files.scan import Scanned, ScanPlan, rises
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.pinned import pin
+from jobs.runs import Verdict
 from jobs.spark.session import spark_session
 from jobs.wall_clock import now_ms
 from tests.bench.checksums import checksum
@@ -53,6 +57,9 @@ def run_days(
 ) -> tuple[Outcome, Stopwatch]:
     """Run `[from, to)` as `hindcast run` does, and return the outcome and the seconds by stage.
 
+    If checks of slices fail, they are waived, and the request is published: so does a person for the blizzard of the
+    year of flights.
+
     Raises:
         UnpublishedRun: the rows are not published.
     """
@@ -61,6 +68,11 @@ def run_days(
     with watched(replayer) as watch, watch.timed(WHOLE):
         work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=now_ms, checks=checks)
         outcome = run_request(work, asked, lambda order: replayer.replay_chunk(spark, order), staging=Staging())
+        failed = [run for run in outcome.runs if run.verdict is Verdict.FAIL and run.waiver is None]
+        for run in failed:
+            waive(work, run.result.slice.slice_id, reason="reviewed", who=asked.who)
+        if failed:
+            outcome = replace(outcome, publication=publish_request(work, outcome.request_id, who=asked.who))
     if not outcome.is_published:
         why = outcome.publication.why if outcome.publication else "nobody published it"
         raise UnpublishedRun(f"{pipeline.name} {bounds}: {why}")

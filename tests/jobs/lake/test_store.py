@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake.store import append_rows, dataset_of, ensure_table, open_table, read_attempts
+from jobs.lake.store import append_rows, dataset_of, ensure_table, open_table, opening_tables_once, read_attempts
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError, StoreError
 from windowlib.records import tables
@@ -55,6 +55,22 @@ def test_a_read_gives_the_rows_of_the_attempts_whether_delta_knows_them_or_not(t
     assert table is not None
     assert len(dataset_of(table, written[:1]).files) < len(dataset_of(table).files) == len(written)
     assert open_table(str(tmp_path / "none")) is None
+
+
+def test_a_step_can_open_each_table_once_and_the_next_step_sees_newer_rows(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    ensure_table(uri, tables.window_outputs(KEYS, {}))
+    with opening_tables_once():
+        assert open_table(str(tmp_path / "later")) is None
+        assert read_attempts(uri, [("s0", "a")]).num_rows == 0
+        append_rows(uri, rows_of("s0"))
+        ensure_table(str(tmp_path / "later"), tables.timers(KEYS))
+        assert open_table(uri) is open_table(uri)
+        assert read_attempts(uri, [("s0", "a")]).num_rows == 0
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(read_attempts, uri, [("s0", "a")]).result().num_rows == 3
+    assert read_attempts(uri, [("s0", "a")]).num_rows == 3
+    assert open_table(uri) is not open_table(uri)
 
 
 @pytest.mark.parametrize("turn", range(8))
