@@ -22,17 +22,17 @@ from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 
 RECORDS_PER_BLOCK: Final = 4_096
-"""The default of `block`. The Python objects of so many records stay in the processor's caches."""
+"""The default of `block_max`. The Python objects of so many records stay in the processor's caches."""
 _new_record: Final = tuple.__new__  # half the cost of Record(...), for every record
 
 
 class OperatorExecutor:
     """Runs the operator of a plan's spec (windowlib.columnar.executor.Executor)."""
 
-    def __init__(self, plan: BucketPlan, *, block: int = RECORDS_PER_BLOCK) -> None:
-        """Build a fresh operator that owns all key groups. `block` records are converted together."""
+    def __init__(self, plan: BucketPlan, *, block_max: int = RECORDS_PER_BLOCK) -> None:
+        """Build a fresh operator that owns all key groups. At most `block_max` records are converted together."""
         self._plan = plan
-        self._block = block
+        self._block = min(plan.records_per_block, block_max)
         self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
         self._walk = Walk(self._operator, plan.steps, plan.beginning)
         self._stored = {table.name: table for table in plan.tables if table.name in tables.CHECKPOINT_TABLES}

@@ -5,6 +5,7 @@ The contents of a window are a plain list: of accumulators, one per aggregate, o
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import merge as merge_sorted
+from itertools import repeat
 from operator import call, itemgetter
 from typing import Any, Final, Protocol
 
@@ -12,7 +13,7 @@ from windowlib.errors import InvariantBroken
 from windowlib.functions.aggregates import Accumulator, Aggregate, BulkAggregate, State
 from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
 from windowlib.keyed.state import StateView
-from windowlib.records.records import Position, SideOutput, Stored, Value
+from windowlib.records.records import START, Position, SideOutput, Stored, Value
 from windowlib.windows.open_windows import OpenWindow
 
 _new_stored: Final = tuple.__new__  # half the cost of Stored(...), for every record
@@ -113,12 +114,17 @@ class AggregatedContents:
     keeps_records = False
 
     def __init__(self, function: Aggregates, *, few: int = FEW) -> None:
-        """Prepare for these aggregates. Windows of equal size with at most `few` records are computed together."""
+        """Prepare for these aggregates.
+
+        Windows of equal size with at most `few` records are computed together. Fewer than `few` values are added one by
+        one.
+        """
         self._few = few
         self._aggregates = function.aggregates
         self._then = function.then
         self._creates = tuple(aggregate.create for aggregate in self._aggregates)
-        self._adds = tuple(map(adding, self._aggregates))
+        self._adds = tuple(aggregate.add for aggregate in self._aggregates)
+        self._adds_all = tuple(map(adding, self._aggregates))
         self._results = tuple(aggregate.result for aggregate in self._aggregates)
         bulk = [aggregate for aggregate in self._aggregates if isinstance(aggregate, BulkAggregate)]
         self._results_of = tuple(aggregate.results_of for aggregate in bulk)
@@ -136,7 +142,12 @@ class AggregatedContents:
     def add_values(self, contents: list[Any], values: Sequence[Any], positions: Sequence[Position]) -> None:
         """Add the values of records, each a tuple whose i-th element is for the i-th aggregate."""
         # There may be more columns than aggregates, for triggers and evictors.
-        for i, (add_all, column) in enumerate(zip(self._adds, zip(*values, strict=True), strict=False)):
+        if len(values) < self._few:
+            for value, position in zip(values, positions or repeat(START), strict=False):
+                for i, (add, part) in enumerate(zip(self._adds, value, strict=False)):
+                    contents[i] = add(contents[i], part, position)
+            return
+        for i, (add_all, column) in enumerate(zip(self._adds_all, zip(*values, strict=True), strict=False)):
             contents[i] = add_all(contents[i], column, positions)
 
     def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:

@@ -159,15 +159,17 @@ class Firing:
 
     def _fire(self, open_window: OpenWindow, moment: Moment, *, is_finish: bool = False) -> None:
         """Emit a pane for each value that the function returns."""
-        evictor, is_empty = self._evictor, not open_window.edge_count
+        if open_window.pending:
+            open_window.settle()
+        evictor, is_empty = self._evictor, not open_window.settled_edges[0]
         if evictor is not None:
             self._keep(open_window, evictor.keep_before(open_window.contents, open_window.window, self._runtime))
         if self._retracts:
             self.take_back(open_window, moment.position)
-        if open_window.edge_count or is_empty or not self._profile.skips_empty_panes:
+        if open_window.settled_edges[0] or is_empty or not self._profile.skips_empty_panes:
             results = self._contents.results(open_window, open_window.contents, moment.position)
             self._emit(open_window, results, moment, is_finish=is_finish)
-        open_window.fired = open_window.edges
+        open_window.fired = open_window.settled_edges
         if evictor is not None:
             self._keep(open_window, evictor.keep_after(open_window.contents, open_window.window, self._runtime))
 
@@ -207,7 +209,7 @@ class Firing:
                 is_last,
                 mode,
                 "result",
-                open_window.edge_count,
+                open_window.settled_edges[0],
                 timers.watermark_ms,
                 position,
                 timestamp_ms,

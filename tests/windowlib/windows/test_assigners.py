@@ -1,17 +1,20 @@
 """Assigners: which windows a record gets, staggered windows, and the times and gaps that are refused."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.support.fuzzing import seeds
 from tests.support.harness import window_harness
 from windowlib.bounds import MAX_TIME_MS, SAFE_TIME_MS
 from windowlib.errors import SpecError
-from windowlib.functions.window_functions import Reduce, Whole
+from windowlib.functions.window_functions import Reduce, Whole, aggregate
+from windowlib.records.records import Record
 from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import Harness, resumed
 from windowlib.triggers.flink import EventTime
-from windowlib.windows.assigners import Assigner, DynamicSession, Session, Sliding, Stagger, Tumbling
+from windowlib.windows.assigners import Assigner, DynamicSession, Global, Session, Sliding, Stagger, Tumbling, assigning
 from windowlib.windows.spec import WindowSpec, count_windows
 
 
@@ -117,3 +120,31 @@ class TestRefusedTimesAndGaps:
     def test_a_gap_that_is_missing_not_positive_or_too_long_is_refused(self, gap_ms: int | None) -> None:
         with pytest.raises(SpecError, match=f"{gap_ms}.* positive"):
             window_harness(assigner=DynamicSession()).record("a", 1, at_ms=1, gap_ms=gap_ms)
+
+
+def test_an_assigner_prepared_for_an_operator_gives_the_same_windows() -> None:
+    far_ms = SAFE_TIME_MS - 5
+    for seed in seeds(60):
+        random = Random(seed)
+        size_ms, slide_ms = random.choice([1, 6, 20]), random.choice([1, 3, 7, 40])
+        offset_ms = random.randint(-slide_ms + 1, slide_ms - 1)
+        assigner = random.choice(
+            [
+                Tumbling(size_ms=slide_ms, offset_ms=offset_ms, is_event_time=random.random() < 0.8),
+                Sliding(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms, shared_max=random.choice([0, 2, 256])),
+                Session(gap_ms=size_ms),
+                Global(),
+            ]
+        )
+        operator = WindowSpec(assigner=assigner, function=(aggregate("count"),)).build()
+        prepared = assigning(assigner, operator._runtime, known_max=random.choice([1, 2, 100]))
+        for _ in range(40):
+            at_ms = random.choice([0, far_ms, -far_ms]) + random.randint(-30, 30)
+            record = Record("a", at_ms, None)
+            try:
+                expected = assigner.assign(record, operator._runtime)
+            except SpecError:
+                with pytest.raises(SpecError):
+                    prepared(record)
+            else:
+                assert tuple(prepared(record)) == tuple(expected), seed
