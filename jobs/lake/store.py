@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import reduce
-from operator import or_
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
+from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
+from jobs.lake.delta_log import file_system, place_of
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
 from windowlib.records.tables import PARTITION_COLUMNS, Table
@@ -29,15 +29,10 @@ Attempt = tuple[str, str]
 
 MAX_ATTEMPTS = 50
 """How many times a commit to a table is tried. A try fails if another process committed first."""
-EXACT_ATTEMPTS = 64
-"""An Arrow filter with a term for each of more attempts costs more than it saves."""
-NAMED_VALUES = 64
-"""A reader of attempts names their slices and attempts to Delta if there are at most this many of each.
-
-Delta then makes no dataset of the files of other attempts, which would take 0.04 ms a file at each read.
-"""
 _JITTER = SystemRandom()
 _OPENED: "ContextVar[dict[str, DeltaTable | None] | None]" = ContextVar("opened tables", default=None)
+_UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
+"""Features of Delta that our tables do not have. Their files alone would give wrong rows."""
 _ROLE = "hindcast.role"
 """Metadata key of a column's role, `key` or `value`. `ensure_table` uses it to refuse a change of role."""
 
@@ -177,27 +172,37 @@ def opening_tables_once() -> Iterator[None]:
         _OPENED.reset(token)
 
 
-def dataset_of(
-    table: "DeltaTable", attempts: Iterable[Attempt] = (), *, named_values: int = NAMED_VALUES
-) -> "pads.Dataset":
-    """Return the table's files as an Arrow dataset that reads them through Arrow's own file system.
+def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSystemDataset":
+    """Return the files of some attempts as an Arrow dataset. It has no row of another attempt.
 
-    deltalake's default is a file system written in Python. With it, Arrow's reader threads call the Python
-    interpreter, and a short process may exit while such a call still runs.
+    `DeltaTable.to_pyarrow_dataset` would make an expression of the statistics of each file, and Arrow would compare a
+    filter with each of them, which takes the square of the number of slices. Its file system is written in Python, so a
+    short process may exit while a thread of Arrow still calls the interpreter.
 
     Args:
         table: a table of ours.
-        attempts: the dataset need not have the files of other attempts; empty: it has all files.
-        named_values: with more different slices, or more different attempts, it has the files of all of them.
+        attempts: pairs of (slice_id, attempt_id).
     """
-    import pyarrow.fs as pafs
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as pads
 
-    system, root = pafs.FileSystem.from_uri(table.table_uri)
-    values = {name: sorted(set(of)) for name, of in zip(PARTITION_COLUMNS, zip(*attempts, strict=True), strict=False)}
-    wanted: list[tuple[str, str, Any]] = [(name, "in", of) for name, of in values.items() if len(of) <= named_values]
-    return table.to_pyarrow_dataset(
-        filesystem=pafs.SubTreeFileSystem(root, system), file_pruning_predicate=wanted or None
-    )
+    if _UNREADABLE_FEATURES & {*(table.protocol().reader_features or ())}:
+        table.to_pyarrow_dataset()  # raises an error that names the feature
+    system, root = file_system(table.table_uri)
+    actions, wanted = arrow_table(table.get_add_actions(flatten=True)), set(attempts)
+    columns = (actions[name].to_pylist() for name in ("path", *(f"partition.{name}" for name in PARTITION_COLUMNS)))
+    files = pads.ParquetFileFormat(default_fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=True))
+    fragments = [
+        files.make_fragment(
+            place_of(root, path),
+            filesystem=system,
+            partition_expression=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id),
+        )
+        for path, slice_id, attempt_id in zip(*columns, strict=True)
+        if (slice_id, attempt_id) in wanted
+    ]
+    return pads.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), files, system)
 
 
 def append_rows(uri: str, rows: "pa.Table") -> None:
@@ -237,22 +242,13 @@ def add_fields(uri: str, table: Table) -> None:
     )
 
 
-def read_attempts(
-    uri: str,
-    attempts: Iterable[Attempt],
-    columns: Sequence[str] | None = None,
-    *,
-    exact_attempts: int = EXACT_ATTEMPTS,
-    named_values: int = NAMED_VALUES,
-) -> "pa.Table":
+def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
     """Return the rows of the given attempts.
 
     Args:
         uri: the place of the table.
         attempts: pairs of (slice_id, attempt_id).
         columns: the columns to return, in this order; all when None.
-        exact_attempts: for at most this many attempt ids, Arrow's filter names each pair. For more, Python filters.
-        named_values: see `dataset_of`. It changes the speed only.
 
     Returns:
         The rows; a table without rows and columns if there are no attempts or the Delta table does not exist.
@@ -261,30 +257,13 @@ def read_attempts(
         StoreError: the table cannot be read; the message names the damaged file.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    pairs = sorted(set(attempts))
+    pairs = set(attempts)
     with reading(uri):
         table = open_table(uri) if pairs else None
         if table is None:
             return pa.table({})
-        dataset = dataset_of(table, pairs, named_values=named_values)
-        names = list(columns) if columns is not None else dataset.schema.names
-        slices_of: dict[str, list[str]] = {}
-        for slice_id, attempt_id in pairs:
-            slices_of.setdefault(attempt_id, []).append(slice_id)
-        if len(slices_of) <= exact_attempts:
-            parts = [
-                (pc.field("attempt_id") == attempt_id) & pc.field("slice_id").isin(own)
-                for attempt_id, own in slices_of.items()
-            ]
-            return dataset.to_table(columns=names, filter=reduce(or_, parts))
-        wanted = pc.field("slice_id").isin([pair[0] for pair in pairs]) & pc.field("attempt_id").isin([*slices_of])
-        extra = [name for name in PARTITION_COLUMNS if name not in names]
-        read = dataset.to_table(columns=[*names, *extra], filter=wanted)
-        slices, tries = (read[name].to_pylist() for name in PARTITION_COLUMNS)
-    chosen = set(pairs)
-    return read.filter(pa.array([pair in chosen for pair in zip(slices, tries, strict=True)], pa.bool_())).select(names)
+        return dataset_of(table, pairs).to_table(columns=None if columns is None else list(columns))
 
 
 def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[str]) -> "list[pa.Table]":
@@ -294,20 +273,13 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
         StoreError: the table cannot be read; the message names the damaged file.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     with reading(uri):
         table = open_table(uri) if attempts else None
         if table is None:
             return [pa.table({}) for _ in attempts]
-        dataset = dataset_of(table, attempts)
-        names = [name for name in columns if name in dataset.schema.names]
-        return [
-            dataset.to_table(
-                columns=names, filter=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id)
-            )
-            for slice_id, attempt_id in attempts
-        ]
+        datasets = [dataset_of(table, [attempt]) for attempt in attempts]
+        return [one.to_table(columns=[name for name in columns if name in one.schema.names]) for one in datasets]
 
 
 class ArrowSql:

@@ -121,11 +121,10 @@ class CommittedSlices:
         if self._dataset is None or not any(self._counts.values()):
             return
         ids = pa.array(self._slice_ids, pa.string())
-        wanted = (pc.field("attempt_id") == self._attempt_id) & pc.field("slice_id").isin(ids)
         read = [*columns, *({"slice_id"} - {*columns})]
         with reading(self._uri):
             scanned = self._dataset.to_batches(
-                columns=read, filter=wanted, batch_size=self._batch_rows, batch_readahead=2, fragment_readahead=2
+                columns=read, batch_size=self._batch_rows, batch_readahead=2, fragment_readahead=2
             )
             for batch in _together(scanned, self._batch_rows):
                 numbers = pc.index_in(batch.column("slice_id").cast(pa.string()), ids)

@@ -16,10 +16,11 @@ import pytest
 
 from tests.support.recorded_cases import CHECKER, case_files
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
-from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.restored import DAMAGED
 from windowlib.columnar.steps import Beginning, Steps, columns_of
+from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.execution.bucket import FEED_KINDS, replay_bucket
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.records import tables
@@ -82,7 +83,14 @@ def emitted(kind: tuple[str, bool]) -> tuple[Table, ...]:
     record_tables = tables.late_records("string"), tables.unassigned_records("string")
     slim = [table.slim() for table in record_tables]
     state = tables.window_state(KEYS, accumulators)
-    return (tables.window_outputs(KEYS, outputs), *slim, state, tables.timers(KEYS), tables.tallies())
+    return (
+        tables.window_outputs(KEYS, outputs),
+        *slim,
+        state,
+        tables.timers(KEYS),
+        tables.state_removals(),
+        tables.tallies(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +154,7 @@ class Part:
             tables=emitted(kind),
             buckets=1,
             tasks=1,
+            checkpoints=CheckpointRules(full_slices=frozenset([0])),
         )
 
     def records(self, case: int) -> Iterator[tuple[Any, ...]]:
@@ -183,7 +192,7 @@ def run(spark: "SparkSession", parts: Sequence[Part], before: "DataFrame | None"
         if before is None:
             fed = fed.withColumn(column, F.lit(None).cast(state))
             continue
-        rows = before.where(F.col("tag") == name)
+        rows = before.where(F.col("tag").isin(name, KEPT_TAG + name))
         key = F.col(name).getField("key").alias("k0")
         struct = F.struct(*(F.col(name).getField(field).alias(field) for field in columns)).alias(column)
         kept = rows.select("case", F.lit(FEED_KINDS[column]).alias("kind"), F.lit(0).alias("sequence"), key, struct)
@@ -209,7 +218,7 @@ def answers(parts: Sequence[Part], chunks: "Sequence[DataFrame]") -> list[dict[s
     for chunk in chunks:
         for row in chunk.collect():
             case = row["case"]
-            match row["tag"]:
+            match row["tag"].removeprefix(KEPT_TAG):
                 case tables.WINDOW_OUTPUTS if row[tables.WINDOW_OUTPUTS]["kind"] == "result":
                     rows[case].append(pane_of(row[tables.WINDOW_OUTPUTS]))
                 case tables.LATE_RECORDS:

@@ -24,9 +24,10 @@ from tests.support.bucket_feed import (
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.columnar.restored import BEFORE, DAMAGED, STATE_KINDS
 from windowlib.columnar.steps import Beginning, Steps
+from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -47,7 +48,9 @@ class Replayed:
     def digests(self) -> dict[tuple[int, str], str]:
         """Return the digest of each slice's rows in each table."""
         return {
-            (number, term): ids.digest() for (number, equation, term), ids in self.tallies.items() if equation == "rows"
+            (number, term): ids.digest()
+            for (number, equation, term), ids in self.tallies.items()
+            if equation in {"rows", "state"}
         }
 
 
@@ -72,7 +75,9 @@ def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
         steps, beginning = _time(case, entries, chunk, done)
         ranges = _ranges(chunk, entries)
         plan = bucket_plan(case.pipeline, written, ranges, steps=steps, beginning=beginning)
-        plan = replace(plan, buckets=way.buckets, tasks=way.buckets)
+        # Every checkpoint is whole; tests/windowlib/execution has those that are stored as changes.
+        rules = CheckpointRules(full_slices=frozenset(range(len(chunk))))
+        plan = replace(plan, buckets=way.buckets, tasks=way.buckets, checkpoints=rules)
         state = {name: _state_before(done, name, chunk.start) for name in STATE_KINDS.values()}
         fed = [_fed(entry, chunk.start, hashes) for entry in entries if entry.problem is None]
         for bucket in range(way.buckets):
@@ -133,11 +138,14 @@ def _fed(entry: Entry, first: int, hashes: Hashes) -> FedRecord:
 def _collect(done: Replayed, result: Iterator[pa.RecordBatch], *, first: int) -> None:
     for batch in result:
         tag = batch.column("tag")[0].as_py()  # a batch holds rows of one table
-        for number, values in zip(batch.column("slice_no").to_pylist(), batch.column(tag).to_pylist(), strict=True):
+        table = tag.removeprefix(KEPT_TAG)
+        if table == tables.STATE_REMOVALS:
+            continue
+        for number, values in zip(batch.column("slice_no").to_pylist(), batch.column(table).to_pylist(), strict=True):
             if tag == tables.TALLIES and number == BEFORE:  # about the checkpoint that was read, not about a slice
                 assert values["equation"] != DAMAGED, f"the checkpoint before slice {first}: {values['term']}"
             elif tag == tables.TALLIES:
                 ids = done.tallies.setdefault((number + first, values["equation"], values["term"]), IdSum())
                 ids.merge(IdSum(values["record_count"], values["id_xor"], values["id_sum"]))
             else:
-                done.rows.setdefault(tag, []).append({"slice_no": number + first, **values})
+                done.rows.setdefault(table, []).append({"slice_no": number + first, **values})

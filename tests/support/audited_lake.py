@@ -78,7 +78,9 @@ class Lakes:
         if key not in self._written:
             self._written[key] = self._root / str(len(self._written))
             schema = pa.schema(list((SCHEMAS.get(name) or _KEPT).items()))
-            write_deltalake(self._written[key], pa.Table.from_pylist(rows, schema=schema))
+            write_deltalake(
+                self._written[key], pa.Table.from_pylist(rows, schema=schema), partition_by=["slice_id", "attempt_id"]
+            )
         return self._written[key]
 
 

@@ -91,7 +91,9 @@ class Replayed:
             scanned = [_read_tallies(log, parts[0].schema)] if name == tables.TALLIES else []
             rows = pa.concat_tables([*parts, *scanned])
             write_deltalake(
-                root / name, rows.append_column("attempt_id", pa.array([ATTEMPT] * rows.num_rows, pa.string()))
+                root / name,
+                rows.append_column("attempt_id", pa.array([ATTEMPT] * rows.num_rows, pa.string())),
+                partition_by=list(tables.PARTITION_COLUMNS),
             )
         Audit(
             table_uri=lambda name: str(root / name),

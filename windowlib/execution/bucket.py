@@ -60,8 +60,6 @@ def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterat
     """
     # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
-    # After each task, the worker collects garbage. That takes 50 ms over all modules, and 1 ms without them.
-    gc.freeze()
     run = BucketRun(plan)
     tagged = TaggedRows(plan.tables, rows_per_batch=plan.rows_per_batch)
     for batch in batches:

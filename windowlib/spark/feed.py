@@ -6,6 +6,7 @@ in log order. Everything that tasks emit (panes, late records, the checkpoint af
 one tagged result.
 """
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,6 +79,8 @@ def replay_windows(records: DataFrame, before: CheckpointRows | None, plan: Buck
     shuffled = fed.repartition(plan.tasks, "bucket").sortWithinPartitions("bucket", "kind", "sequence")
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # After each task, the worker collects garbage. That takes 50 ms over all modules, and 1 ms without them.
+        gc.freeze()
         return replay_bucket(batches, plan)
 
     return shuffled.groupBy("bucket").applyInArrow(run, result_schema(plan.tables))
