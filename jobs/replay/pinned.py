@@ -1,6 +1,7 @@
 """Step 1 of a replay, pin: fix the input of a chunk and all that follows from it. Nothing is written."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from expectations.suites import SuiteFile
 from jobs.lake.event_log import PinnedLog
@@ -16,6 +17,9 @@ from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import CheckpointRules
 from windowlib.watermarks.timeline import SourceRow
+
+RECORDS_PER_STATE_ROW: Final = 3
+"""A task restores and checks a row of the state in about the time of so many records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,7 @@ class Pinned:
         """Return the number of buckets for so many records and the state before them."""
         rows = max((ids.count for ids in self.state_before.ids.values()), default=0)
         return self.sizes.buckets_for(
-            records + rows, has_keys=bool(self.tables.keys), is_columnar=self.tables.is_columnar
+            records + RECORDS_PER_STATE_ROW * rows, has_keys=bool(self.tables.keys), is_columnar=self.tables.is_columnar
         )
 
     def checkpoint_rules(self) -> CheckpointRules:

@@ -56,8 +56,9 @@ class TumblingWindows:
         aggregates = self._frame.aggregates
         is_pending = opened.end_ms - 1 > self._watermark_ms
         self._completed.add(opened.take(np.flatnonzero(~is_pending), aggregates))
-        pending = opened.take(np.flatnonzero(is_pending), aggregates)
-        self._pending = pending.take(stable_order(window_codes(pending.start_ms, pending.key_code)), aggregates)
+        pending = np.flatnonzero(is_pending)
+        order = stable_order(window_codes(opened.start_ms[pending], opened.key_code[pending]))
+        self._pending = opened.take(pending[order], aggregates)
 
     def open(self) -> OpenWindows:
         """Return the open windows."""
