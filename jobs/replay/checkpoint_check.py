@@ -5,7 +5,7 @@ compute the id of every row that they restore from its content (`windowlib.colum
 the driver does that as well, before the tasks start.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -60,7 +60,7 @@ class CheckpointCheck:
         for name, table in named.items():
             parts = self.check_table(table)
             changes += sum(ids.count for attempt, ids in parts.items() if attempt != self.before.attempts[0])
-            sums[name] = _total(parts.values())
+            sums[name] = IdSum.together(parts.values())
             gone = removed.get(name, IdSum())
             sums[name].remove(gone)
             changes += gone.count
@@ -168,10 +168,3 @@ class CheckpointCheck:
             f"the checkpoint of slice {self.before.slice_id} (attempt {self.before.attempt_id}) is damaged: {what}. "
             f"{REMEDY}"
         )
-
-
-def _total(parts: Iterable[IdSum]) -> IdSum:
-    whole = IdSum()
-    for part in parts:
-        whole.merge(part)
-    return whole

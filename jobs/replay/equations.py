@@ -7,7 +7,7 @@ all be zero at the end, because an XOR alone does not detect a row that is store
 the tree failed, the attempt is void, and the chunk is replayed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -154,7 +154,7 @@ class Audit:
                 if (one, equation) == (slice_id, "edges") and term != "new"
             }
             anchored = {"state before": before, "new": new}
-            before = _sum((before,) if slice_id in self.changes else (), stored.get(slice_id, IdSum()))
+            before = IdSum.together([*([before] if slice_id in self.changes else []), stored.get(slice_id, IdSum())])
             before.remove(removed.get(slice_id, IdSum()))
             acked = {"state after": before, **closed}
             forest.grow(_Tree(slice_id=slice_id, equation="edges", anchored=anchored, acked=acked))
@@ -164,7 +164,7 @@ class Audit:
         if self.before is None:
             return IdSum()
         attempts = self.before.attempts
-        found = _sum(committed.edges(attempts).values())
+        found = IdSum.together(committed.edges(attempts).values())
         for removed in committed.removed_edges(attempts[1:]).values():
             found.remove(removed)
         return found
@@ -287,9 +287,7 @@ class _Forest:
         """Send an equation to the acker: one init, and one ack per table that was read back."""
         root_id = f"{tree.slice_id}/{tree.equation}"
         self._trees[root_id] = tree
-        anchored = IdSum()
-        for part in tree.anchored.values():
-            anchored.merge(part)
+        anchored = IdSum.together(tree.anchored.values())
         self._tell(Init(root_id=root_id, anchored=anchored.as_row(), task=0))
         for part in tree.acked.values():
             if part.as_row() != NO_EDGES:  # after the end of a tree, an empty ack would open an orphan entry
@@ -304,13 +302,6 @@ class _Forest:
         notice = self._acker.receive(message)
         if notice is not None and notice.kind is NoticeKind.ACK:
             self._complete.add(notice.root_id)
-
-
-def _sum(parts: Iterable[IdSum], *others: IdSum) -> IdSum:
-    found = IdSum()
-    for part in (*parts, *others):
-        found.merge(part)
-    return found
 
 
 def _spell(side: Sums) -> str:

@@ -62,6 +62,14 @@ class IdSum:
         return found
 
     @classmethod
+    def together(cls, parts: "Iterable[IdSum]") -> "IdSum":
+        """Return a new sum of the ids of all parts."""
+        found = cls()
+        for part in parts:
+            found.merge(part)
+        return found
+
+    @classmethod
     def of_array(cls, ids: "NDArray[np.int64]") -> "IdSum":
         """Return the sum of an array of ids. The total wraps at 64 bits."""
         import numpy as np

@@ -22,31 +22,32 @@ DividedState = Mapping[int, tuple[tuple[str, Fragment], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateFiles:
-    """A checkpoint: the paths of its tables, and the attempts that stored its parts."""
+class DividePlan:
+    """What every task gets besides the name of a table.
+
+    `uris` has the paths of `tables` and of `state_removals`, `parts` the attempts that stored the checkpoint.
+    """
 
     uris: Mapping[str, str]
     parts: tuple[Attempt, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DividePlan:
-    """What every task gets besides the name of a table."""
-
-    state: StateFiles
     tables: tuple[Table, ...]
     buckets: int
     directory: str
 
 
-def state_files(pinned: Pinned) -> StateFiles | None:
-    """Return where the checkpoint before a chunk is; None at the beginning of a chain."""
+def divide_plan(pinned: Pinned, directory: Path, buckets: int) -> DividePlan | None:
+    """Return how to divide the checkpoint before a chunk; None at the beginning of a chain."""
     before = pinned.order.before
     if before is None:
         return None
-    stored = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES}
-    uris = {name: pinned.uri(name) for name in (*sorted(stored), tables.STATE_REMOVALS)}
-    return StateFiles(uris=uris, parts=before.attempts)
+    stored = tuple(table for table in pinned.tables.emitted() if table.name in tables.INCREMENTAL_TABLES)
+    return DividePlan(
+        uris={name: pinned.uri(name) for name in (*(table.name for table in stored), tables.STATE_REMOVALS)},
+        parts=before.attempts,
+        tables=stored,
+        buckets=buckets,
+        directory=str(directory),
+    )
 
 
 def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
@@ -57,7 +58,7 @@ def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
     """
     if plan is None:
         return {}
-    named = [table.name for table in plan.tables if table.name in tables.INCREMENTAL_TABLES]
+    named = [table.name for table in plan.tables]
     found: dict[int, tuple[tuple[str, Fragment], ...]] = {}
     for name, fragments in zip(named, tasks.run(lambda table: divide(table, plan), named), strict=True):
         for fragment in fragments:
@@ -68,9 +69,7 @@ def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
 def divide(table_name: str, plan: DividePlan) -> tuple[Fragment, ...]:
     """Write the rows of a table as one fragment per bucket, with the columns and struct fields of this spec."""
     table = next(table for table in plan.tables if table.name == table_name)
-    parts = read_checkpoint(
-        plan.state.uris.__getitem__, plan.state.parts, table_name, columns=list(table.emitted_columns())
-    )
+    parts = read_checkpoint(plan.uris.__getitem__, plan.parts, table_name, columns=list(table.emitted_columns()))
     writer = FragmentWriter(Path(plan.directory), f"state-{table_name}")
     with fragment_writers(writer):
         for rows, alive in parts:

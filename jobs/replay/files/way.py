@@ -26,7 +26,7 @@ from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
-from jobs.replay.files.state import DividedState, DividePlan, divided_state, state_files
+from jobs.replay.files.state import DividedState, divide_plan, divided_state
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.files.windows import (
     BucketRows,
@@ -94,7 +94,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
     windows = _windows_plan(pinned, layout, directory=directory, buckets=plan.buckets, time=time, known=known)
     try:
         with stage("windows and second scan"), pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
-            state = divided_state(tasks, _divide_plan(pinned, directory, plan.buckets))
+            state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets))
             # The scans are short, so they fill the cores that wait for the last bucket.
             asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *groups]
             done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
@@ -234,13 +234,6 @@ def _windows_plan(
         directory=str(directory),
         known=known,
     )
-
-
-def _divide_plan(pinned: Pinned, directory: Path, buckets: int) -> DividePlan | None:
-    state = state_files(pinned)
-    if state is None:
-        return None
-    return DividePlan(state=state, tables=pinned.tables.emitted(), buckets=buckets, directory=str(directory))
 
 
 def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState) -> list[BucketTask]:
