@@ -4,3 +4,6 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+
+PROGRAMS: Final = Path(__file__).resolve().parent / "bin"
+"""The directory of the programs that Airflow's tasks start."""

@@ -134,7 +134,7 @@ class Published:
         }
 
 
-def plan(kind: Kind, pipeline_file: str, run: DagRun) -> Order | Wait | Skip:
+def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None) -> Order | Wait | Skip:
     """Decide what one DAG run does.
 
     Args:
@@ -143,13 +143,14 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun) -> Order | Wait | Skip:
         pipeline_file: path of the pipeline file. The schedule and Airflow's backfill keep the published spec if the
             file differs from it.
         run: the DAG run.
+        lake: the root of the lake; by default the value of HINDCAST_LAKE.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
-    pipeline, lake = load_file(Path(pipeline_file)), _lake()
+    pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
     who = f"{run.user or run.run_type} (Airflow)"
-    decision = _decide(kind, pipeline, lake, run=run, who=who)
+    decision = _decide(kind, pipeline, place, run=run, who=who)
     match decision:
         case Wait() | Skip():
             return decision
@@ -158,7 +159,7 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun) -> Order | Wait | Skip:
                 why=decision.why,
                 warnings=list(decision.warnings),
                 pipeline=pipeline_file,
-                lake=lake.root,
+                lake=place.root,
                 request_id=decision.opened.request_id,
                 lease_id=decision.opened.lease_id,
                 slices=list(decision.slices),
@@ -291,15 +292,16 @@ def _asked(pipeline: Pipeline, run: DagRun, who: str) -> Asked:
     )
 
 
-def _lake() -> Lake:
-    root = os.environ.get("HINDCAST_LAKE")
+def _lake(root: str | None) -> Lake:
+    root = root or os.environ.get("HINDCAST_LAKE")
     if not root:
         raise RequestError(
-            "HINDCAST_LAKE is not set for Airflow's tasks; set it to the root of the lake and start Airflow again"
+            "no lake: give its root to `hindcast_dags` in the DAG file, or set HINDCAST_LAKE for Airflow's tasks and "
+            "start Airflow again"
         )
-    lake = Lake(root=root)
-    lake.check(must_exist=False)
-    return lake
+    found = Lake(root=root)
+    found.check(must_exist=False)
+    return found
 
 
 def _ms(at: datetime | None) -> int:

@@ -249,7 +249,7 @@ def test_a_pipeline_whose_dags_cannot_be_made_breaks_only_its_own_dags(
     def grid(pipeline: "Pipeline") -> SliceGrid:
         return slice_grid(pipeline) if pipeline.name == "flights" else 1 / 0  # type: ignore[return-value]
 
-    monkeypatch.setattr("jobs.pipeline.slices.slice_grid", grid)
+    monkeypatch.setattr("jobs.dag_factory.pipeline_dags.slice_grid", grid)
     for name in ("flights", "rotations"):
         (tmp_path / f"{name}.yaml").write_text((PIPELINES / f"{name}.yaml").read_text(encoding="utf-8"))
     dags = load_dags(tmp_path)
@@ -306,6 +306,27 @@ def test_the_scheduler_accepts_the_first_and_the_last_day_of_the_calendar(
     for catchup in (False, True):
         restriction = _restriction(dag, catchup=catchup)
         scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+
+
+def test_a_dag_file_of_an_existing_airflow_chooses_pools_connection_owner_and_tags(
+    airflow_home: Path, tmp_path: Path
+) -> None:
+    from jobs.dag_factory import Pools, hindcast_dags
+
+    assert airflow_home.is_dir()
+    pools = Pools(daily="nightly", backfill="spare")
+    for name in NAMES:
+        text = (PIPELINES / f"{name}.yaml").read_text(encoding="utf-8")
+        (tmp_path / f"{name}.yaml").write_text(text.replace("owner: operations\n", ""), encoding="utf-8")
+    dags = hindcast_dags(tmp_path, pools=pools, spark_connection="cluster", owner="data team", tags=("events",))
+    assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill") for name in NAMES)
+    for dag_id, dag in dags.items():
+        kind = dag_id.partition("_")[0]
+        replay: Any = dag.get_task("replay")
+        assert replay.pool == {"replay": "nightly", "backfill": "spare"}[kind]
+        assert replay._conn_id == "cluster"
+        assert dag.tags == {"events", kind}
+        assert {task.owner for task in dag.tasks} == {"data team"}
 
 
 def test_the_dags_are_the_same_after_serialisation_to_json(dags: "dict[str, DAG]") -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.orchestration.embedded.postgres import Cluster, cluster_for
-from jobs.project import ROOT
+from jobs.project import PROGRAMS, ROOT
 from jobs.spark.java import find_java
 
 HOST = "127.0.0.1"
@@ -164,7 +164,7 @@ def _surroundings(home: Home) -> dict[str, str]:
     commands = Path(sys.executable).parent
     no_proxy = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), HOST, "localhost")))
     return {
-        "PATH": os.pathsep.join([str(ROOT / "jobs" / "bin"), str(commands), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([str(PROGRAMS), str(commands), os.environ.get("PATH", os.defpath)]),
         "HINDCAST_AIRFLOW": str(commands / "airflow"),
         "HINDCAST_LAKE": home.lake,
         "HINDCAST_PIPELINES": str(home.pipelines),

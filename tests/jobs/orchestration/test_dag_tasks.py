@@ -35,14 +35,14 @@ class Dag:
         self.lake = Lake(root=str(root / "lake"))
         self.runs = 0
 
-    def plan(self, kind: dag_tasks.Kind, **facts: object) -> Order | Wait | Skip:
+    def plan(self, kind: dag_tasks.Kind, *, lake: str | None = None, **facts: object) -> Order | Wait | Skip:
         """The result of the plan task of one DAG run."""
         self.runs += 1
         run = DagRun(dag_id=f"{kind}_sales", run_id=f"manual__{self.runs}", run_type="manual", user="ann")
-        return dag_tasks.plan(kind, str(self.file), replace(run, **facts))  # type: ignore[arg-type]
+        return dag_tasks.plan(kind, str(self.file), replace(run, **facts), lake=lake)  # type: ignore[arg-type]
 
     def order(self, kind: dag_tasks.Kind, **facts: object) -> Order:
-        planned = self.plan(kind, **facts)
+        planned = self.plan(kind, **facts)  # type: ignore[arg-type]
         assert isinstance(planned, Order)
         return planned
 
@@ -179,8 +179,18 @@ def test_a_range_that_is_not_valid_is_refused_before_anything_is_written(dag: Da
 
 def test_a_task_without_a_lake_names_the_missing_variable(dag: Dag, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HINDCAST_LAKE")
-    with pytest.raises(RequestError, match="HINDCAST_LAKE is not set"):
+    with pytest.raises(RequestError, match=r"no lake: .* set HINDCAST_LAKE"):
         dag.backfill("2024-01-01", "2024-01-02")
+
+
+def test_the_lake_of_the_dag_file_is_used_in_place_of_the_environment(
+    dag: Dag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "another"))
+    params = BACKFILL | {"from": "2024-01-01", "to": "2024-01-02"}
+    order = dag.plan("backfill", lake=dag.lake.root, params=params)
+    assert isinstance(order, Order)
+    assert order.lake == dag.lake.root
 
 
 GOOD = {

@@ -1,0 +1,71 @@
+"""All DAGs of a directory of pipeline files."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from airflow.sdk import DAG
+
+from jobs.dag_factory.broken_dag import broken_dag
+from jobs.dag_factory.pipeline_dags import backfill_dag, replay_dag
+from jobs.dag_factory.settings import SPARK_CONNECTION, DagSettings, Pools
+from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
+from jobs.pipeline.models.pipeline import Pipeline
+from windowlib.errors import SpecError
+
+
+def hindcast_dags(
+    pipelines: str | Path,
+    *,
+    lake: str | None = None,
+    pools: Pools | None = None,
+    spark_connection: str = SPARK_CONNECTION,
+    owner: str = "hindcast",
+    tags: Sequence[str] = ("hindcast",),
+) -> dict[str, DAG]:
+    """Return the DAGs `replay_<name>` and `backfill_<name>` of every pipeline file, by DAG id.
+
+    A file in Airflow's dags folder gives them to Airflow::
+
+        from jobs.dag_factory import hindcast_dags  # Airflow looks for the words airflow and dag in this file
+
+        globals().update(hindcast_dags("/etc/hindcast/pipelines", lake="s3://events/lake"))
+
+    A broken pipeline file raises nothing: its two DAGs show the error, and the DAGs of the other files load (law L10).
+
+    Args:
+        pipelines: the directory of the pipeline files.
+        lake: the root of the lake. By default the tasks use HINDCAST_LAKE.
+        pools: the pools of the replay tasks, which have to exist: `hindcast_daily` and `hindcast_backfill` by default.
+        spark_connection: the id of the connection that names the Spark master.
+        owner: the owner of the DAGs of pipelines that name none.
+        tags: the tags of every DAG.
+    """
+    settings = DagSettings(
+        lake=lake, pools=pools or Pools(), spark_connection=spark_connection, owner=owner, tags=tuple(tags)
+    )
+    return {dag.dag_id: dag for dag in _all_dags(Path(pipelines), settings)}
+
+
+def _all_dags(pipelines: Path, settings: DagSettings) -> Iterator[DAG]:
+    """Yield every DAG, those of broken files first: if two ids are equal, the DAG of the good file wins."""
+    try:
+        files = load_all(pipelines)
+    except SpecError as error:
+        files = PipelineFiles(good=(), broken=(BrokenPipeline(name="all", path=pipelines, error=str(error)),))
+    for broken in files.broken:
+        yield from _broken(broken, settings)
+    for pipeline in files.good:
+        yield from _dags_of(pipeline, settings)
+
+
+def _dags_of(pipeline: Pipeline, settings: DagSettings) -> list[DAG]:
+    """Return the two DAGs of a good file. An error here breaks the DAGs of this file only (law L10)."""
+    try:
+        return [replay_dag(pipeline, settings), backfill_dag(pipeline, settings)]
+    except Exception as error:  # noqa: BLE001
+        text = f"{pipeline.source}: its DAGs cannot be made: {type(error).__name__}: {error}"
+        return _broken(BrokenPipeline(name=pipeline.name, path=Path(pipeline.source), error=text), settings)
+
+
+def _broken(broken: BrokenPipeline, settings: DagSettings) -> list[DAG]:
+    return [broken_dag(broken, "replay", settings), broken_dag(broken, "backfill", settings)]

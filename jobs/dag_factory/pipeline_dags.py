@@ -1,0 +1,72 @@
+"""The two DAGs of a pipeline: `replay_<name>` on the schedule and `backfill_<name>` by hand."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, CronDataIntervalTimetable
+
+from jobs.dag_factory.dag_page import dag_page
+from jobs.dag_factory.flow import add_tasks
+from jobs.dag_factory.form import range_params
+from jobs.dag_factory.settings import DagSettings
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slice_at, slice_grid
+
+RETRIES = 2
+RETRY_DELAY = timedelta(seconds=30)
+
+
+def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
+    """Return the DAG that replays a pipeline on its schedule. Airflow's own backfill runs this DAG, too."""
+    first, last = _log_dates(pipeline)
+    with DAG(
+        dag_id=f"replay_{pipeline.name}",
+        description=f"Replay the ready slices of {pipeline.name}, check them, publish them",
+        doc_md=dag_page(pipeline, "Replays every ready slice after the last published one, oldest first."),
+        schedule=None if pipeline.schedule is None else CronDataIntervalTimetable(pipeline.schedule, timezone="UTC"),
+        start_date=first,
+        end_date=last,
+        catchup=False,
+        max_active_runs=1,
+        default_args=_task_defaults(pipeline, settings),
+        tags=[*settings.tags, "replay"],
+    ) as dag:
+        add_tasks(pipeline, "replay", settings)
+    return dag
+
+
+def backfill_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
+    """Return the DAG that a person starts to replay a range. It publishes the whole range in one commit, or nothing."""
+    with DAG(
+        dag_id=f"backfill_{pipeline.name}",
+        description=f"Replay a range of {pipeline.name}, check it, publish all of it or nothing",
+        doc_md=dag_page(pipeline, "Replays the slices of the half-open range [from, to) and publishes them together."),
+        schedule=None,
+        params=range_params(pipeline),
+        catchup=False,
+        max_active_runs=1,
+        default_args=_task_defaults(pipeline, settings),
+        tags=[*settings.tags, "backfill"],
+    ) as dag:
+        add_tasks(pipeline, "backfill", settings)
+    return dag
+
+
+def _task_defaults(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
+    return {
+        "owner": pipeline.owner or settings.owner,
+        "retries": RETRIES,
+        "retry_delay": RETRY_DELAY,
+        # Airflow runs the tasks of a started DAG run before the tasks of another one.
+        "weight_rule": "upstream",
+    }
+
+
+def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
+    """Return the start of the log and the end of its last slice. Airflow schedules runs between these dates only."""
+    grid = slice_grid(pipeline)
+    first_ms = 0 if grid.first_ms is None else grid.first_ms
+    first = datetime.fromtimestamp(first_ms / 1000, tz=UTC)
+    if grid.last_ms is None:
+        return first, None
+    return first, datetime.fromtimestamp(slice_at(grid, grid.last_ms).end_ms / 1000, tz=UTC)
