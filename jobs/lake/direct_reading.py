@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import is_same_type
-from jobs.lake.delta_log import file_system, log_errors
+from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import PinnedFile, PinnedLog
+from jobs.storage import file_system
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, spell_type

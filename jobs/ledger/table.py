@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import damaged_file, one_line, table_errors
-from jobs.lake.delta_log import file_system, place_of
+from jobs.lake.delta_log import place_of
+from jobs.lake.delta_tables import is_delta, open_delta
 from jobs.ledger.chain import Row
 from jobs.ledger.events import LedgerEvent, encode_details
+from jobs.storage import delta_options, file_system, is_remote
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -72,14 +74,12 @@ class LedgerTable:
         Raises:
             LedgerError: the table cannot be read.
         """
-        from deltalake import DeltaTable
-
         with self._errors("read"):
             if self._table is None:
-                if not DeltaTable.is_deltatable(self.uri):
+                self._table = self._open()
+                if self._table is None:
                     self._refuse_without_log()
                     return 0
-                self._table = DeltaTable(self.uri)
             else:
                 self._table.update_incremental()
             return self._table.version()
@@ -124,13 +124,14 @@ class LedgerTable:
         once = CommitProperties(max_commit_retries=0)
         with self._errors("created"):
             try:
-                if not DeltaTable.is_deltatable(self.uri):
+                if not is_delta(self.uri):
                     DeltaTable.create(
                         self.uri,
                         schema=ledger_schema(),
                         mode="ignore",
                         configuration=_CONFIGURATION,
                         commit_properties=once,
+                        storage_options=delta_options(self.uri),
                     )
             except CommitFailedError:
                 return  # another process has just created it
@@ -161,18 +162,26 @@ class LedgerTable:
 
     def compact(self) -> None:
         """Merge small files. If another writer wins the race, a later write compacts."""
-        from deltalake import CommitProperties, DeltaTable
+        from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
 
         with self._errors("compacted"):
             try:
-                DeltaTable(self.uri).optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
+                open_delta(self.uri).optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
             except CommitFailedError:
                 return
 
+    def _open(self) -> "DeltaTable | None":
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return open_delta(self.uri)
+        except TableNotFoundError:
+            return None
+
     def _refuse_without_log(self) -> None:
         """Raise if there are data files without a Delta log: the log was lost, and the ledger is not a new one."""
-        if "://" not in self.uri and any(Path(self.uri).glob("*.parquet")):
+        if not is_remote(self.uri) and any(Path(self.uri).glob("*.parquet")):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: it has data files, but its _delta_log has no commit. Restore the "
                 "ledger's directory from a backup"
