@@ -9,7 +9,9 @@ version. `storage_settings` refuses the variables that would replace it by somet
 
 import math
 import os
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -21,6 +23,7 @@ from jobs.durations import parse_duration
 from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs as pafs
 
 SCHEMES: Final = ("s3", "s3a")
@@ -183,7 +186,7 @@ def is_s3(uri: str) -> bool:
 
 
 def canonical_uri(uri: str) -> str:
-    """Return the one spelling of a URI: `s3` for `s3a`, and a lower-case scheme. Ledger, errors and deltalake use it."""
+    """Return the one spelling of a URI, which ledger and errors use: `s3` for `s3a`, and a lower-case scheme."""
     scheme, _, rest = uri.partition("://")
     return f"{'s3' if scheme.lower() in SCHEMES else scheme.lower()}://{rest}"
 
@@ -216,6 +219,42 @@ def file_system(uri: str) -> "tuple[pafs.FileSystem, str]":
         system, root = pafs.FileSystem.from_uri(uri)
         return system, root.rstrip("/")
     return pafs.LocalFileSystem(), str(Path(uri).resolve())
+
+
+def open_input(place: str) -> "pa.NativeFile":
+    """Open a file to read it at any position. A file on this machine is mapped into memory."""
+    import pyarrow as pa
+
+    if not is_remote(place):
+        return pa.memory_map(place)
+    system, path = file_system(place)
+    return system.open_input_file(path)
+
+
+def open_output(place: str) -> "pa.NativeFile":
+    """Open a new file to write it. Its directory exists. An object store shows the file when it is closed."""
+    import pyarrow as pa
+
+    if not is_remote(place):
+        return pa.OSFile(place, "wb")
+    system, path = file_system(place)
+    return system.open_output_stream(path)
+
+
+def make_directory(place: str) -> None:
+    """Create a directory and its parents. An object store has no directories."""
+    if not is_remote(place):
+        Path(place).mkdir(parents=True, exist_ok=True)
+
+
+def remove_directory(place: str) -> None:
+    """Remove all files below a place. Files that cannot be removed stay there, and no table names them."""
+    if not is_remote(place):
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    system, path = file_system(place)
+    with suppress(OSError):
+        system.delete_dir(path)
 
 
 @lru_cache(maxsize=4)

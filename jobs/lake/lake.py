@@ -140,6 +140,11 @@ class Lake:
         """Return the path or URI of a pipeline's ledger."""
         return self.table(pipeline, "ledger")
 
+    def scratch(self, pipeline: str, attempt_id: str) -> str:
+        """Return the path or URI of the directory in which the tasks of an attempt leave rows for other tasks."""
+        self.ledger(pipeline)  # refuses a name that could leave the lake
+        return self._below(f"{pipeline}/_scratch/{attempt_id}")
+
     def event_log(self, pipeline: Pipeline) -> str:
         """Return the path or URI of the pipeline's event log; a relative `log.table` is below the lake.
 
