@@ -193,9 +193,9 @@ class LedgerTable:
         version = self._table.version()
         if version <= max(last_seq, 0) or version == 0:
             return
-        # The history leaves out commits without content and then returns older commits in their place.
-        operations = [commit.get("operation") for commit in self._table.history(version - last_seq)]
-        if len(operations) < version - last_seq or not WITHOUT_EVENTS.issuperset(operations):
+        # Not `history()`: it also returns commits that another process has added since this table was opened.
+        operations = {_operation(self.uri, one) for one in range(last_seq + 1, version + 1)}
+        if not WITHOUT_EVENTS.issuperset(operations):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: its versions {last_seq + 1} to {version} hold no events, and at least "
                 f"one of them should. A file such as _delta_log/{version:020}.json has lost its content. Restore the "
@@ -219,6 +219,15 @@ class LedgerTable:
         except BaseException:
             self._table = None
             raise
+
+
+def _operation(uri: str, version: int) -> str | None:
+    """Return the operation of a commit; None if its file names none."""
+    system, root = file_system(uri)
+    with system.open_input_stream(f"{root}/_delta_log/{version:020}.json") as stream:
+        lines = stream.read().decode("utf-8").splitlines()
+    infos = (json.loads(line).get("commitInfo") for line in lines if line.strip())
+    return next((info.get("operation") for info in infos if info is not None), None)
 
 
 def _rows(table: "DeltaTable", paths: Sequence[str]) -> list[dict[str, Any]]:
