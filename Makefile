@@ -17,6 +17,9 @@ PROJECT_OK := .venv/hindcast-installed
 JARS_OK := .cache/ivy/checked
 ARCHIVE_OK := .cache/jvm/made
 BYTECODE_OK := .cache/setup/bytecode
+S3_JARS_OK := .cache/ivy-s3/checked
+VERSITYGW := v1.8.0
+S3_SERVER ?= $(CURDIR)/.cache/s3-server/versitygw
 SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK) $(BYTECODE_OK)
 CODE := jobs windowlib expectations
 
@@ -27,10 +30,10 @@ BENCH_ARGS ?=
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator s3 test-s3 check demo year up down lock clean FORCE
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets do this first
 	@echo "set-up: ready ($(CURDIR)/.venv)"
@@ -39,14 +42,14 @@ setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets 
 HEAVY := spark or gx or dags or e2e
 test: $(SET_UP)  ## run the tests, 6 minutes on 2 idle cores (PYTEST_ARGS="-k name" for some of them)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow"
+	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow and not s3"
 else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
 
 slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and each Hypothesis property on 200 cases; CI runs it
-	@$(PY) -m pytest -m "slow and not soak"
-	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not ($(HEAVY))"
+	@$(PY) -m pytest -m "slow and not soak and not s3"
+	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not s3 and not ($(HEAVY))"
 
 soak: $(SET_UP)  ## run the tests that take minutes each
 	@$(PY) -m pytest -m soak
@@ -54,7 +57,7 @@ soak: $(SET_UP)  ## run the tests that take minutes each
 fuzz: $(SET_UP)  ## test every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
 	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SEED=$$seed"; \
 	HINDCAST_FUZZ=$(CASES) HINDCAST_SEED="$$seed" $(PY) -m pytest -n 2 --timeout 7200 --hypothesis-seed "$$seed" \
-		-m "(hypothesis or fuzz) and not ($(HEAVY))" $(PYTEST_ARGS)
+		-m "(hypothesis or fuzz) and not s3 and not ($(HEAVY))" $(PYTEST_ARGS)
 
 mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, and count the changes that no test finds (hours)
 	@$(UV) pip install --quiet --python $(PY) --target .cache/mutmut mutmut==3.8.1
@@ -93,6 +96,11 @@ up: $(SET_UP)  ## start Airflow and its database; prints URL, user and password
 
 down: $(SET_UP)  ## stop the Airflow of `make up`
 	@$(PY) -m jobs.cli.airflow down
+
+s3: $(S3_JARS_OK)  ## fetch Spark's S3 file system, 24 MB; only DataFrames over s3:// need it (docs/STORAGE.md)
+
+test-s3: $(SET_UP) $(S3_JARS_OK) $(S3_SERVER)  ## run the tests of a lake in object storage, against a real store built with Go
+	@HINDCAST_S3_SERVER=$(S3_SERVER) $(PY) -m pytest -m s3 tests/s3 $(PYTEST_ARGS)
 
 lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network; review the difference)
 	@export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
@@ -148,6 +156,16 @@ $(JARS_OK): setup/jars.sha256 setup/resolve_jars.py | $(PROJECT_OK)
 	@echo "set-up: fetching the Delta jars with Spark's Ivy (86 MB; its log is .cache/ivy.log)"
 	@$(PY) setup/resolve_jars.py
 	@touch $@
+
+$(S3_JARS_OK): setup/jars-s3.sha256 setup/resolve_jars.py | $(PROJECT_OK)
+	@echo "set-up: fetching Spark's S3 file system with its Ivy (24 MB; its log is .cache/ivy-s3.log)"
+	@$(PY) setup/resolve_jars.py --s3
+	@touch $@
+
+$(S3_SERVER):
+	@echo "set-up: building the object store of the tests with Go (some minutes, once)"
+	@command -v go >/dev/null || { echo "set-up: install Go, or set S3_SERVER to a versitygw" >&2; exit 1; }
+	@GOBIN=$(abspath $(@D)) go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 
 $(ARCHIVE_OK): $(JARS_OK) $(VENV_OK)
 	@echo "set-up: making an archive of Spark's classes, which makes every start of Spark faster"

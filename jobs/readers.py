@@ -15,6 +15,7 @@ from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.reading.published import HIDDEN, PublishedView, published_runs, published_sql, quote_spark, runs_by_keys
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.storage import spark_uri
 from jobs.wall_clock import now_ms
 from windowlib.errors import LedgerError
 from windowlib.records.tables import PARTITION_COLUMNS, ROW_ID, WINDOW_OUTPUTS
@@ -111,7 +112,7 @@ def _checked_rows(spark: "SparkSession", lake: Lake, asked: _Asked) -> "DataFram
     limits = {None: CONTENT_ROWS, True: None, False: 0}
     stored = StoredRuns(lake, asked.pipeline, asked.view, limits[asked.verify])
     stored.read(asked.table, published_runs(asked.view), (ROW_ID,))
-    rows = spark.read.format("delta").load(lake.table(asked.pipeline, asked.table))
+    rows = spark.read.format("delta").load(spark_uri(lake.table(asked.pipeline, asked.table)))
     return rows.select(*(f"`{name.replace('`', '``')}`" for name in rows.columns))
 
 

@@ -1,6 +1,7 @@
-"""Fetch the Delta jars with Spark's own Ivy, once, into .cache/ivy/jars, and check them against setup/jars.sha256.
+"""Fetch jars with Spark's own Ivy, once, into .cache, and check them against their list of sums in setup/.
 
-`make setup` runs this with the Python of .venv. Ivy's output goes to .cache/ivy.log. Exit status 0 or 1.
+`make setup` runs this with the Python of .venv for the jars of Delta. `make s3` runs it with `--s3` for the jars of the S3
+file system. Ivy's output goes to a log in .cache. Exit status 0 or 1.
 With `--write`, it writes the list anew from the fetched jars: use that for a new version, and review the difference.
 """
 
@@ -10,44 +11,91 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.project import ROOT
-from jobs.spark.jars import DEFAULT_DIRECTORY, SUMS_FILE, listed_jars
+from jobs.spark.jars import DEFAULT_DIRECTORY, S3_DIRECTORY, S3_SUMS_FILE, SUMS_FILE, listed_jars
 from jobs.spark.java import export_java_home
 
-DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
-IVY_HOME = DEFAULT_DIRECTORY.parent
-LOG_FILE = ROOT / ".cache" / "ivy.log"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JarSet:
+    """Some packages of Maven Central with all that they need.
+
+    `directory` gets the jars, and `sums` lists them. `without` are packages that are left out. `target` of the Makefile
+    fetches them.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    directory: Path
+    sums: Path
+    target: str
+
+    @property
+    def log(self) -> Path:
+        """The file with Ivy's output."""
+        return ROOT / ".cache" / f"{self.directory.parent.name}.log"
 
 
-def main(*, write: bool) -> int:
+DELTA = JarSet(
+    name="Delta",
+    packages=("io.delta:delta-spark_4.2_2.13:4.4.0",),
+    directory=DEFAULT_DIRECTORY,
+    sums=SUMS_FILE,
+    target="setup",
+)
+_SDK = "software.amazon.awssdk"
+_SDK_VERSION = "2.35.4"  # that of hadoop-aws 3.5.0
+S3 = JarSet(
+    name="the S3 file system",
+    # The version of Spark's Hadoop. Its SDK in one jar has 600 MB; these parts of the SDK have 24 MB.
+    packages=(
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        *(f"{_SDK}:{part}:{_SDK_VERSION}" for part in ("s3", "s3-transfer-manager", "sts")),
+    ),
+    without=(f"{_SDK}:bundle",),
+    directory=S3_DIRECTORY,
+    sums=S3_SUMS_FILE,
+    target="s3",
+)
+
+
+def main(jars: JarSet, *, write: bool) -> int:
     """Fetch the jars if one is missing or wrong, compare every jar with its sum, and return the exit status."""
-    if write or any(wrong_jars()):
-        shutil.rmtree(IVY_HOME, ignore_errors=True)
-        status = fetch()
+    home = jars.directory.parent
+    if write or any(wrong_jars(jars)):
+        shutil.rmtree(home, ignore_errors=True)
+        status = fetch(jars)
         if status:
-            print(f"set-up: Spark could not fetch {DELTA} (exit status {status}). {advice()}", file=sys.stderr)
+            print(
+                f"set-up: Spark could not fetch {jars.packages[0]} (exit status {status}). {advice(jars)}",
+                file=sys.stderr,
+            )
             return 1
     if write:
-        lines = [f"{sha256(jar)}  {jar.name}\n" for jar in sorted(DEFAULT_DIRECTORY.glob("*.jar"))]
-        SUMS_FILE.write_text("".join(lines), encoding="utf-8")
-    problems = wrong_jars()
+        lines = [f"{sha256(jar)}  {jar.name}\n" for jar in sorted(jars.directory.glob("*.jar"))]
+        jars.sums.write_text("".join(lines), encoding="utf-8")
+    problems = wrong_jars(jars)
     for problem in problems:
         print(f"set-up: {problem}", file=sys.stderr)
     if problems:
-        print(f"set-up: the Delta jars are not those of setup/jars.sha256. {advice()}", file=sys.stderr)
+        print(
+            f"set-up: the jars of {jars.name} are not those of setup/{jars.sums.name}. {advice(jars)}", file=sys.stderr
+        )
         return 1
-    shutil.rmtree(IVY_HOME / "cache", ignore_errors=True)  # Ivy keeps a second copy of the jars here
+    shutil.rmtree(home / "cache", ignore_errors=True)  # Ivy keeps a second copy of the jars here
     return 0
 
 
-def fetch() -> int:
+def fetch(jars: JarSet) -> int:
     """Resolve the jars with spark-submit and an empty script, which starts no session. Return its exit status."""
     export_java_home()
-    LOG_FILE.parent.mkdir(parents=True, exist_ok=True)
+    jars.log.parent.mkdir(parents=True, exist_ok=True)
     submit = Path(sys.executable).parent / "spark-submit"
-    with tempfile.TemporaryDirectory() as scratch, LOG_FILE.open("w", encoding="utf-8") as log:
+    with tempfile.TemporaryDirectory() as scratch, jars.log.open("w", encoding="utf-8") as log:
         script = Path(scratch) / "nothing.py"
         script.write_text("", encoding="utf-8")
         command: list[str | Path] = [
@@ -55,9 +103,10 @@ def fetch() -> int:
             "--master",
             "local[1]",
             "--packages",
-            DELTA,
+            ",".join(jars.packages),
+            *(("--exclude-packages", ",".join(jars.without)) if jars.without else ()),
             "--conf",
-            f"spark.jars.ivy={IVY_HOME}",
+            f"spark.jars.ivy={jars.directory.parent}",
             script,
         ]
         environ = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -65,10 +114,10 @@ def fetch() -> int:
     return found.returncode
 
 
-def wrong_jars() -> list[str]:
+def wrong_jars(jars: JarSet) -> list[str]:
     """Return a text for each jar that is missing, has another content, or is not in the list."""
-    listed = listed_jars() if SUMS_FILE.exists() else {}
-    present = {jar.name: jar for jar in DEFAULT_DIRECTORY.glob("*.jar")}
+    listed = listed_jars(jars.sums) if jars.sums.exists() else {}
+    present = {jar.name: jar for jar in jars.directory.glob("*.jar")}
     problems = [f"{name} is missing" for name in listed.keys() - present.keys()]
     problems += [f"{name} is not in the list" for name in present.keys() - listed.keys()]
     for name in sorted(listed.keys() & present.keys()):
@@ -84,13 +133,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def advice() -> str:
+def advice(jars: JarSet) -> str:
     """Return what the user can do when a fetch failed."""
     return (
-        f"The log is {LOG_FILE}. If Maven Central is reachable, run `rm -r {IVY_HOME}; make setup`. "
+        f"The log is {jars.log}. If Maven Central is reachable, run "
+        f"`rm -r {jars.directory.parent}; make {jars.target}`. "
         "If a jar still differs from its sum, do not use it and report it."
     )
 
 
 if __name__ == "__main__":
-    sys.exit(main(write="--write" in sys.argv[1:]))
+    sys.exit(main(S3 if "--s3" in sys.argv[1:] else DELTA, write="--write" in sys.argv[1:]))

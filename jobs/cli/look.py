@@ -149,7 +149,8 @@ def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -
 
         wanted = Wanted(one=one, record_id=record_id, before=before)
         with explained(pipeline):
-            found = locate(spark_session("hindcast explain", master), pipeline, places.lake, wanted=wanted)
+            spark = spark_session("hindcast explain", master, reads=(places.lake.event_log(pipeline),))
+            found = locate(spark, pipeline, places.lake, wanted=wanted)
         return found.rank, found.watermark_ms
 
     return find

@@ -107,7 +107,7 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
     from jobs.review.verify_input import verify_inputs
     from jobs.spark.session import spark_session
 
-    spark = spark_session("hindcast plan --verify", master)
+    spark = spark_session("hindcast plan --verify", master, reads=(work.lake.event_log(work.pipeline),))
     try:
         return verify_inputs(spark, work, planned, who=common.who())
     finally:

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 from jobs.demo.flights_rows import END_DAY, FIRST_DAY, FlightRow, read_flights
 from jobs.lake.delta_log import describe_log, open_log
+from jobs.lake.delta_tables import is_delta
+from jobs.lake.lake import Lake
 from jobs.spark.session import spark_session
+from jobs.storage import is_remote, spark_uri
 from windowlib.errors import LogError, RequestError
 
 if TYPE_CHECKING:
@@ -105,12 +108,12 @@ def load_flights(
     """
     _check_range(from_date, to_date)
     started = time.monotonic()
-    table = f"{lake_root.rstrip('/')}/{TABLE}"
+    table = Lake(root=lake_root).below(TABLE)
     present = _days_present(table)
     days = read_flights(from_date, to_date)
     _refuse_other_days(table, present or {}, days)
     todo = tuple(day for day in days if day not in (present or {}))
-    spark = spark_session("hindcast load-flights", master) if todo else None
+    spark = spark_session("hindcast load-flights", master, reads=(table,)) if todo else None
     if spark is not None and present is None:
         _create(spark, table)
     for done, (day, rows) in enumerate(days.items(), start=1):
@@ -146,9 +149,8 @@ def _days_present(table: str) -> dict[date, int] | None:
         LogError: something else is there.
     """
     import pyarrow as pa
-    from deltalake import DeltaTable
 
-    if not DeltaTable.is_deltatable(table):
+    if not is_delta(table):
         _refuse_occupied(table)
         return None
     opened = open_log(table)
@@ -164,6 +166,8 @@ def _days_present(table: str) -> dict[date, int] | None:
 def _refuse_occupied(table: str) -> None:
     """Refuse a path with other files. A load that was killed before its first commit leaves an empty `_delta_log`."""
     root = Path(table)
+    if is_remote(table):
+        return  # an object store has no directories
     if root.is_file() or (root.is_dir() and any(entry.name != "_delta_log" for entry in root.iterdir())):
         raise LogError(f"{table} exists, but it is not a Delta table; remove it, or choose another lake root")
 
@@ -197,7 +201,7 @@ def _refuse_other_days(table: str, present: Mapping[date, int], days: Mapping[da
 def _create(spark: "SparkSession", table: str) -> None:
     columns = ", ".join(f"{name} {kind}{'' if name in NULLABLE else ' NOT NULL'}" for name, kind in COLUMNS.items())
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in PROPERTIES.items())
-    quoted = table.replace("`", "``")
+    quoted = spark_uri(table).replace("`", "``")
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS delta.`{quoted}` ({columns}) USING delta "
         f"PARTITIONED BY ({DAY_COLUMN}) TBLPROPERTIES ({properties})"
@@ -216,7 +220,7 @@ def _append(spark: "SparkSession", table: str, rows: Sequence[FlightRow]) -> Non
     writer = spark.createDataFrame(_arrow_table(rows)).coalesce(1).write.format("delta").mode("append")
     writer = writer.option("txnAppId", f"hindcast load-flights {day}").option("txnVersion", "1")
     try:
-        writer.save(table)
+        writer.save(spark_uri(table))
     except ConcurrentTransactionException as error:
         raise LogError(
             f"another load wrote {day} to {table} at the same time; run this load again to continue"

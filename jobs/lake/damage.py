@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobs.lake.delta_tables import open_delta
+from jobs.storage import is_remote
 from windowlib.errors import HindcastError, StoreError
 
 ADVICE = (
@@ -74,7 +76,7 @@ def damaged_file(uri: str) -> tuple[str, str] | None:
     Returns:
         None if every file can be read, or if the table is not local.
     """
-    if "://" in uri:
+    if is_remote(uri):
         return None
     for path in sorted(Path(uri, "_delta_log").glob("*")):
         why = _log_problem(path)
@@ -89,11 +91,12 @@ def damaged_file(uri: str) -> tuple[str, str] | None:
 
 def data_files(uri: str) -> list[Path]:
     """Return the data files of a local table's newest version; an empty list if its log cannot be read."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    if is_remote(uri):
+        return []
     try:
-        found = DeltaTable(uri).file_uris()
+        found = open_delta(uri).file_uris()
     except (DeltaError, OSError):
         return []
     return [Path(one.removeprefix("file://")) for one in found]

@@ -15,13 +15,14 @@ from urllib.parse import unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import table_errors
+from jobs.lake.delta_tables import open_delta
 from jobs.lake.log_files import LogFiles, list_log_files
+from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.fs as pafs
     from deltalake import DeltaTable
 
 _MAPPING_MODE = "delta.columnMapping.mode"
@@ -80,14 +81,13 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
     Raises:
         LogError: the path does not exist, is not a Delta table, has lost the version, or is damaged.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    if "://" not in uri and not Path(uri).exists():
+    if not is_remote(uri) and not Path(uri).exists():
         raise LogError(f"event log {uri} does not exist; load it first, or correct `log.table` or the lake root")
     with log_errors(uri, f"opening version {'latest' if version is None else version}"):
         try:
-            return DeltaTable(uri, version=version)
+            return open_delta(uri, version)
         except TableNotFoundError as error:
             raise LogError(
                 f"event log {uri} exists, but it is not a Delta table (it has no _delta_log with a commit); "
@@ -216,16 +216,6 @@ def _is_time(column: "pa.ChunkedArray") -> bool:
 
 def _file_name(path: str) -> str:
     return unquote(path).rpartition("/")[2]
-
-
-def file_system(uri: str) -> "tuple[pafs.FileSystem, str]":
-    """Return the file system of a table, and the table's root in that file system."""
-    import pyarrow.fs as pafs
-
-    if "://" in uri:
-        system, root = pafs.FileSystem.from_uri(uri)
-        return system, root.rstrip("/")
-    return pafs.LocalFileSystem(), str(Path(uri).resolve())
 
 
 def place_of(root: str, path: str) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import is_same_type
-from jobs.lake.delta_log import file_system, log_errors
+from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import PinnedFile, PinnedLog
+from jobs.storage import file_system, is_remote, is_s3
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, spell_type
@@ -27,7 +28,8 @@ def direct_reading(log: PinnedLog, *, order: Sequence[str] | None = None, reader
     """Return None if Python tasks can read the files of the range in log order, else the reason in one sentence.
 
     If the result is None:
-    - Every file of `log.files` is a local Parquet file at `log.place(file)`, and all its rows belong to the log.
+    - Every file of `log.files` is a Parquet file at `log.place(file)` in the file system of the log, and
+      all its rows belong to the log.
     - The log order inside a slice is `log.in_log_order()`, and inside a file the order of its rows. Row i has the row
       id `file.base_row_id + i` and the row commit version `file.default_row_commit_version`.
     - A file has each column of the log under its own name, with the Arrow type `arrow_type(node)` (strings and lists
@@ -73,8 +75,8 @@ def _of_table(log: PinnedLog, order: Sequence[str] | None) -> Iterator[str]:
         yield f"the pipeline orders records by columns ({', '.join(order)})"
     if not log.row_tracking:
         yield "the log has no row tracking"
-    if "://" in log.uri:
-        yield f"the log is not on a local file system ({log.uri})"
+    if is_remote(log.uri) and not is_s3(log.uri):
+        yield f"the log is neither a directory nor in an S3 object store ({log.uri})"
     if layout.is_mapped:
         yield "the log maps column names (delta.columnMapping.mode)"
     for name in log.widened:
@@ -104,8 +106,8 @@ def _of_file(
     """Yield the reasons that a file gives."""
     if file.base_row_id is None or file.default_row_commit_version is None:
         yield f"the Delta log gives no row ids of the file {file.path}"
-    if "://" in log.place(file):
-        yield f"the file {file.path} is not on a local file system"
+    if is_remote(log.place(file)):
+        yield f"the file {file.path} is not in the file system of the log"
     if log.layout.row_id_column in footer.schema.names:
         yield f"the file {file.path} was rewritten (OPTIMIZE) and has its row ids in a column"
     if not footer.keys.isdisjoint(_OLD_CALENDAR):

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from jobs.lake.commit_history import History, read_history
-from jobs.lake.delta_log import LogTable, describe_log, file_system, place_of
+from jobs.lake.delta_log import LogTable, describe_log, place_of
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.row_tracking import ROW_ID_COLUMN, ROW_TRACKING, RowPlace, row_places
 from jobs.runs import LogCoordinates, Slice
+from jobs.storage import file_system
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, without_variants
 

@@ -11,12 +11,12 @@ from urllib.parse import unquote, urlsplit
 
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped, shortened
+from jobs.storage import canonical_uri, forbid_metadata_service, is_remote, is_s3
 from windowlib.errors import RequestError, SpecError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 """The allowed schemes of a URI. The Delta library treats other ones (ftp, http) as empty directories, or fails."""
 
-_AMAZON = ("s3", "s3a")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
 _MAX_NAME = 255
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -25,7 +25,9 @@ _NOT_IN_A_PATH = re.compile(r"[\[\]|^\\\\]|%[0-9A-Fa-f]{2}")
 
 
 def checked_place(text: str, what: str) -> str:
-    """Return a path or URI that the Delta library reads correctly; for a `file:` URI, the path that it names.
+    """Return a path or URI that the Delta library reads correctly, in one spelling for each place.
+
+    A `file:` URI becomes the path that it names, and `s3a://` becomes `s3://`.
 
     Args:
         text: the path or URI from a setting or a pipeline file.
@@ -54,11 +56,10 @@ def checked_place(text: str, what: str) -> str:
         has_host = False
     if not has_host:
         raise SpecError(f"{problem}; a URI names a bucket or host, such as {scheme}://bucket/path")
-    if scheme in _AMAZON:
-        # Without this, the SDK asks the network's metadata service for credentials. On an Amazon machine with
-        # credentials there, the operator allows it with AWS_EC2_METADATA_DISABLED=false.
-        os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
-    return text
+    place = canonical_uri(text)
+    if is_s3(place):
+        forbid_metadata_service()
+    return place
 
 
 def _checked_path(path: str, problem: str) -> str:
@@ -94,7 +95,7 @@ class Lake:
     @property
     def is_local(self) -> bool:
         """Whether the lake is a directory on this machine."""
-        return "://" not in self.root
+        return not is_remote(self.root)
 
     def check(self, *, must_exist: bool) -> None:
         """Refuse a lake that is not a readable directory. A missing lake is not treated as an empty one.
@@ -139,6 +140,11 @@ class Lake:
         """Return the path or URI of a pipeline's ledger."""
         return self.table(pipeline, "ledger")
 
+    def scratch(self, pipeline: str, attempt_id: str) -> str:
+        """Return the path or URI of the directory in which the tasks of an attempt leave rows for other tasks."""
+        self.ledger(pipeline)  # refuses a name that could leave the lake
+        return self._below(f"{pipeline}/_scratch/{attempt_id}")
+
     def event_log(self, pipeline: Pipeline) -> str:
         """Return the path or URI of the pipeline's event log; a relative `log.table` is below the lake.
 
@@ -146,7 +152,7 @@ class Lake:
             SpecError: the Delta library would misread the path.
         """
         table = pipeline.log.table
-        own = "://" in table or Path(table).is_absolute()
+        own = is_remote(table) or Path(table).is_absolute()
         return checked_place(table if own else self._below(table), f"{pipeline.source}: log.table")
 
     def below(self, relative: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from jobs.lake.delta_log import LogTable, file_system, log_errors, place_of
+from jobs.lake.delta_log import LogTable, log_errors, place_of
+from jobs.storage import file_system
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

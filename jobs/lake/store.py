@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
-from jobs.lake.delta_log import file_system, place_of
+from jobs.lake.delta_log import place_of
+from jobs.lake.delta_tables import open_delta
+from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
 from windowlib.records.tables import PARTITION_COLUMNS, Table
@@ -70,7 +72,14 @@ def _ensure(uri: str, table: Table) -> None:
     found = open_table(uri)
     if found is None:
         schema = Schema.from_json(json.dumps({"type": "struct", "fields": list(wanted.values())}))
-        DeltaTable.create(uri, schema, mode="ignore", partition_by=list(PARTITION_COLUMNS), configuration=_PROPERTIES)
+        DeltaTable.create(
+            uri,
+            schema,
+            mode="ignore",
+            partition_by=list(PARTITION_COLUMNS),
+            configuration=_PROPERTIES,
+            storage_options=delta_options(uri),
+        )
         return
     existing = {field["name"]: field for field in json.loads(found.schema().to_json())["fields"]}
     for name, field in wanted.items():
@@ -144,14 +153,13 @@ def column_takes(existing: Node, wanted: Node) -> bool:
 
 def open_table(uri: str) -> "DeltaTable | None":
     """Return the table at its newest version; None if there is none."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     opened = _OPENED.get()
     if opened is not None and uri in opened:
         return opened[uri]
     try:
-        found = DeltaTable(uri)
+        found = open_delta(uri)
     except TableNotFoundError:
         found = None
     if opened is not None:
@@ -211,14 +219,10 @@ def append_rows(uri: str, rows: "pa.Table") -> None:
     Raises:
         StoreError: the table cannot be read, or another process committed first at every try.
     """
-    from deltalake import write_deltalake
-
     # Delta retries an append itself, except when another process has changed the schema. If a retry doubled rows, the
     # audit would find them.
     if rows.num_rows:
-        until_committed(
-            uri, lambda: write_deltalake(uri, rows, mode="append", schema_mode="merge"), attempts=MAX_ATTEMPTS
-        )
+        _append(uri, rows)
 
 
 def add_fields(uri: str, table: Table) -> None:
@@ -231,14 +235,21 @@ def add_fields(uri: str, table: Table) -> None:
     if all(node == existing.get(name) for name, node in table.stored_columns().items() if not isinstance(node, str)):
         return
     import pyarrow as pa
-    from deltalake import write_deltalake
 
     from windowlib.columnar.arrow import arrow_type
 
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
-    nothing = schema.empty_table()
+    _append(uri, schema.empty_table())
+
+
+def _append(uri: str, rows: "pa.Table") -> None:
+    from deltalake import write_deltalake
+
+    options = delta_options(uri)
     until_committed(
-        uri, lambda: write_deltalake(uri, nothing, mode="append", schema_mode="merge"), attempts=MAX_ATTEMPTS
+        uri,
+        lambda: write_deltalake(uri, rows, mode="append", schema_mode="merge", storage_options=options),
+        attempts=MAX_ATTEMPTS,
     )
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import damaged_file, one_line, table_errors
-from jobs.lake.delta_log import file_system, place_of
+from jobs.lake.delta_log import place_of
+from jobs.lake.delta_tables import is_delta, open_delta
 from jobs.ledger.chain import Row
 from jobs.ledger.events import LedgerEvent, encode_details
+from jobs.storage import delta_options, file_system, is_remote
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -72,14 +74,12 @@ class LedgerTable:
         Raises:
             LedgerError: the table cannot be read.
         """
-        from deltalake import DeltaTable
-
         with self._errors("read"):
             if self._table is None:
-                if not DeltaTable.is_deltatable(self.uri):
+                self._table = self._open()
+                if self._table is None:
                     self._refuse_without_log()
                     return 0
-                self._table = DeltaTable(self.uri)
             else:
                 self._table.update_incremental()
             return self._table.version()
@@ -124,13 +124,14 @@ class LedgerTable:
         once = CommitProperties(max_commit_retries=0)
         with self._errors("created"):
             try:
-                if not DeltaTable.is_deltatable(self.uri):
+                if not is_delta(self.uri):
                     DeltaTable.create(
                         self.uri,
                         schema=ledger_schema(),
                         mode="ignore",
                         configuration=_CONFIGURATION,
                         commit_properties=once,
+                        storage_options=delta_options(self.uri),
                     )
             except CommitFailedError:
                 return  # another process has just created it
@@ -161,18 +162,26 @@ class LedgerTable:
 
     def compact(self) -> None:
         """Merge small files. If another writer wins the race, a later write compacts."""
-        from deltalake import CommitProperties, DeltaTable
+        from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
 
         with self._errors("compacted"):
             try:
-                DeltaTable(self.uri).optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
+                open_delta(self.uri).optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
             except CommitFailedError:
                 return
 
+    def _open(self) -> "DeltaTable | None":
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return open_delta(self.uri)
+        except TableNotFoundError:
+            return None
+
     def _refuse_without_log(self) -> None:
         """Raise if there are data files without a Delta log: the log was lost, and the ledger is not a new one."""
-        if "://" not in self.uri and any(Path(self.uri).glob("*.parquet")):
+        if not is_remote(self.uri) and any(Path(self.uri).glob("*.parquet")):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: it has data files, but its _delta_log has no commit. Restore the "
                 "ledger's directory from a backup"
@@ -184,9 +193,9 @@ class LedgerTable:
         version = self._table.version()
         if version <= max(last_seq, 0) or version == 0:
             return
-        # The history leaves out commits without content and then returns older commits in their place.
-        operations = [commit.get("operation") for commit in self._table.history(version - last_seq)]
-        if len(operations) < version - last_seq or not WITHOUT_EVENTS.issuperset(operations):
+        # Not `history()`: it also returns commits that another process has added since this table was opened.
+        operations = {_operation(self.uri, one) for one in range(last_seq + 1, version + 1)}
+        if not WITHOUT_EVENTS.issuperset(operations):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: its versions {last_seq + 1} to {version} hold no events, and at least "
                 f"one of them should. A file such as _delta_log/{version:020}.json has lost its content. Restore the "
@@ -210,6 +219,15 @@ class LedgerTable:
         except BaseException:
             self._table = None
             raise
+
+
+def _operation(uri: str, version: int) -> str | None:
+    """Return the operation of a commit; None if its file names none."""
+    system, root = file_system(uri)
+    with system.open_input_stream(f"{root}/_delta_log/{version:020}.json") as stream:
+        lines = stream.read().decode("utf-8").splitlines()
+    infos = (json.loads(line).get("commitInfo") for line in lines if line.strip())
+    return next((info.get("operation") for info in infos if info is not None), None)
 
 
 def _rows(table: "DeltaTable", paths: Sequence[str]) -> list[dict[str, Any]]:

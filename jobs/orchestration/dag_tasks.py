@@ -165,7 +165,9 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
                 slices=list(decision.slices),
                 who=who,
                 publish=bool(run.params.get("publish", True)),
-                **submit_settings(run.spark_master, records=decision.records)._asdict(),
+                **submit_settings(
+                    run.spark_master, records=decision.records, may_read=(lake.root, lake.event_log(pipeline))
+                )._asdict(),
             )
         case _:
             assert_never(decision)

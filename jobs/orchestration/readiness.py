@@ -9,6 +9,7 @@ from jobs.pipeline.slices import show_instant
 from jobs.planning.log_state import LogState
 from jobs.planning.workspace import Workspace
 from jobs.runs import Slice
+from jobs.storage import file_system
 from windowlib.errors import RequestError
 
 
@@ -60,7 +61,7 @@ def _marker_exists(work: Workspace, marker: str, one: Slice) -> bool:
         return Path(path).exists()
     import pyarrow.fs as pafs
 
-    system, name = pafs.FileSystem.from_uri(path)
+    system, name = file_system(path)
     return bool(system.get_file_info(name).type != pafs.FileType.NotFound)
 
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from jobs.lake.damage import ADVICE, reading
+from jobs.lake.delta_tables import open_delta
 from jobs.lake.lake import Lake
 from jobs.lake.store import Attempt, read_attempts, table_columns
 from jobs.ledger.view import LedgerView, StagedRun
@@ -185,13 +186,11 @@ def attempts_of(rows: "pa.Table") -> list[Attempt]:
 
 def file_of(uri: str, attempt: Attempt) -> str | None:
     """Return the URIs of an attempt's files, joined by `, `; None without one, or if the table's log is damaged."""
-    from deltalake import DeltaTable
-
     place = "/slice_id={}/attempt_id={}/".format(*attempt)
     try:
         with reading(uri):
             # Delta quotes a partition value once in the path, and the path once more in the URI.
-            found = [one for one in DeltaTable(uri).file_uris() if place in unquote(unquote(one))]
+            found = [one for one in open_delta(uri).file_uris() if place in unquote(unquote(one))]
     except StoreError:
         return None
     return ", ".join(found) or None

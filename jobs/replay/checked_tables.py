@@ -15,6 +15,7 @@ from expectations.tables import Engine
 from jobs.lake.damage import reading
 from jobs.lake.store import dataset_of, open_table, read_attempts
 from jobs.runs import Counts
+from jobs.storage import is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node
@@ -141,6 +142,9 @@ class CommittedSlices:
             return to_pandas(read_attempts(self._uri, [(slice_id, self._attempt_id)], columns)), "pandas"
         from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
+        if is_remote(self._uri):  # Spark reads object stores with further jars, which tasks do not need
+            rows = read_attempts(self._uri, [(slice_id, self._attempt_id)], columns)
+            return self._spark.createDataFrame(rows), "spark"
         committed = self._spark.read.format("delta").load(self._uri)
         own = committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == self._attempt_id))
         return own.select(*(f"`{name}`" for name in columns)), "spark"

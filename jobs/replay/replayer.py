@@ -24,6 +24,7 @@ from jobs.replay.pinned import Pinned, pin
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.written import write
 from jobs.runs import RunResult
+from jobs.spark.object_storage import object_storage
 from jobs.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -52,18 +53,18 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
     """
-    return _replay(lambda _records: spark, order, sizes=sizes)
+    return _replay(lambda _pinned: spark, order, sizes=sizes)
 
 
-def _replay(session: "Callable[[int], SparkSession]", order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
-    """Replay a chunk. `session` returns the session for about so many records that the JVM will process."""
+def _replay(session: "Callable[[Pinned], SparkSession]", order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
+    """Replay a chunk. `session` returns the session for it."""
     started = time.monotonic()
     with explained(order.pipeline):
         with stage("pin"), opening_tables_once():
             pinned = pin(order, sizes=sizes)
         with _preparing(pinned):
             with stage("session"):
-                spark = session(0 if pinned.why_not_files is None else pinned.log.records)
+                spark = session(pinned)
             with stage("compute"):
                 computed = compute(spark, pinned)
     try:
@@ -84,9 +85,15 @@ class _Sessions:
     master: str | None
     _spark: "SparkSession | None" = None
 
-    def start(self, records: int) -> "SparkSession":
+    def start(self, pinned: Pinned) -> "SparkSession":
+        """Return the session. The JVM processes records, and reads tables, only for a chunk through DataFrames."""
+        places = (pinned.order.lake.root, pinned.log.uri)
+        uses_frames = pinned.why_not_files is not None
+        if uses_frames:
+            object_storage(places)  # refuses missing jars, also if a session of an earlier chunk runs
         if self._spark is None:
-            self._spark = spark_session("hindcast replay", self.master, records=records)
+            records = pinned.log.records if uses_frames else 0
+            self._spark = spark_session("hindcast replay", self.master, records=records, may_read=places)
         return self._spark
 
     def stop(self) -> None:

@@ -28,7 +28,7 @@ class Sizes:
         rows_per_encoding: a task that writes files takes slices until they have this many rows.
         buckets: the largest number of buckets.
         rows_per_batch: the largest number of rows in one batch that a task returns.
-        driver_rows: the driver commits a table of a chunk with at most this many rows; Spark commits a larger one.
+        driver_rows: the driver writes a table of a chunk with at most this many rows; tasks write a larger one.
         writers: the number of tables that are written at the same time.
         content_rows: the driver checks the content of a checkpoint's table with at most this many rows.
         audited_rows: the audit checks the content of a committed table with at most this many rows.

@@ -1,4 +1,7 @@
-"""The Delta jars. The set-up fetches them once and checks them against setup/jars.sha256; later use is offline."""
+"""The jars of Delta and of the S3 file system. The set-up fetches them once and checks them; later use is offline.
+
+`make setup` fetches the jars of Delta, which setup/jars.sha256 lists. `make s3` fetches those of setup/jars-s3.sha256.
+"""
 
 import os
 import re
@@ -10,15 +13,17 @@ from windowlib.errors import HindcastError
 
 SUMS_FILE = ROOT / "setup" / "jars.sha256"
 DEFAULT_DIRECTORY = ROOT / ".cache" / "ivy" / "jars"
+S3_SUMS_FILE = ROOT / "setup" / "jars-s3.sha256"
+S3_DIRECTORY = ROOT / ".cache" / "ivy-s3" / "jars"
 
 
 class JarsMissing(HindcastError):  # noqa: N818
     """A jar is missing. The user has to run the set-up, or to set HINDCAST_JARS."""
 
 
-def listed_jars() -> dict[str, str]:
-    """Return file name -> SHA-256 (hex) of every jar that Delta on Spark needs, in the order of setup/jars.sha256."""
-    lines = SUMS_FILE.read_text(encoding="utf-8").splitlines()
+def listed_jars(sums: Path | None = None) -> dict[str, str]:
+    """Return file name -> SHA-256 (hex) of every jar of a list (None: setup/jars.sha256), in the order of the list."""
+    lines = (sums or SUMS_FILE).read_text(encoding="utf-8").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines if line.strip())}
 
 
@@ -35,6 +40,24 @@ def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
         raise JarsMissing(
             f"{directory} has {len(jars) - len(missing)} of the {len(jars)} jars of Delta ({missing[0]} is missing). "
             "Run `make setup` in the clone, or set HINDCAST_JARS to a directory that has them."
+        )
+    return jars
+
+
+def s3_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """Return the absolute paths of the S3 file system's jars, from HINDCAST_S3_JARS or the cache of `make s3`.
+
+    Raises:
+        JarsMissing: a listed jar is missing.
+    """
+    directory = Path(environ.get("HINDCAST_S3_JARS") or S3_DIRECTORY).resolve()
+    jars = [directory / name for name in listed_jars(S3_SUMS_FILE)]
+    missing = [jar.name for jar in jars if not jar.is_file()]
+    if missing:
+        raise JarsMissing(
+            f"Spark has to read object storage itself, and its S3 file system is not in {directory} ({missing[0]} is "
+            "missing). Run `make s3` in the clone, or set HINDCAST_S3_JARS to a directory that has the jars. A replay "
+            "through files does not need them; `hindcast plan --explain` shows why this one runs through DataFrames"
         )
     return jars
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobs.spark.jars import delta_jars
 from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
+from jobs.spark.object_storage import object_storage
 from jobs.spark.private_dir import private_directory
 from jobs.spark.submit import are_on_class_path
 
@@ -49,6 +50,8 @@ def spark_session(
     records: int | None = None,
     optimise_from: int = OPTIMISE_FROM,
     extra_options: Sequence[str] = (),
+    reads: Sequence[str] = (),
+    may_read: Sequence[str] = (),
 ) -> "SparkSession":
     """Return the Spark session of this process, and start it if there is none.
 
@@ -58,7 +61,13 @@ def spark_session(
         records: about how many records all jobs of the session will read; None if unknown.
         optimise_from: with fewer `records`, the JVM that is started here has no optimising compiler.
         extra_options: further options of that JVM.
+        reads: the places that DataFrames will read, see `object_storage`.
+        may_read: the places that they will perhaps read.
+
+    Raises:
+        JarsMissing: a jar of Delta is missing, or one that a place of `reads` needs.
     """
+    storage = object_storage(reads, may_read=may_read)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start the python3 of the PATH
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
@@ -82,6 +91,9 @@ def spark_session(
             starts_here=is_local and _RUNNING_JVM not in os.environ and not given.contains(_CLASS_PATH),
             has_jars=is_local and are_on_class_path(given.get(_CLASS_PATH, "") or ""),
         )
+        settings |= storage.settings
+        if storage.jars and _RUNNING_JVM not in os.environ:  # spark-submit has got them (`jobs.spark.submit`)
+            settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *map(str, storage.jars)])
         builder = SparkSession.builder.appName(app_name).master(chosen)
         for name, value in settings.items():
             builder = builder.config(name, value)

@@ -5,12 +5,12 @@ import importlib.util
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from jobs.spark import jars
 from jobs.spark.jars import JarsMissing, delta_jars, listed_jars
 from jobs.spark.java import JavaNotFound, find_java
 from tests.support.places import ROOT
@@ -105,7 +105,7 @@ def test_hindcast_jars_names_the_directory_of_the_jars(tmp_path: Path) -> None:
         delta_jars({"HINDCAST_JARS": str(tmp_path)})
 
 
-def test_a_jar_with_another_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jar_with_another_content_is_refused(tmp_path: Path) -> None:
     resolve = _load("resolve_jars")
     (tmp_path / "good.jar").write_bytes(b"good")
     (tmp_path / "changed.jar").write_bytes(b"bad")
@@ -113,10 +113,7 @@ def test_a_jar_with_another_content_is_refused(tmp_path: Path, monkeypatch: pyte
     sums = tmp_path / "sums"
     digest = hashlib.sha256(b"good").hexdigest()
     sums.write_text("".join(f"{digest}  {name}.jar\n" for name in ("good", "changed", "absent")), encoding="utf-8")
-    for module in (resolve, jars):
-        monkeypatch.setattr(module, "SUMS_FILE", sums)
-    monkeypatch.setattr(resolve, "DEFAULT_DIRECTORY", tmp_path)
-    assert resolve.wrong_jars() == [
+    assert resolve.wrong_jars(replace(resolve.DELTA, directory=tmp_path, sums=sums)) == [
         "absent.jar is missing",
         "stranger.jar is not in the list",
         f"changed.jar has SHA-256 {hashlib.sha256(b'bad').hexdigest()}, expected {digest}",

@@ -11,9 +11,9 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.log_pin import log_reading
 from jobs.runs import Slice
+from jobs.storage import is_remote, is_s3
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.instants import can_read_instants
-from windowlib.records import tables
 from windowlib.records.column_types import spell_type
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def why_not_files(
     """
     if way == "frames":
         return "the sizes of the replay ask for DataFrames"
-    if "://" in lake.table(pipeline.name, tables.WINDOW_OUTPUTS):
-        return "the lake is not on a local file system"
+    if is_remote(lake.root) and not is_s3(lake.root):
+        return f"the lake is neither a directory nor in an S3 object store ({lake.root})"
     reason = next(_of_columns(pipeline, log, written=written, slices=slices), None)
     order = pipeline.log.order
     return reason or direct_reading(log, order=None if order == "commits" else order)

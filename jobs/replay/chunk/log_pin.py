@@ -8,6 +8,7 @@ from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import TimeColumn as TimeGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import Slice
+from jobs.storage import spark_uri
 from windowlib.columnar.log_reading import LogReading, TimeColumn
 from windowlib.errors import LogError
 
@@ -43,7 +44,7 @@ def log_reading(
     numbers = {one.slice_id: number for number, one in enumerate(slices)}
     log = pipeline.log
     return LogReading(
-        uri=pinned.uri,
+        uri=spark_uri(pinned.uri),
         version=pinned.version,
         slice_column=log.slice.by,
         slices={value: numbers[slice_id] for value, slice_id in pinned.partitions().items()},

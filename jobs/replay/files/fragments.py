@@ -1,17 +1,18 @@
 """Fragments: Arrow files through which the tasks of one attempt pass rows to the next tasks.
 
-A fragment file holds record batches of one schema. A batch belongs to one slice, one bucket and one table. Readers map
-the file into memory and take single batches, so a fragment costs no copy on one machine.
+A fragment file holds record batches of one schema. A batch belongs to one slice, one bucket and one table. Readers take
+single batches. On one machine they map the file into memory, so a fragment costs no copy.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
+
+from jobs.storage import open_input, open_output
 
 
 class Fragment(NamedTuple):
@@ -28,11 +29,12 @@ class Fragment(NamedTuple):
 class FragmentWriter:
     """Writes one fragment file. The file is created with the first batch."""
 
-    directory: Path
+    directory: str
     name: str
     fragments: list[Fragment] = field(default_factory=list)
     _path: str = ""
     _writer: pa.RecordBatchFileWriter | None = None
+    _file: pa.NativeFile | None = None
 
     def write(self, rows: pa.Table | pa.RecordBatch, *, slice_no: int, bucket: int = 0) -> None:
         """Append rows as one batch."""
@@ -41,8 +43,9 @@ class FragmentWriter:
             return
         if self._writer is None:
             # A retried task writes another file, so no reader sees a half-written one.
-            self._path = str(self.directory / f"{self.name}-{uuid4().hex}.arrow")
-            self._writer = pa.ipc.new_file(self._path, batch.schema)
+            self._path = f"{self.directory}/{self.name}-{uuid4().hex}.arrow"
+            self._file = open_output(self._path)
+            self._writer = pa.ipc.new_file(self._file, batch.schema)
         self._writer.write_batch(batch)
         self.fragments.append(Fragment(self._path, len(self.fragments), slice_no, bucket, batch.num_rows))
 
@@ -51,6 +54,9 @@ class FragmentWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 @contextmanager
@@ -68,7 +74,7 @@ def read_fragments(fragments: Iterable[Fragment]) -> Iterator[tuple[Fragment, pa
     opened: dict[str, pa.RecordBatchFileReader] = {}
     for one in fragments:
         if one.path not in opened:
-            opened[one.path] = pa.ipc.open_file(pa.memory_map(one.path))
+            opened[one.path] = pa.ipc.open_file(open_input(one.path))
         yield one, opened[one.path].get_batch(one.number)
 
 

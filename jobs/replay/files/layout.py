@@ -12,6 +12,7 @@ import numpy as np
 
 from jobs.lake.event_log import PinnedFile, PinnedLog
 from jobs.runs import Slice
+from jobs.storage import file_system
 from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken, LogError
@@ -96,7 +97,7 @@ def layout_of(pinned: PinnedLog, slices: Sequence[Slice], *, records_per_block: 
             row=0,
             records=_records(pinned, file, path),
         )
-        blocks += _parts(whole, records_per_block)
+        blocks += _parts(pinned, whole, records_per_block)
         sequence, rank = sequence + whole.records, rank + whole.records
         ends[slice_no] = sequence
     ranges = []
@@ -130,7 +131,7 @@ def _records(pinned: PinnedLog, file: PinnedFile, path: str) -> int:
     import pyarrow.parquet as pq
 
     try:
-        return int(pq.read_metadata(path).num_rows)
+        return int(pq.read_metadata(path, filesystem=file_system(pinned.uri)[0]).num_rows)
     except (OSError, ValueError) as error:
         raise LogError(
             f"file {file.path} (slice {file.slice_id}) of version {pinned.version} of event log {pinned.uri} cannot be "
@@ -138,7 +139,7 @@ def _records(pinned: PinnedLog, file: PinnedFile, path: str) -> int:
         ) from error
 
 
-def _parts(whole: Block, records_per_block: int) -> list[Block]:
+def _parts(pinned: PinnedLog, whole: Block, records_per_block: int) -> list[Block]:
     """Cut a block at row groups. A file whose row groups do not add up stays whole: the scan reports it."""
     if whole.records <= records_per_block:
         return [whole]
@@ -146,7 +147,7 @@ def _parts(whole: Block, records_per_block: int) -> list[Block]:
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_metadata(whole.path)
+        metadata = pq.read_metadata(whole.path, filesystem=file_system(pinned.uri)[0])
     except (OSError, pa.ArrowException):
         return [whole]
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]

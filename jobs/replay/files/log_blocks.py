@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.replay.files.layout import Block
+from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node
@@ -37,7 +38,7 @@ class LogColumns:
         """
         found = 0
         with self.reading(block):
-            file = pq.ParquetFile(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
+            file = self._open(block)
             stored = set(file.schema_arrow.names)
             wanted = list(self.nodes if columns is None else columns)
             constants = {name: self._constant(name, block) for name in wanted if name in block.partition}
@@ -58,6 +59,13 @@ class LogColumns:
                 f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
+
+    def _open(self, block: Block) -> pq.ParquetFile:
+        if not is_remote(self.uri):
+            return pq.ParquetFile(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
+        system, _root = file_system(self.uri)
+        # Buffering reads the columns of all row groups with few requests, in parallel.
+        return pq.ParquetFile(system.open_input_file(block.path), pre_buffer=True, coerce_int96_timestamp_unit="us")
 
     def _constant(self, name: str, block: Block) -> pa.Array:
         """Return a partition column of a block as long as its longest batch."""

@@ -1,6 +1,5 @@
 """The Parquet files of a slice of a table: tasks write them and the driver commits them. Then readers see them."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from jobs.lake.file_commits import WrittenFile, new_path
 from jobs.replay.files.fragments import FragmentWriter
+from jobs.storage import file_system, is_remote, make_directory, remove_directory
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.words import is_constant
 from windowlib.records import tables
@@ -70,8 +70,8 @@ class RowFiles:
     def _new_file(self, schema: pa.Schema) -> pq.ParquetWriter:
         attempt = (self.columns["slice_id"], self.columns["attempt_id"])
         path = new_path(attempt, f"part-{uuid4()}.parquet")
-        place = Path(self.root) / path
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place = f"{self.root}/{path}"
+        make_directory(place.rpartition("/")[0])
         self.written.append(EncodedFile(self.table.name, WrittenFile(path=path, attempt=attempt)))
         return _writer(place, schema, bounded=self.table.keys)
 
@@ -110,11 +110,12 @@ class KnownRun:
         """Delete the files of the slice. No commit names them."""
         attempt = (self.columns["slice_id"], self.columns["attempt_id"])
         for root in self.roots.values():
-            directory = (Path(root) / new_path(attempt, "file")).parent
-            shutil.rmtree(directory, ignore_errors=True)
-            for parent in (directory.parent, Path(root)):
-                with suppress(OSError):  # it has other files, or does not exist
-                    parent.rmdir()
+            directory = f"{root}/{new_path(attempt, 'file')}".rpartition("/")[0]
+            remove_directory(directory)
+            if not is_remote(root):
+                for parent in (Path(directory).parent, Path(root)):
+                    with suppress(OSError):  # it has other files, or does not exist
+                        parent.rmdir()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,17 +199,24 @@ def _as(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.
     return column.cast(kind)
 
 
-def _writer(path: Path, schema: pa.Schema, *, bounded: Sequence[str]) -> pq.ParquetWriter:
-    """Return a writer.
+def _writer(place: str, schema: pa.Schema, *, bounded: Sequence[str]) -> pq.ParquetWriter:
+    """Return a writer of a new file. An object store shows the file when it is closed.
 
     Integers ascend or repeat, so their differences are small, and compression would make them little smaller. Nothing
     makes ids and checks smaller. Queries skip files by the columns `bounded` and by times, so the other columns have no
     statistics. The schema of Arrow is not stored, so that a reader sees no dictionaries.
     """
+    system, path = file_system(place)
     texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)]
     if any(pa.types.is_nested(field.type) for field in schema):
         return pq.ParquetWriter(
-            path, schema, compression="zstd", compression_level=1, use_dictionary=texts, store_schema=False
+            path,
+            schema,
+            filesystem=system,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=texts,
+            store_schema=False,
         )
     words = (tables.ROW_ID, tables.ROW_CHECK)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
@@ -216,6 +224,7 @@ def _writer(path: Path, schema: pa.Schema, *, bounded: Sequence[str]) -> pq.Parq
     return pq.ParquetWriter(
         path,
         schema,
+        filesystem=system,
         compression={field.name: "none" if field.name in {*words, *whole} else "zstd" for field in schema},
         compression_level={field.name: 1 for field in schema if field.name not in {*words, *whole}},
         use_dictionary=texts,

@@ -6,7 +6,6 @@ each block. The driver joins them to the rises of the chunk, without a record.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -100,8 +99,9 @@ def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
         LogError: a file cannot be read.
     """
     name = f"records-{blocks[0].sequence}"
-    directory = Path(plan.directory)
-    records, passed, invalid = (FragmentWriter(directory, f"{kind}-{name}") for kind in ("feed", "time", "invalid"))
+    records, passed, invalid = (
+        FragmentWriter(plan.directory, f"{kind}-{name}") for kind in ("feed", "time", "invalid")
+    )
     with fragment_writers(records, passed, invalid):
         return [_scan_block(block, plan, (records, passed, invalid)) for block in blocks]
 

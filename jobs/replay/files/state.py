@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -35,7 +34,7 @@ class DividePlan:
     directory: str
 
 
-def divide_plan(pinned: Pinned, directory: Path, buckets: int) -> DividePlan | None:
+def divide_plan(pinned: Pinned, directory: str, buckets: int) -> DividePlan | None:
     """Return how to divide the checkpoint before a chunk; None at the beginning of a chain."""
     before = pinned.order.before
     if before is None:
@@ -46,7 +45,7 @@ def divide_plan(pinned: Pinned, directory: Path, buckets: int) -> DividePlan | N
         parts=before.attempts,
         tables=stored,
         buckets=buckets,
-        directory=str(directory),
+        directory=directory,
     )
 
 
@@ -70,7 +69,7 @@ def divide(table_name: str, plan: DividePlan) -> tuple[Fragment, ...]:
     """Write the rows of a table as one fragment per bucket, with the columns and struct fields of this spec."""
     table = next(table for table in plan.tables if table.name == table_name)
     parts = read_checkpoint(plan.uris.__getitem__, plan.parts, table_name, columns=list(table.emitted_columns()))
-    writer = FragmentWriter(Path(plan.directory), f"state-{table_name}")
+    writer = FragmentWriter(plan.directory, f"state-{table_name}")
     with fragment_writers(writer):
         for rows, alive in parts:
             columns = {name: _conformed(rows, name, arrow_type(node)) for name, node in table.emitted_columns().items()}

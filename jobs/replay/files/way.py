@@ -1,10 +1,8 @@
 """Runs a chunk through files: scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -38,6 +36,7 @@ from jobs.replay.files.windows import (
 from jobs.replay.pinned import Pinned
 from jobs.runs import EMPTY_STATE
 from jobs.spark.private_dir import private_directory
+from jobs.storage import make_directory, remove_directory
 from windowlib.columnar.log_reading import Rises
 from windowlib.columnar.restored import BEFORE
 from windowlib.columnar.tagged_rows import KEPT_TAG
@@ -65,22 +64,22 @@ def run_files(spark: "SparkSession", pinned: Pinned) -> ChunkRun:
         SpecError: a user's function failed.
     """
     directory = _directory(spark, pinned)
-    directory.mkdir(parents=True)
+    make_directory(directory)
     try:
         return _run(Tasks(spark), pinned, directory)
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_directory(directory)
         raise
 
 
-def _directory(spark: "SparkSession", pinned: Pinned) -> Path:
+def _directory(spark: "SparkSession", pinned: Pinned) -> str:
     """Return where the tasks leave fragments: on one machine a directory of this process, else below the lake."""
     if str(spark.sparkContext.master).startswith("local"):
-        return private_directory() / "fragments" / pinned.order.attempt_id
-    return Path(pinned.uri(f"_fragments/{pinned.order.attempt_id}"))
+        return str(private_directory() / "fragments" / pinned.order.attempt_id)
+    return pinned.order.lake.scratch(pinned.order.pipeline.name, pinned.order.attempt_id)
 
 
-def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
+def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     sizes = pinned.sizes
     layout = layout_of(pinned.log, pinned.order.slices, records_per_block=sizes.records_per_task)
     plan = _scan_plan(pinned, layout, directory)
@@ -151,7 +150,7 @@ def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
     )
 
 
-def _scan_plan(pinned: Pinned, layout: Layout, directory: Path) -> ScanPlan:
+def _scan_plan(pinned: Pinned, layout: Layout, directory: str) -> ScanPlan:
     order, engine, sizes = pinned.order, pinned.tables.engine, pinned.sizes
     reading = log_reading(order.pipeline, pinned.log, order.slices, needs_clock=engine.needs_clock)
     return ScanPlan(
@@ -169,7 +168,7 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: Path) -> ScanPlan:
         needs_commits=engine.time.needs_commits,
         has_short_ranks=layout.records <= SHORT_RANKS,
         buckets=pinned.buckets(layout.records),
-        directory=str(directory),
+        directory=directory,
     )
 
 
@@ -217,7 +216,7 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
 
 
 def _windows_plan(
-    pinned: Pinned, layout: Layout, *, directory: Path, buckets: int, time: ChunkTime, known: KnownRun
+    pinned: Pinned, layout: Layout, *, directory: str, buckets: int, time: ChunkTime, known: KnownRun
 ) -> WindowsPlan:
     plan = plan_buckets(
         pinned.order.pipeline,
@@ -230,8 +229,8 @@ def _windows_plan(
     )
     return WindowsPlan(
         bucket_plan=replace(plan, steps=save_steps(time.steps, directory)),
-        steps_directory=str(directory),
-        directory=str(directory),
+        steps_directory=directory,
+        directory=directory,
         known=known,
     )
 
@@ -292,7 +291,7 @@ class FileRows:
     found: Sequence[BucketRows]
     scanned: Sequence[Scanned]
     known: KnownRun
-    directory: Path
+    directory: str
 
     def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:  # noqa: ARG002 - the fragments have the counts
         """Encode all tables in one job, and commit them."""
@@ -320,7 +319,7 @@ class FileRows:
 
     def close(self) -> None:
         """Delete the fragments."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_directory(self.directory)
 
     def _tasks(self, runs: Sequence[SliceRun]) -> list[EncodeTask]:
         blocks: dict[int, list[Block]] = {}

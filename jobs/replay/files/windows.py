@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from io import BytesIO
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,9 @@ import pyarrow as pa
 from jobs.replay.files.fragments import Fragment, FragmentWriter, joined_fragments, read_fragments
 from jobs.replay.files.row_files import EncodedFile, KnownRun, RowSink, close_sinks
 from jobs.replay.files.scan import fed_records
+from jobs.storage import is_remote, open_input, open_output
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.steps import Steps
+from windowlib.columnar.steps import Int64s, Steps
 from windowlib.columnar.tagged_rows import KEPT_TAG, TallyKey
 from windowlib.execution.bucket import BucketRun
 from windowlib.records import tables
@@ -56,7 +57,7 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     """Run one bucket along all slices of the chunk."""
     # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
-    own = replace(plan.bucket_plan, steps=load_steps(Path(plan.steps_directory), plan.bucket_plan.steps.slice_ends))
+    own = replace(plan.bucket_plan, steps=load_steps(plan.steps_directory, plan.bucket_plan.steps.slice_ends))
     run = BucketRun(own)
     for table_name, fragment in task.state:
         for _, rows in read_fragments([fragment]):
@@ -82,7 +83,7 @@ def _sink(tag: str, task: BucketTask, plan: WindowsPlan) -> RowSink:
     return RowSink(
         table=plan.bucket_plan.table(tag.removeprefix(KEPT_TAG)),
         known=None if depends_on_form else plan.known,
-        fragments=FragmentWriter(Path(plan.directory), f"rows-{tag.replace(':', '-')}-{task.bucket}"),
+        fragments=FragmentWriter(plan.directory, f"rows-{tag.replace(':', '-')}-{task.bucket}"),
         bucket=task.bucket,
     )
 
@@ -94,22 +95,30 @@ def _emitted(run: BucketRun, task: BucketTask) -> Iterator[tuple[int, str, pa.Ta
     yield from run.finish()
 
 
-def save_steps(steps: Steps, directory: Path) -> Steps:
+def save_steps(steps: Steps, directory: str) -> Steps:
     """Write the arrays of steps to files. Return the steps without their arrays, as tasks get them."""
     for name in _STEPS:
         values = getattr(steps, name)
         is_constant = len(values) > 0 and values[0] == values[-1] and not (values != values[0]).any()
-        np.save(directory / f"step-{name}.npy", values[:1] if is_constant else values)
+        with open_output(f"{directory}/step-{name}.npy") as file:
+            np.save(file, values[:1] if is_constant else values)
     nothing = np.empty(0, dtype=np.int64)
     return Steps(**dict.fromkeys(_STEPS, nothing), slice_ends=steps.slice_ends)
 
 
-def load_steps(directory: Path, slice_ends: tuple[int, ...]) -> Steps:
-    """Return the steps that `save_steps` wrote. The arrays are mapped into memory, so tasks share them."""
-    arrays = {name: np.load(directory / f"step-{name}.npy", mmap_mode="r") for name in _STEPS}
+def load_steps(directory: str, slice_ends: tuple[int, ...]) -> Steps:
+    """Return the steps that `save_steps` wrote. On one machine they are mapped into memory, so tasks share them."""
+    arrays = {name: _load(f"{directory}/step-{name}.npy") for name in _STEPS}
     count = max(map(len, arrays.values()))
     whole = {
         name: np.asarray(values) if len(values) == count else np.broadcast_to(np.asarray(values), count)
         for name, values in arrays.items()
     }
     return Steps(**whole, slice_ends=slice_ends)
+
+
+def _load(place: str) -> Int64s:
+    if not is_remote(place):
+        return np.asarray(np.load(place, mmap_mode="r"))
+    with open_input(place) as file:
+        return np.asarray(np.load(BytesIO(file.read())))

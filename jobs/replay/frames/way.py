@@ -13,12 +13,13 @@ from jobs.replay.chunk.log_input import ChunkInput, read_chunk, scan_log
 from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.record_columns import rename_records
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.chunk.table_writes import Rows, table_rows, write_tables
 from jobs.replay.chunk.tallies import Sums, Tallies, collect_tallies
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.frames.frame_time import frame_time
+from jobs.replay.frames.table_writes import Rows, table_rows, write_tables
 from jobs.replay.pinned import Pinned
 from jobs.runs import CheckpointRef
+from jobs.storage import spark_uri
 from windowlib.columnar.restored import BEFORE
 from windowlib.records import tables
 from windowlib.spark.feed import CheckpointRows, replay_windows
@@ -119,7 +120,7 @@ def _live(spark: "SparkSession", pinned: Pinned, before: CheckpointRef, *, table
     """Return the rows of a table in the state before the chunk (jobs.lake.checkpoint_rows)."""
 
     def parts(name: str, attempts: Sequence[tuple[str, str]]) -> "DataFrame":
-        rows = spark.read.format("delta").load(pinned.uri(name))
+        rows = spark.read.format("delta").load(spark_uri(pinned.uri(name)))
         number = F.lit(None).cast("int")
         for place, (slice_id, attempt_id) in enumerate(attempts, start=len(before.parts) - len(attempts)):
             is_part = (F.col("slice_id") == slice_id) & (F.col("attempt_id") == attempt_id)

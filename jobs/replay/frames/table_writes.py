@@ -1,21 +1,27 @@
 """Splits the tagged result of a chunk into tables, and appends them: one commit per table.
 
-The driver appends its own rows (watermarks, tallies, quality results) and tables with few rows through deltalake, which
-takes milliseconds. Spark appends the other tables. Both write at most one file per table and slice.
+The driver writes tables with few rows itself, which takes milliseconds. Tasks of Spark write the files of the other
+tables. The driver commits both through deltalake, by a conditional put. Spark commits nothing, because its writers
+lose commits of other processes in object stores.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from jobs.lake.store import append_rows
+from jobs.lake.file_commits import WrittenFile, commit_files
+from jobs.lake.store import add_fields, append_rows
 from jobs.replay.chunk.log_input import invalid_row_id
 from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.files.row_files import RowFiles
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.tagged_rows import KEPT_TAG
@@ -71,11 +77,13 @@ class Rows:
 def write_tables(written: Iterable[Rows], slices: Sequence[SliceRun], *, sizes: Sizes = SIZES) -> None:
     """Append all rows to their tables, several tables at a time, with one commit per table for all slices.
 
-    The driver collects and commits small tables, because that takes 0.1 s where a write by Spark takes 1 s.
+    The driver collects and commits small tables, because that takes 0.1 s where a job of Spark takes 1 s.
     """
     with ThreadPoolExecutor(max_workers=sizes.writers) as writers:
         done = [
-            writers.submit(_append_collected if rows.count <= sizes.driver_rows else _append, rows, slices)
+            writers.submit(_append_collected, rows, slices)
+            if rows.count <= sizes.driver_rows
+            else writers.submit(_append, rows, slices, rows_per_file=sizes.rows_per_file)
             for rows in written
         ]
     for one in done:
@@ -96,13 +104,51 @@ def _append_collected(rows: Rows, slices: Sequence[SliceRun]) -> None:
     append_rows(rows.uri, pa.table(columns, names=list(rows.table.stored_columns())))
 
 
-def _append(rows: Rows, slices: Sequence[SliceRun]) -> None:
-    names = [(one.slice_no, one.slice.slice_id, one.run_id, one.attempt_id) for one in slices]
-    spark = rows.frame.sparkSession
-    numbered = F.broadcast(
-        spark.createDataFrame(names, "slice_no int, slice_id string, run_id string, attempt_id string")
+def _append(rows: Rows, slices: Sequence[SliceRun], *, rows_per_file: int) -> None:
+    """Let tasks write the rows as Parquet files, and commit the files."""
+    add_fields(rows.uri, rows.table)
+    runs = {one.slice_no: one.columns() for one in slices}
+    table, uri = rows.table, rows.uri
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for file in written_files(batches, table, uri, runs=runs, rows_per_file=rows_per_file):
+            yield pa.RecordBatch.from_pylist([{"path": file.path, "slice_id": file.attempt[0]}])
+
+    sorted_rows = rows.frame.repartition(min(len(slices), 4), "slice_no").sortWithinPartitions("slice_no")
+    attempts = {columns["slice_id"]: columns["attempt_id"] for columns in runs.values()}
+    found = sorted_rows.mapInArrow(write, "path string, slice_id string").collect()
+    commit_files(
+        uri, [WrittenFile(path=row["path"], attempt=(row["slice_id"], attempts[row["slice_id"]])) for row in found]
     )
-    placed = rows.frame.join(numbered, "slice_no").drop("slice_no")
-    placed.repartition(min(len(slices), 4), "slice_id").write.format("delta").mode("append").option(
-        "mergeSchema", "true"
-    ).save(rows.uri)
+
+
+def written_files(
+    batches: Iterable[pa.RecordBatch],
+    table: Table,
+    root: str,
+    *,
+    runs: Mapping[int, Mapping[str, str]],
+    rows_per_file: int,
+) -> Iterator[WrittenFile]:
+    """Write rows as files, and yield the files.
+
+    Args:
+        batches: rows with `slice_no`, in the order of the slices.
+        table: the table of the rows.
+        root: the place of the table.
+        runs: slice number -> the columns that identify its run.
+        rows_per_file: the largest number of rows in a file, unless one batch has more.
+    """
+    for number, rows in groupby(_by_slice(batches), key=itemgetter(0)):
+        files = RowFiles(table=table, root=root, columns=runs[number], rows_per_file=rows_per_file)
+        for _, part in rows:
+            files.write(part)
+        files.close()
+        yield from (one.file for one in files.written)
+
+
+def _by_slice(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        for number in pc.unique(batch.column("slice_no")).to_pylist():
+            yield number, rows.filter(pc.equal(rows["slice_no"], number)).drop_columns(["slice_no"])

@@ -1,0 +1,136 @@
+"""Replays of two weeks of flights have the same run ids and digests on a disk and in an object store."""
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.fs as pafs
+import pytest
+
+from jobs.demo.flights import TABLE, load_flights
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.files import load_file, parse_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.readers import published
+from jobs.reading.verify import verify
+from jobs.replay.files import way
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.sizes import Sizes
+from jobs.storage import file_system
+from tests.support.object_store import BUCKET
+from tests.support.places import ROOT
+from tests.support.replays import NOW_MS, what_was_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.s3, pytest.mark.spark]
+
+FROM, TO, SOON = "2013-02-01", "2013-02-15", "2013-02-04"
+SMALL = Sizes(
+    records_per_task=500, rows_per_file=200, rows_from=50, records_per_columnar_bucket=2_000, full_state_rows=0
+)
+FRAMES = Sizes(way="frames", driver_rows=50, rows_per_file=500)
+SOURCE = f"s3://{BUCKET}/source"
+
+
+@pytest.fixture(scope="module")
+def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of flights, loaded into the lake SOURCE, and a lake on the disk with a copy of it."""
+    load_flights(SOURCE.replace("s3:", "s3a:"), date.fromisoformat(FROM), date.fromisoformat(TO))
+    directory = tmp_path_factory.mktemp("disk")
+    system, root = file_system(SOURCE)
+    pafs.copy_files(root, str(directory), source_filesystem=system, destination_filesystem=pafs.LocalFileSystem())
+    spark.sparkContext.setLogLevel("ERROR")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def expected(spark: "SparkSession", log: Path) -> list[dict[str, object]]:
+    """The runs on the disk, through files."""
+    return what_was_run(_run(spark, str(log), _pipeline(), TO))
+
+
+def _pipeline(table: str | None = None) -> Pipeline:
+    path = ROOT / "pipelines" / "flights.yaml"
+    if table is None:
+        return load_file(path)
+    text = path.read_text(encoding="utf-8").replace(f"table: {TABLE}", f"table: {table}")
+    return parse_pipeline(text, source=str(path))
+
+
+def _run(spark: "SparkSession", lake: str, pipeline: Pipeline, to: str, *, sizes: Sizes | None = None) -> Outcome:
+    asked = Asked(from_ms=parse_bound(pipeline, FROM), to_ms=parse_bound(pipeline, to), who="a test", reason="S3")
+    work = open_workspace(pipeline, Lake(root=lake), now_ms=lambda: NOW_MS)
+    used = sizes or Sizes()
+    return run_request(work, asked, lambda order: replay_chunk(spark, order, sizes=used), staging=Staging(chunk=5))
+
+
+def _findings(lake: str) -> tuple[object, ...]:
+    place = Lake(root=lake)
+    view = Ledger(place.ledger("flights"), now_ms=lambda: NOW_MS).view()
+    return verify(place, "flights", view).findings
+
+
+@pytest.mark.parametrize("sizes", [Sizes(), SMALL, FRAMES], ids=["files", "small files", "frames"])
+def test_two_weeks_have_the_same_runs(
+    spark: "SparkSession", expected: list[dict[str, object]], lake: str, sizes: Sizes
+) -> None:
+    own = f"{lake}/{sizes.way}{sizes.rows_per_file}"
+    found = _run(spark, own, _pipeline(f"{SOURCE}/{TABLE}"), TO, sizes=sizes)
+    assert what_was_run(found) == expected
+    assert _findings(own) == ()
+
+
+def test_a_checkpoint_of_one_way_is_continued_by_the_other(
+    spark: "SparkSession", expected: list[dict[str, object]], lake: str
+) -> None:
+    pipeline = _pipeline(f"s3a://{SOURCE.partition('://')[2]}/{TABLE}")
+    _run(spark, lake, pipeline, SOON, sizes=FRAMES)
+    found = _run(spark, lake, pipeline, "2013-02-06")
+    assert what_was_run(found) == expected[:5]
+
+
+@pytest.mark.parametrize("is_remote", [False, True], ids=["log in S3", "lake in S3"])
+def test_the_log_and_the_lake_may_be_in_different_places(
+    spark: "SparkSession", log: Path, expected: list[dict[str, object]], lake: str, tmp_path: Path, *, is_remote: bool
+) -> None:
+    own = f"{lake}/mixed" if is_remote else str(tmp_path)
+    table = f"{log}/{TABLE}" if is_remote else f"{SOURCE}/{TABLE}"
+    for sizes in (Sizes(), FRAMES):
+        place = f"{own}/{sizes.way}"
+        assert what_was_run(_run(spark, place, _pipeline(table), SOON, sizes=sizes)) == expected[:3]
+
+
+def test_tasks_may_exchange_rows_through_the_store(
+    spark: "SparkSession", expected: list[dict[str, object]], lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+
+    def scratch(_spark: object, pinned: "way.Pinned") -> str:
+        used.append(pinned.order.lake.scratch("flights", pinned.order.attempt_id))
+        return used[-1]
+
+    monkeypatch.setattr(way, "_directory", scratch)
+    found = _run(spark, lake, _pipeline(f"{SOURCE}/{TABLE}"), SOON, sizes=SMALL)
+    assert what_was_run(found) == expected[:3]
+    for place in used:
+        system, root = file_system(place)
+        left = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+        assert [one for one in left if one.type == pafs.FileType.File and one.size] == []
+
+
+def test_users_read_publications_with_spark(spark: "SparkSession", log: Path, lake: str) -> None:
+    places = [f"{lake}/read", str(log.parent / "read")]
+    for place in places:
+        _run(spark, place, _pipeline(f"{SOURCE}/{TABLE}"), SOON)
+    shown = [
+        sorted(map(str, published(spark, place, "flights").drop("run_id", "attempt_id").collect()))
+        for place in (places[0].replace("s3:", "s3a:"), places[1])
+    ]
+    assert shown[0] == shown[1] != []
