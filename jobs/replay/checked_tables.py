@@ -15,13 +15,13 @@ from expectations.tables import Engine
 from jobs.lake.damage import reading
 from jobs.lake.store import dataset_of, open_table, read_attempts
 from jobs.runs import Counts
+from jobs.spark.lazy_session import LazySession
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
-    from pyspark.sql import SparkSession
 
 PANDAS_ROWS = 100_000
 """Great Expectations checks a slice with at most this many rows on pandas: 0.05 s per suite instead of 1.5 s."""
@@ -74,20 +74,20 @@ class CommittedSlices:
     """
 
     def __init__(
-        self, spark: "SparkSession", uri: str, *, attempt_id: str, counts: Mapping[str, int],
+        self, session: LazySession, uri: str, *, attempt_id: str, counts: Mapping[str, int],
         pandas_rows: int = PANDAS_ROWS, batch_rows: int = BATCH_ROWS,
     ) -> None:  # fmt: skip
         """Describe the rows; nothing is read.
 
         Args:
-            spark: reads slices that are too large for pandas.
+            session: reads slices that are too large for pandas.
             uri: the place of the table.
             attempt_id: the attempt that wrote the rows.
             counts: slice -> number of its rows, in the order of the slice numbers.
             pandas_rows: the largest number of rows that Great Expectations checks on pandas.
             batch_rows: batches are put together until they have this many rows.
         """
-        self._spark = spark
+        self._session = session
         self._uri = uri
         self._attempt_id = attempt_id
         self._counts = counts
@@ -141,7 +141,7 @@ class CommittedSlices:
             return to_pandas(read_attempts(self._uri, [(slice_id, self._attempt_id)], columns)), "pandas"
         from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
-        committed = self._spark.read.format("delta").load(self._uri)
+        committed = self._session.start().read.format("delta").load(self._uri)
         own = committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == self._attempt_id))
         return own.select(*(f"`{name}`" for name in columns)), "spark"
 

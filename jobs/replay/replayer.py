@@ -5,10 +5,9 @@ the ledger: its caller does.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
@@ -24,7 +23,7 @@ from jobs.replay.pinned import Pinned, pin
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.written import write
 from jobs.runs import RunResult
-from jobs.spark.session import spark_session
+from jobs.spark.lazy_session import LazySession
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> Iterator[Replayer]:
-    """Give a replayer that runs on one Spark session. The first order starts the session; it ends with the context."""
-    sessions = _Sessions(master)
+    """Give a replayer with one Spark session. The first order that needs it starts it; it ends with the context."""
+    session = LazySession.named("hindcast replay", master)
     try:
-        yield lambda order: _replay(sessions.start, order, sizes=sizes)
+        yield lambda order: _replay(session, order, sizes=sizes)
     finally:
-        sessions.stop()
+        session.stop()
 
 
 def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
@@ -52,20 +51,16 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
     """
-    return _replay(lambda _records: spark, order, sizes=sizes)
+    return _replay(LazySession.of(spark), order, sizes=sizes)
 
 
-def _replay(session: "Callable[[int], SparkSession]", order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
-    """Replay a chunk. `session` returns the session for about so many records that the JVM will process."""
+def _replay(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
     started = time.monotonic()
     with explained(order.pipeline):
         with stage("pin"), opening_tables_once():
             pinned = pin(order, sizes=sizes)
-        with _preparing(pinned):
-            with stage("session"):
-                spark = session(0 if pinned.why_not_files is None else pinned.log.records)
-            with stage("compute"):
-                computed = compute(spark, pinned)
+        with _preparing(pinned), stage("compute"):
+            computed = compute(session, pinned)
     try:
         with stage("write"):
             written = write(computed)
@@ -74,24 +69,7 @@ def _replay(session: "Callable[[int], SparkSession]", order: ReplayOrder, *, siz
     finally:
         computed.run.rows.close()
     with stage("check"):
-        return check(spark, audited, seconds=time.monotonic() - started)
-
-
-@dataclass(slots=True)
-class _Sessions:
-    """The session of a replayer, which is started when it is needed."""
-
-    master: str | None
-    _spark: "SparkSession | None" = None
-
-    def start(self, records: int) -> "SparkSession":
-        if self._spark is None:
-            self._spark = spark_session("hindcast replay", self.master, records=records)
-        return self._spark
-
-    def stop(self) -> None:
-        if self._spark is not None:
-            self._spark.stop()
+        return check(session, audited, seconds=time.monotonic() - started)
 
 
 @contextmanager
