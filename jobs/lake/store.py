@@ -6,15 +6,14 @@ Readers, the audit and the next slice see rows only by attempt (DESIGN, section 
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import file_system, place_of
+from jobs.lake.opened_tables import forget_table, opened_table
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
 from windowlib.records.tables import PARTITION_COLUMNS, Table
@@ -30,7 +29,6 @@ Attempt = tuple[str, str]
 MAX_ATTEMPTS = 50
 """How many times a commit to a table is tried. A try fails if another process committed first."""
 _JITTER = SystemRandom()
-_OPENED: "ContextVar[dict[str, DeltaTable | None] | None]" = ContextVar("opened tables", default=None)
 _UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
 """Features of Delta that our tables do not have. Their files alone would give wrong rows."""
 _ROLE = "hindcast.role"
@@ -71,6 +69,7 @@ def _ensure(uri: str, table: Table) -> None:
     if found is None:
         schema = Schema.from_json(json.dumps({"type": "struct", "fields": list(wanted.values())}))
         DeltaTable.create(uri, schema, mode="ignore", partition_by=list(PARTITION_COLUMNS), configuration=_PROPERTIES)
+        forget_table(uri)
         return
     existing = {field["name"]: field for field in json.loads(found.schema().to_json())["fields"]}
     for name, field in wanted.items():
@@ -79,6 +78,7 @@ def _ensure(uri: str, table: Table) -> None:
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
         found.alter.add_columns(added)
+        forget_table(uri)
 
 
 def _field(name: str, node: Node, table: Table) -> Mapping[str, Any]:
@@ -111,6 +111,7 @@ def until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> N
         except StoreError as error:
             if not isinstance(error.__cause__, CommitFailedError):
                 raise
+            forget_table(uri)
         time.sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + _JITTER.random()))
     raise StoreError(
         f"table {uri}: another process committed first {attempts} times in a row; find the other processes that run "
@@ -143,33 +144,17 @@ def column_takes(existing: Node, wanted: Node) -> bool:
 
 
 def open_table(uri: str) -> "DeltaTable | None":
-    """Return the table at its newest version; None if there is none."""
+    """Return the table at its newest version, or as `opening_tables_once` says; None if there is none."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    opened = _OPENED.get()
-    if opened is not None and uri in opened:
-        return opened[uri]
-    try:
-        found = DeltaTable(uri)
-    except TableNotFoundError:
-        found = None
-    if opened is not None:
-        opened[uri] = found
-    return found
+    def open_new() -> "DeltaTable | None":
+        try:
+            return DeltaTable(uri)
+        except TableNotFoundError:
+            return None
 
-
-@contextmanager
-def opening_tables_once() -> Iterator[None]:
-    """Let readers of this thread open each table once: they see it as it is at their first read.
-
-    For a step that reads a table several times and writes none of the tables that it reads. Opening one takes 6 ms.
-    """
-    token = _OPENED.set({})
-    try:
-        yield
-    finally:
-        _OPENED.reset(token)
+    return opened_table(uri, open_new)
 
 
 def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSystemDataset":
@@ -217,7 +202,9 @@ def append_rows(uri: str, rows: "pa.Table") -> None:
     # audit would find them.
     if rows.num_rows:
         until_committed(
-            uri, lambda: write_deltalake(uri, rows, mode="append", schema_mode="merge"), attempts=MAX_ATTEMPTS
+            uri,
+            lambda: write_deltalake(open_table(uri) or uri, rows, mode="append", schema_mode="merge"),
+            attempts=MAX_ATTEMPTS,
         )
 
 
@@ -240,6 +227,7 @@ def add_fields(uri: str, table: Table) -> None:
     until_committed(
         uri, lambda: write_deltalake(uri, nothing, mode="append", schema_mode="merge"), attempts=MAX_ATTEMPTS
     )
+    forget_table(uri)
 
 
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
 from jobs.engine.user_errors import explained
-from jobs.lake.store import opening_tables_once
+from jobs.lake.opened_tables import expect_commits, opening_tables_once
 from jobs.replay.audited import audit, check
 from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
 from jobs.replay.checks import prepare_checks
@@ -55,16 +55,23 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
 
 
 def _replay(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
+    with opening_tables_once():
+        return _steps(session, order, sizes=sizes)
+
+
+def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
     started = time.monotonic()
     with explained(order.pipeline):
-        with stage("pin"), opening_tables_once():
+        with stage("pin"):
             pinned = pin(order, sizes=sizes)
         with _preparing(pinned), stage("compute"):
             computed = compute(session, pinned)
     try:
         with stage("write"):
+            expect_commits()  # the windows may have run for an hour
             written = write(computed)
-        with stage("audit"), opening_tables_once():
+        with stage("audit"):
+            expect_commits()  # it reads what is committed
             audited = audit(written)
     finally:
         computed.run.rows.close()
