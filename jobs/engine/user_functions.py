@@ -96,9 +96,12 @@ class Functions:
 
         Installed packages are not sent. The workers must have them.
         """
+        modules = self.own_modules()
+        if not modules:
+            return  # nothing imports Spark yet, and a small chunk does not need it
         from pyspark import cloudpickle
 
-        for module in self.own_modules():
+        for module in modules:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
     def own_modules(self) -> list[ModuleType]:

@@ -12,7 +12,8 @@ from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import is_delta, open_delta
 from jobs.lake.file_statistics import file_statistics
-from jobs.lake.store import MAX_ATTEMPTS, Attempt, until_committed
+from jobs.lake.opened_tables import expect_commits
+from jobs.lake.store import MAX_ATTEMPTS, Attempt, open_table, until_committed
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
 from windowlib.records.tables import PARTITION_COLUMNS
@@ -154,7 +155,9 @@ def _read_footer(system: "pafs.FileSystem", root: str, file: WrittenFile) -> _Fo
 
 
 def _commit(uri: str, found: Sequence[_Footer]) -> None:
-    table = open_delta(uri)
+    table = open_table(uri)
+    if table is None:
+        raise StoreError(f"table {uri} does not exist, so no file can be added to it")
     schema = table.schema()
     columns: Mapping[str, pa.DataType] = _columns(table)
     for one in found:
@@ -163,6 +166,7 @@ def _commit(uri: str, found: Sequence[_Footer]) -> None:
     table.create_write_transaction(
         [_action(one) for one in found], mode="append", schema=schema, partition_by=list(PARTITION_COLUMNS)
     )
+    expect_commits(uri)  # the transaction leaves the opened table as it was
 
 
 def _columns(table: "DeltaTable") -> dict[str, "pa.DataType"]:

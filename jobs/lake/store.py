@@ -6,9 +6,7 @@ Readers, the audit and the next slice see rows only by attempt (DESIGN, section 
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import open_delta
+from jobs.lake.opened_tables import forget_table, opened_table
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
@@ -32,7 +31,6 @@ Attempt = tuple[str, str]
 MAX_ATTEMPTS = 50
 """How many times a commit to a table is tried. A try fails if another process committed first."""
 _JITTER = SystemRandom()
-_OPENED: "ContextVar[dict[str, DeltaTable | None] | None]" = ContextVar("opened tables", default=None)
 _UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
 """Features of Delta that our tables do not have. Their files alone would give wrong rows."""
 _ROLE = "hindcast.role"
@@ -80,6 +78,7 @@ def _ensure(uri: str, table: Table) -> None:
             configuration=_PROPERTIES,
             storage_options=delta_options(uri),
         )
+        forget_table(uri)
         return
     existing = {field["name"]: field for field in json.loads(found.schema().to_json())["fields"]}
     for name, field in wanted.items():
@@ -88,6 +87,7 @@ def _ensure(uri: str, table: Table) -> None:
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
         found.alter.add_columns(added)
+        forget_table(uri)
 
 
 def _field(name: str, node: Node, table: Table) -> Mapping[str, Any]:
@@ -120,6 +120,7 @@ def until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> N
         except StoreError as error:
             if not isinstance(error.__cause__, CommitFailedError):
                 raise
+            forget_table(uri)
         time.sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + _JITTER.random()))
     raise StoreError(
         f"table {uri}: another process committed first {attempts} times in a row; find the other processes that run "
@@ -152,32 +153,16 @@ def column_takes(existing: Node, wanted: Node) -> bool:
 
 
 def open_table(uri: str) -> "DeltaTable | None":
-    """Return the table at its newest version; None if there is none."""
+    """Return the table at its newest version, or as `opening_tables_once` says; None if there is none."""
     from deltalake.exceptions import TableNotFoundError
 
-    opened = _OPENED.get()
-    if opened is not None and uri in opened:
-        return opened[uri]
-    try:
-        found = open_delta(uri)
-    except TableNotFoundError:
-        found = None
-    if opened is not None:
-        opened[uri] = found
-    return found
+    def open_new() -> "DeltaTable | None":
+        try:
+            return open_delta(uri)
+        except TableNotFoundError:
+            return None
 
-
-@contextmanager
-def opening_tables_once() -> Iterator[None]:
-    """Let readers of this thread open each table once: they see it as it is at their first read.
-
-    For a step that reads a table several times and writes none of the tables that it reads. Opening one takes 6 ms.
-    """
-    token = _OPENED.set({})
-    try:
-        yield
-    finally:
-        _OPENED.reset(token)
+    return opened_table(uri, open_new)
 
 
 def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSystemDataset":
@@ -240,15 +225,19 @@ def add_fields(uri: str, table: Table) -> None:
 
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
     _append(uri, schema.empty_table())
+    forget_table(uri)
 
 
 def _append(uri: str, rows: "pa.Table") -> None:
+    """Append rows in one commit. Each try reads the table's present state; an opened table has the commit afterwards."""
     from deltalake import write_deltalake
 
     options = delta_options(uri)
     until_committed(
         uri,
-        lambda: write_deltalake(uri, rows, mode="append", schema_mode="merge", storage_options=options),
+        lambda: write_deltalake(
+            open_table(uri) or uri, rows, mode="append", schema_mode="merge", storage_options=options
+        ),
         attempts=MAX_ATTEMPTS,
     )
 

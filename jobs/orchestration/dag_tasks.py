@@ -166,7 +166,7 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
                 who=who,
                 publish=bool(run.params.get("publish", True)),
                 **submit_settings(
-                    run.spark_master, records=decision.records, may_read=(lake.root, lake.event_log(pipeline))
+                    run.spark_master, records=decision.records, may_read=(place.root, place.event_log(pipeline))
                 )._asdict(),
             )
         case _:

@@ -13,7 +13,8 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration.outcomes import Outcome
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
-from jobs.planning.plan import Ask, Plan, Reason, Step
+from jobs.planning.log_state import LogState
+from jobs.planning.plan import Ask, Plan, Reason, Step, make_plan
 from jobs.planning.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication
@@ -62,12 +63,15 @@ def run_request(
     view = work.ledger.view()
     resumed = find_resumable(work, view, asked)
     ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed, checks=work.checks)
-    planned = work.plan(view, ask)
+    log_state = work.log_state(view, ask.slices)
+    planned = make_plan(work.pipeline, view, log_state, ask=ask)
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
         return _nothing_to_do(work, view, planned)
     opened = open_request(work, asked)
     with leased(work, opened):
-        outcome = stage(work, opened.request_id, slices, replayer=replayer, staging=staging or Staging())
+        outcome = stage(
+            work, opened.request_id, slices, replayer=replayer, staging=staging or Staging(), log_state=log_state
+        )
         if not publish:
             return outcome
         return replace(outcome, publication=publish_staged(work, opened, who=asked.who))
@@ -82,12 +86,19 @@ def _nothing_to_do(work: Workspace, view: LedgerView, planned: Plan) -> Outcome:
 
 
 def stage(
-    work: Workspace, request_id: str, slices: Sequence[Slice], *, replayer: Replayer, staging: Staging
+    work: Workspace,
+    request_id: str,
+    slices: Sequence[Slice],
+    *,
+    replayer: Replayer,
+    staging: Staging,
+    log_state: LogState | None = None,
 ) -> Outcome:
     """Replay the stale ones of contiguous slices, chunk by chunk, and record the runs. Readers do not see them yet.
 
     After a crash, the same call in any process continues: runs in the ledger are not computed again. If another process
-    has published the request meanwhile, the published runs are returned.
+    has published the request meanwhile, the published runs are returned. `log_state` is the state of the log for the
+    slices, if the caller has just read it with the pipeline of the request.
 
     Raises:
         RequestError: the request is unknown or closed, or the slice before has no run.
@@ -103,7 +114,11 @@ def stage(
         view = work.ledger.view()
         if not _may_stage(view.requests[request_id]):
             return _outcome(work, request_id, ask.slices, replayed=len(replayed))
-        current = work.plan(view, replace(ask, trusted=frozenset(replayed)))
+        if len(replayed) == len(ask.slices):  # no plan can order more
+            _complete(work, request_id)
+            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+        state, log_state = log_state or work.log_state(view, ask.slices), None
+        current = make_plan(work.pipeline, view, state, ask=replace(ask, trusted=frozenset(replayed)))
         _adopt(work, request_id, current)
         chunk = next_chunk(current, limit=staging.chunk, growing=growing, skip=frozenset(replayed))
         if not chunk or (stops_on_fail and _has_unpublishable(current)):

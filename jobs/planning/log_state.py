@@ -40,7 +40,7 @@ def read_log_state(
     pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)
     validate_against_schema(pipeline, pinned.columns)
     grid = slice_grid(pipeline)
-    filled = [at_ms for at_ms in pinned.data_ms if _is_inside(grid, at_ms)]
+    filled = _inside(grid, pinned.data_ms)
     return LogState(
         version=pinned.version,
         coordinates={one.slice_id: pinned.coordinates(one.slice_id) for one in slices},
@@ -63,6 +63,11 @@ def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
     return KnownLog(sound=sound, seen=seen)
 
 
-def _is_inside(grid: SliceGrid, at_ms: int) -> bool:
-    is_after_first = grid.first_ms is None or at_ms >= grid.first_ms
-    return is_after_first and (grid.last_ms is None or at_ms < slice_at(grid, grid.last_ms).end_ms)
+def _inside(grid: SliceGrid, instants_ms: Sequence[int]) -> list[int]:
+    """Return the instants from the first slice of a grid up to the end of its last one."""
+    end_ms = None if grid.last_ms is None else slice_at(grid, grid.last_ms).end_ms
+    return [
+        at_ms
+        for at_ms in instants_ms
+        if (grid.first_ms is None or at_ms >= grid.first_ms) and (end_ms is None or at_ms < end_ms)
+    ]

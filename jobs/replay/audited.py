@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.lake.store import ensure_table
 from jobs.reading.stored_rows import TALLIES_DIGEST
@@ -17,10 +16,8 @@ from jobs.replay.equations import Audit
 from jobs.replay.pinned import Pinned
 from jobs.replay.written import Written
 from jobs.runs import CheckpointForm, CheckResult, RunResult, warnings_of
+from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +51,17 @@ def audit(written: Written) -> Audited:
     return Audited(computed=written.computed, laws=equations.close())
 
 
-def check(spark: "SparkSession", audited: Audited, *, seconds: float) -> list[RunResult]:
+def check(session: LazySession, audited: Audited, *, seconds: float) -> list[RunResult]:
     """Run the checks on the committed rows, store their results, and return what each run left behind.
 
     Args:
-        spark: reads tables that are too large for pandas.
+        session: reads tables that are too large for pandas.
         audited: the chunk.
         seconds: how long the replay has taken so far; each slice gets an equal share.
     """
     computed = audited.computed
     pinned = computed.pinned
-    checked = list(zip(computed.runs, _check(spark, audited), strict=True))
+    checked = list(zip(computed.runs, _check(session, audited), strict=True))
     rows = [row for one, results in checked for row in _quality_rows(one, results, pinned.checks_fingerprint)]
     ensure_table(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results())
     append_driver_rows(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results(), rows)
@@ -72,7 +69,7 @@ def check(spark: "SparkSession", audited: Audited, *, seconds: float) -> list[Ru
     return [_result(computed, one, results, seconds=share) for one, results in checked]
 
 
-def _check(spark: "SparkSession", audited: Audited) -> list[tuple[CheckResult, ...]]:
+def _check(session: LazySession, audited: Audited) -> list[tuple[CheckResult, ...]]:
     """Return, for each run, its laws and, if the pipeline has suites, the results of its checks."""
     computed = audited.computed
     laws: dict[str, list[CheckResult]] = {one.slice.slice_id: [] for one in computed.runs}
@@ -85,18 +82,18 @@ def _check(spark: "SparkSession", audited: Audited) -> list[tuple[CheckResult, .
         return [(*found,) for found in laws.values()]
     watermarks = (computed.run.time.watermark_ms(one.slice_no) for one in computed.runs)
     checked = {"run": run_rows([*laws], [*zip(counts, watermarks, strict=True)])} | {
-        name: _committed(spark, computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
+        name: _committed(session, computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
     }
     quality = computed.pinned.order.pipeline.quality
     results = run_checks(quality, [*laws], checked, suites=computed.pinned.suites)
     return [(*own, *found) for own, found in zip(laws.values(), results, strict=True)]
 
 
-def _committed(spark: "SparkSession", computed: Computed, table: str) -> CommittedSlices:
+def _committed(session: LazySession, computed: Computed, table: str) -> CommittedSlices:
     """The committed rows of all runs of the chunk in a table."""
     counts = {one.slice.slice_id: computed.tallies.emitted(one.slice_no, table).count for one in computed.runs}
     return CommittedSlices(
-        spark,
+        session,
         computed.pinned.uri(table),
         attempt_id=computed.pinned.order.attempt_id,
         counts=counts,

@@ -15,6 +15,7 @@ from expectations.tables import Engine
 from jobs.lake.damage import reading
 from jobs.lake.store import dataset_of, open_table, read_attempts
 from jobs.runs import Counts
+from jobs.spark.lazy_session import LazySession
 from jobs.storage import is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
@@ -22,7 +23,6 @@ from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
-    from pyspark.sql import SparkSession
 
 PANDAS_ROWS = 100_000
 """Great Expectations checks a slice with at most this many rows on pandas: 0.05 s per suite instead of 1.5 s."""
@@ -75,20 +75,20 @@ class CommittedSlices:
     """
 
     def __init__(
-        self, spark: "SparkSession", uri: str, *, attempt_id: str, counts: Mapping[str, int],
+        self, session: LazySession, uri: str, *, attempt_id: str, counts: Mapping[str, int],
         pandas_rows: int = PANDAS_ROWS, batch_rows: int = BATCH_ROWS,
     ) -> None:  # fmt: skip
         """Describe the rows; nothing is read.
 
         Args:
-            spark: reads slices that are too large for pandas.
+            session: reads slices that are too large for pandas.
             uri: the place of the table.
             attempt_id: the attempt that wrote the rows.
             counts: slice -> number of its rows, in the order of the slice numbers.
             pandas_rows: the largest number of rows that Great Expectations checks on pandas.
             batch_rows: batches are put together until they have this many rows.
         """
-        self._spark = spark
+        self._session = session
         self._uri = uri
         self._attempt_id = attempt_id
         self._counts = counts
@@ -144,8 +144,8 @@ class CommittedSlices:
 
         if is_remote(self._uri):  # Spark reads object stores with further jars, which tasks do not need
             rows = read_attempts(self._uri, [(slice_id, self._attempt_id)], columns)
-            return self._spark.createDataFrame(rows), "spark"
-        committed = self._spark.read.format("delta").load(self._uri)
+            return self._session.start().createDataFrame(rows), "spark"
+        committed = self._session.start().read.format("delta").load(self._uri)
         own = committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == self._attempt_id))
         return own.select(*(f"`{name}`" for name in columns)), "spark"
 

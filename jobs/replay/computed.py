@@ -7,7 +7,7 @@ log, which may be any log. The result of both is a `ChunkRun`.
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.planning.fingerprints import run_id
 from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
@@ -16,14 +16,11 @@ from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, Sums, Tallies, state_fingerprint
 from jobs.replay.chunk.time_steps import watermark_row
 from jobs.replay.files.way import run_files
-from jobs.replay.frames.way import run_frames
 from jobs.replay.pinned import Pinned
 from jobs.runs import EMPTY_STATE, CheckpointPart
+from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +42,7 @@ class Computed:
     runs: tuple[SliceRun, ...]
 
 
-def compute(spark: "SparkSession", pinned: Pinned) -> Computed:
+def compute(session: LazySession, pinned: Pinned) -> Computed:
     """Read, order, and run the windows of a chunk.
 
     Raises:
@@ -53,15 +50,21 @@ def compute(spark: "SparkSession", pinned: Pinned) -> Computed:
         CheckpointError: a task found a damaged row of the checkpoint.
         SpecError: a user's function failed.
     """
-    pinned.tables.functions.ship()
     reason = pinned.why_not_files
     log.info("the chunk runs through %s", "files" if reason is None else f"DataFrames: {reason}")
-    run = run_files(spark, pinned) if reason is None else run_frames(spark, pinned)
+    pinned.tables.functions.ship()
+    run = run_files(session, pinned) if reason is None else _run_frames(session, pinned)
     watermarks = tuple(tuple(watermark_row(source) for source in after) for after in run.time.after)
     is_full = full_checkpoints(run.counted, len(run.slices))
     tallies = Tallies(stored_sums(run.counted, is_full) | _driver_sums(run, watermarks))
     runs = _slice_runs(pinned, run, tallies, is_full=is_full)
     return Computed(pinned=pinned, run=run, watermarks=watermarks, tallies=tallies, runs=runs)
+
+
+def _run_frames(session: LazySession, pinned: Pinned) -> ChunkRun:
+    from jobs.replay.frames.way import run_frames  # imports Spark
+
+    return run_frames(session.start(pinned.log.records, reads=pinned.places), pinned)
 
 
 def _driver_sums(run: ChunkRun, watermarks: WatermarkRows) -> Sums:

@@ -7,7 +7,7 @@ all be zero at the end, because an XOR alone does not detect a row that is store
 the tree failed, the attempt is void, and the chunk is replayed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,8 @@ VOID = (
     "Nothing of this attempt will be published. A run replays it once by itself; if it happens again, the store or "
     "Hindcast is at fault"
 )
+KEPT_ROWS = 50_000
+"""The audit reads a table with at most this many rows once, with all its columns, and keeps it until it ends."""
 NAMED_AT_MOST = 5
 """The number of further open equations that an error names. A lost file can leave hundreds open."""
 
@@ -62,7 +64,7 @@ class Audit:
 
     The committed rows of `row_tables`, and of every table that the tasks tallied, must be the rows that the tasks
     emitted. If a table of `contents` has at most `content_rows` rows, each row must also give its id again when it is
-    read back.
+    read back. Tables with at most `kept_rows` rows are read once.
     """
 
     table_uri: Callable[[str], str]
@@ -74,6 +76,7 @@ class Audit:
     row_tables: tuple[str, ...] = ROW_TABLES
     contents: Mapping[str, Table] = field(default_factory=dict)
     content_rows: int = AUDITED_ROWS
+    kept_rows: int = KEPT_ROWS
 
     def close(self) -> tuple[CheckResult, ...]:
         """Check every equation of every slice.
@@ -87,14 +90,24 @@ class Audit:
         tallied = self._tallies()
         forest = _Forest()
         with ArrowSql() as sql:
-            committed = _Committed(sql=sql, table_uri=self.table_uri)
+            committed = self._committed(sql, tallied)
             self._rows(forest, tallied, committed)
             self._fates(forest, tallied, committed)
             self._edges(forest, tallied, committed)
             self._states(forest, tallied, committed)
         self._require_closed(forest)
-        self._require_contents()
+        self._require_contents(committed)
         return tuple(_passed(slice_id, equation) for slice_id in self.slice_ids for equation in EQUATIONS)
+
+    def _committed(self, sql: ArrowSql, tallied: Tallies) -> "_Committed":
+        counts = dict.fromkeys((*self.row_tables, *self.contents), 0)
+        for (_, equation, table), ids in tallied.items():
+            if equation == "rows":
+                counts[table] = counts.get(table, 0) + ids.count
+        kept = [table for table, count in counts.items() if count <= self.kept_rows]
+        committed = _Committed(sql=sql, table_uri=self.table_uri, own=self._attempts())
+        committed.keep(kept)
+        return committed
 
     def _tallies(self) -> Tallies:
         columns = ("slice_id", "equation", "term", "record_count", "id_xor", "id_sum")
@@ -185,13 +198,12 @@ class Audit:
                 forest.grow(_Tree(slice_id=slice_id, equation=f"state in {table}", anchored=anchored, acked=acked))
                 before = after
 
-    def _require_contents(self) -> None:
+    def _require_contents(self, committed: "_Committed") -> None:
         """Every row, read back, gives the id that is stored with it."""
         for name, table in self.contents.items():
-            uri = self.table_uri(name)
-            if not 0 < read_attempts(uri, self._attempts(), ("slice_id",)).num_rows <= self.content_rows:
+            if not 0 < committed.rows(name, self._attempts(), ("slice_id",)).num_rows <= self.content_rows:
                 continue
-            rows = read_attempts(uri, self._attempts())
+            rows = committed.rows(name, self._attempts())
             columns = {column: rows[column] for column in rows.column_names}
             for damage in RowIdentity(table).damage(columns):
                 raise AuditError(
@@ -211,22 +223,59 @@ class Audit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Committed:
-    """Reads sums of ids from the committed tables, by slice. A slice without rows has no entry."""
+    """Reads sums of ids from the committed tables, by slice. A slice without rows has no entry.
+
+    `own` are the audited attempts. Rows of small tables of these attempts are kept.
+    """
 
     sql: ArrowSql
     table_uri: Callable[[str], str]
+    own: Sequence[Attempt]
+    _kept: "dict[str, pa.Table]" = field(default_factory=dict)
+    _sums_of_kept: dict[tuple[str, str], dict[str, IdSum]] = field(default_factory=dict)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Read the audited rows of small tables, and sum up all their ids in one query."""
+        import pyarrow as pa
+
+        found = []
+        for name in names:
+            self._kept[name] = read_attempts(self.table_uri(name), self.own)
+            for column in (tables.ROW_ID, *(("record_hash",) if name in FATES else ())):
+                self._sums_of_kept[name, column] = {}
+                rows = self.rows(name, self.own, _id_columns(name, column))
+                if rows.num_rows and "missed_all" in rows.column_names:
+                    rows = rows.filter(rows["missed_all"])
+                if rows.num_rows:
+                    place = {"t": pa.array([name] * rows.num_rows), "c": pa.array([column] * rows.num_rows)}
+                    ids = rows[column].cast(pa.int64())
+                    found.append(pa.table({**place, "slice_id": rows["slice_id"].cast(pa.string()), "id": ids}))
+        if found:
+            sql = "SELECT t, c, slice_id, count(*), bit_xor(id), sum(id::HUGEINT) FROM kept GROUP BY ALL"
+            for name, column, slice_id, count, xor, total in plain_rows(
+                self.sql.query({"kept": pa.concat_tables(found)}, sql)
+            ):
+                self._sums_of_kept[name, column][slice_id] = IdSum(int(count), xor, int(total))
+
+    def rows(self, table: str, attempts: Sequence[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
+        """Return rows of attempts, from the kept ones or from the files."""
+        if table not in self._kept or attempts != self.own:
+            return read_attempts(self.table_uri(table), attempts, columns)
+        kept = self._kept[table]
+        return kept if columns is None or not kept.column_names else kept.select(list(columns))
 
     def ids(self, table: str, column: str, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
         """Sum up one column of ids. The fate of a record is late only if the record missed all its windows."""
-        is_fate_of_late = (table, column) == (tables.LATE_RECORDS, "record_hash")
-        columns = ("slice_id", column, *(("missed_all",) if is_fate_of_late else ()))
+        if attempts == self.own and (table, column) in self._sums_of_kept:
+            return self._sums_of_kept[table, column]
+        columns = _id_columns(table, column)
         sql = (
             f'SELECT slice_id, count(*), bit_xor("{column}"), sum("{column}"::HUGEINT) '  # noqa: S608 - our own names
-            f"FROM committed WHERE {'missed_all' if is_fate_of_late else 'true'} GROUP BY slice_id"
+            f"FROM committed WHERE {'missed_all' if 'missed_all' in columns else 'true'} GROUP BY slice_id"
         )
-        return self._sums(sql, read_attempts(self.table_uri(table), attempts, columns))
+        return self._sums(sql, self.rows(table, attempts, columns))
 
     def edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
         """Sum up the edges of open windows. Edges of lost contents (F1) count as closed, with that reason."""
@@ -235,7 +284,7 @@ class _Committed:
             "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
             "WHERE is_orphan IS NOT TRUE GROUP BY slice_id"
         )
-        return self._sums(sql, read_attempts(self.table_uri(tables.WINDOW_STATE), attempts, columns))
+        return self._sums(sql, self.rows(tables.WINDOW_STATE, attempts, columns))
 
     def removed_edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
         """Sum up the edges of the windows that incremental checkpoints removed."""
@@ -244,11 +293,11 @@ class _Committed:
             "WHERE edge_count IS NOT NULL GROUP BY slice_id"
         )
         columns = ("slice_id", *tables.EDGE_COLUMNS)
-        return self._sums(sql, read_attempts(self.table_uri(tables.STATE_REMOVALS), attempts, columns))
+        return self._sums(sql, self.rows(tables.STATE_REMOVALS, attempts, columns))
 
     def removed_ids(self, attempts: Sequence[Attempt]) -> dict[tuple[str, str], IdSum]:
         """Sum up the ids of the removed rows by slice and table."""
-        rows = read_attempts(self.table_uri(tables.STATE_REMOVALS), attempts, ("slice_id", "table_name", "removed_id"))
+        rows = self.rows(tables.STATE_REMOVALS, attempts, ("slice_id", "table_name", "removed_id"))
         if not rows.num_rows:
             return {}
         sql = (
@@ -263,6 +312,11 @@ class _Committed:
             return {}
         found = plain_rows(self.sql.query({"committed": rows}, sql))
         return {slice_id: IdSum(int(count), xor, int(total)) for slice_id, count, xor, total in found}
+
+
+def _id_columns(table: str, column: str) -> tuple[str, ...]:
+    is_fate_of_late = (table, column) == (tables.LATE_RECORDS, "record_hash")
+    return ("slice_id", column, *(("missed_all",) if is_fate_of_late else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,10 @@ from windowlib.watermarks.timeline import SourceRow
 
 RECORDS_PER_STATE_ROW: Final = 3
 """A task restores and checks a row of the state in about the time of so many records."""
+RECORDS_PER_SLICE: Final = 50_000
+"""The rows of a slice become files of about eight tables, in the time of so many records."""
+RECORDS_PER_OPERATOR_RECORD: Final = 20
+"""An operator runs one record in the time in which the columnar executor runs so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +50,30 @@ class Pinned:
         """Return the path of one of the pipeline's tables."""
         return self.order.lake.table(self.order.pipeline.name, table)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places that the replay reads: the lake and the log."""
+        return self.order.lake.root, self.log.uri
+
     def buckets(self, records: int) -> int:
         """Return the number of buckets for so many records and the state before them."""
         rows = max((ids.count for ids in self.state_before.ids.values()), default=0)
         return self.sizes.buckets_for(
             records + RECORDS_PER_STATE_ROW * rows, has_keys=bool(self.tables.keys), is_columnar=self.tables.is_columnar
         )
+
+    def runs_here(self, *, has_session: bool) -> bool:
+        """Return whether the tasks of the chunk run in this process. Users' functions run in Spark's workers only.
+
+        Args:
+            has_session: whether a session runs. If not, more work is done here, because the start of Spark takes time.
+        """
+        if self.order.pipeline.functions():
+            return False
+        rows = sum(ids.count for ids in self.state_before.ids.values())
+        per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD
+        work = per_record * (self.log.records + rows) + RECORDS_PER_SLICE * len(self.order.slices)
+        return work <= self.sizes.local_records + (0 if has_session else self.sizes.session_records)
 
     def checkpoint_rules(self) -> CheckpointRules:
         """Return when the buckets emit their whole state: often enough that no checkpoint has too many parts."""

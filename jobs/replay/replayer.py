@@ -5,15 +5,14 @@ the ledger: its caller does.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
 from jobs.engine.user_errors import explained
-from jobs.lake.store import opening_tables_once
+from jobs.lake.opened_tables import expect_commits, opening_tables_once
 from jobs.replay.audited import audit, check
 from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
 from jobs.replay.checks import prepare_checks
@@ -24,8 +23,7 @@ from jobs.replay.pinned import Pinned, pin
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.written import write
 from jobs.runs import RunResult
-from jobs.spark.object_storage import object_storage
-from jobs.spark.session import spark_session
+from jobs.spark.lazy_session import LazySession
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,12 +32,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> Iterator[Replayer]:
-    """Give a replayer that runs on one Spark session. The first order starts the session; it ends with the context."""
-    sessions = _Sessions(master)
+    """Give a replayer with one Spark session. The first order that needs it starts it; it ends with the context."""
+    session = LazySession.named("hindcast replay", master)
     try:
-        yield lambda order: _replay(sessions.start, order, sizes=sizes)
+        yield lambda order: _replay(session, order, sizes=sizes)
     finally:
-        sessions.stop()
+        session.stop()
 
 
 def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
@@ -53,52 +51,32 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
     """
-    return _replay(lambda _pinned: spark, order, sizes=sizes)
+    return _replay(LazySession.of(spark), order, sizes=sizes)
 
 
-def _replay(session: "Callable[[Pinned], SparkSession]", order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
-    """Replay a chunk. `session` returns the session for it."""
+def _replay(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
+    with opening_tables_once():
+        return _steps(session, order, sizes=sizes)
+
+
+def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
     started = time.monotonic()
     with explained(order.pipeline):
-        with stage("pin"), opening_tables_once():
+        with stage("pin"):
             pinned = pin(order, sizes=sizes)
-        with _preparing(pinned):
-            with stage("session"):
-                spark = session(pinned)
-            with stage("compute"):
-                computed = compute(spark, pinned)
+        with _preparing(pinned), stage("compute"):
+            computed = compute(session, pinned)
     try:
         with stage("write"):
+            expect_commits()  # the windows may have run for an hour
             written = write(computed)
-        with stage("audit"), opening_tables_once():
+        with stage("audit"):
+            expect_commits()  # it reads what is committed
             audited = audit(written)
     finally:
         computed.run.rows.close()
     with stage("check"):
-        return check(spark, audited, seconds=time.monotonic() - started)
-
-
-@dataclass(slots=True)
-class _Sessions:
-    """The session of a replayer, which is started when it is needed."""
-
-    master: str | None
-    _spark: "SparkSession | None" = None
-
-    def start(self, pinned: Pinned) -> "SparkSession":
-        """Return the session. The JVM processes records, and reads tables, only for a chunk through DataFrames."""
-        places = (pinned.order.lake.root, pinned.log.uri)
-        uses_frames = pinned.why_not_files is not None
-        if uses_frames:
-            object_storage(places)  # refuses missing jars, also if a session of an earlier chunk runs
-        if self._spark is None:
-            records = pinned.log.records if uses_frames else 0
-            self._spark = spark_session("hindcast replay", self.master, records=records, may_read=places)
-        return self._spark
-
-    def stop(self) -> None:
-        if self._spark is not None:
-            self._spark.stop()
+        return check(session, audited, seconds=time.monotonic() - started)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from jobs.reading.stored_rows import CONTENT_ROWS
 from jobs.replay.checked_tables import PANDAS_ROWS
 from jobs.replay.equations import AUDITED_ROWS
 from windowlib.columnar.plan import FULL_STATE_ROWS, ROWS_PER_BATCH
-from windowlib.spark.log_order import RECORDS_PER_BLOCK
 
 Way = Literal["auto", "frames"]
 
@@ -18,6 +17,10 @@ class Sizes:
 
     Attributes:
         way: `auto` lets tasks read the log's files if the log allows it; `frames` always uses DataFrames.
+        local_records: the tasks of a chunk with the work of at most this many records run in this process, one after
+            the other, and not in a Spark job (`Pinned.runs_here`).
+        session_records: the start of Spark takes the time of this many records. They are added to `local_records` while
+            no session runs.
         records_per_block: the sort of the log makes blocks of about this many records.
         records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
         records_per_columnar_bucket: the same, if the columnar executor runs them.
@@ -39,7 +42,9 @@ class Sizes:
     """
 
     way: Way = "auto"
-    records_per_block: int = RECORDS_PER_BLOCK
+    local_records: int = 250_000
+    session_records: int = 2_000_000
+    records_per_block: int = 500_000
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 2_500_000
     records_per_task: int = 2_500_000

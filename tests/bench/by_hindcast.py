@@ -24,7 +24,7 @@ from jobs.replay import replayer
 from jobs.replay.files import way
 from jobs.replay.files.layout import Block, layout_of
 from jobs.replay.files.scan import Scanned, ScanPlan, rises
-from jobs.replay.files.tasks import Tasks
+from jobs.replay.files.tasks import SparkTasks
 from jobs.replay.pinned import pin
 from jobs.runs import Verdict
 from jobs.spark.session import spark_session
@@ -150,9 +150,9 @@ class Scan:
         assert pinned.why_not_files is None, "the logs of the benches are read by tasks"
         size = pinned.sizes.records_per_task
         layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
-        plan = way._scan_plan(pinned, layout, Path(self._job.scratch))
+        plan = way._scan_plan(pinned, layout, self._job.scratch)
         groups = way._groups(layout.blocks, records=size)
-        scanned = Tasks(self._spark).run(lambda blocks: [_rises_in(block, plan) for block in blocks], groups)
+        scanned = SparkTasks(self._spark).run(lambda blocks: [_rises_in(block, plan) for block in blocks], groups)
         self._found = way._time(pinned, layout, [one for found in scanned for one in found])
 
     def check(self) -> Checksum:

@@ -19,6 +19,7 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.written import Written, write
 from jobs.runs import RunResult
+from jobs.spark.lazy_session import LazySession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,8 +69,8 @@ def order_of(lake: Path, pipeline: Pipeline, bounds: tuple[str, str]) -> ReplayO
 
 def committed_chunk(spark: "SparkSession", order: ReplayOrder) -> Written:
     """A chunk whose rows are committed and not audited yet."""
-    return write(compute(spark, pin(order)))
+    return write(compute(LazySession.of(spark), pin(order)))
 
 
 def finish(spark: "SparkSession", chunk: Written) -> list[RunResult]:
-    return check(spark, audit(chunk), seconds=1.0)
+    return check(LazySession.of(spark), audit(chunk), seconds=1.0)

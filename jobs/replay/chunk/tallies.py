@@ -2,9 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.planning.fingerprints import state_of
 from jobs.replay.chunk.driver_rows import identified
@@ -12,9 +9,6 @@ from jobs.runs import Counts
 from windowlib.records import tables
 from windowlib.records.named_rows import tally_content
 from windowlib.records.row_ids import IdSum
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Sums = dict[tuple[int, str, str], IdSum]
 """(slice number, equation, term) -> count, XOR and sum of ids."""
@@ -55,16 +49,6 @@ class Tallies:
     def digest(self, slice_no: int) -> str:
         """Return the digest of the rows of table `tallies` for a slice."""
         return IdSum.of(int(str(row[tables.ROW_ID])) for row in self.rows(slice_no)).digest()
-
-
-def collect_tallies(tagged: "DataFrame") -> Sums:
-    """Add up what the tasks counted, over all buckets."""
-    found: Sums = {}
-    rows = tagged.where(F.col("tag") == tables.TALLIES).select("slice_no", f"{tables.TALLIES}.*").collect()
-    for row in rows:
-        key = (row["slice_no"], row["equation"], row["term"])
-        found.setdefault(key, IdSum()).merge(IdSum(row["record_count"], row["id_xor"], row["id_sum"]))
-    return found
 
 
 def state_fingerprint(parts: Mapping[str, IdSum]) -> str:

@@ -1,10 +1,16 @@
-"""Runs Python functions as tasks of Spark. Spark schedules them and tries them again; only their arguments move."""
+"""Runs Python functions as tasks: in Spark's workers, or one after the other in this process.
+
+Spark schedules its tasks and tries them again; only their arguments move. A Spark job takes 50 ms, and starting Spark
+takes seconds, so a chunk with little work runs in this process (`Pinned.runs_here`). The functions are the same.
+"""
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from jobs.spark.lazy_session import LazySession
 from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
@@ -14,18 +20,44 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
-    """The tasks of one session."""
+class Tasks(Protocol):
+    """Runs tasks. `shares_files`: all of them see the files of this machine."""
 
-    spark: "SparkSession"
+    @property
+    def shares_files(self) -> bool:
+        """Whether all tasks see the files of this machine."""
+        ...
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results of a function, one task per argument, in order.
 
         Raises:
-            HindcastError: the first error of ours that a task raised. Other exceptions come as Spark's, after retries.
+            HindcastError: the first error of ours that a task raised. Other exceptions come as they are, or as Spark's.
         """
+        ...
+
+
+def tasks_of(session: LazySession, *, runs_here: bool, may_read: Sequence[str] = ()) -> Tasks:
+    """Return tasks in this process, or in the workers of a session, which is started.
+
+    DataFrames of a later chunk may read the places `may_read` in that session.
+    """
+    return LocalTasks() if runs_here else SparkTasks(session.start(may_read=may_read))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTasks:
+    """Tasks in the workers of a session."""
+
+    spark: "SparkSession"
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether the workers are on this machine."""
+        return str(self.spark.sparkContext.master).startswith("local")
+
+    def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+        """Return the results of one Spark job. An error that is not ours comes as Spark's, after retries."""
         if not arguments:
             return []
         context = self.spark.sparkContext
@@ -44,3 +76,28 @@ class Tasks:
                 raise one
             results.append(one)
         return results
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTasks:
+    """Tasks in this process, one after the other."""
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether the tasks see the files of this machine."""
+        return True
+
+    def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+        """Return the results. The first exception ends the run."""
+        with _same_collector():
+            return [function(argument) for argument in arguments]
+
+
+@contextmanager
+def _same_collector() -> Iterator[None]:
+    """Restore the thresholds of the garbage collector, which tasks change for the life of a worker."""
+    before = gc.get_threshold()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

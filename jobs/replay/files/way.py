@@ -25,7 +25,7 @@ from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
 from jobs.replay.files.state import DividedState, divide_plan, divided_state
-from jobs.replay.files.tasks import Tasks
+from jobs.replay.files.tasks import Tasks, tasks_of
 from jobs.replay.files.windows import (
     BucketRows,
     BucketTask,
@@ -35,6 +35,7 @@ from jobs.replay.files.windows import (
 )
 from jobs.replay.pinned import Pinned
 from jobs.runs import EMPTY_STATE
+from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory
 from jobs.storage import make_directory, remove_directory
 from windowlib.columnar.log_reading import Rises
@@ -46,7 +47,6 @@ from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from windowlib.columnar.steps import Int64s
 
@@ -55,26 +55,28 @@ SHORT_RANKS: Final = 1 << 31
 """The records of a chunk with at most so many records have ranks of 32 bits."""
 
 
-def run_files(spark: "SparkSession", pinned: Pinned) -> ChunkRun:
-    """Read the log's files in tasks, and run the windows of a chunk.
+def run_files(session: LazySession, pinned: Pinned) -> ChunkRun:
+    """Read the log's files in tasks, and run the windows of a chunk. A chunk with little work starts no session.
 
     Raises:
         LogError: a file of the log cannot be read, or holds other records than its statistics say.
         CheckpointError: a task found a damaged row of the checkpoint.
         SpecError: a user's function failed.
     """
-    directory = _directory(spark, pinned)
+    runs_here = pinned.runs_here(has_session=session.is_running)
+    tasks = tasks_of(session, runs_here=runs_here, may_read=pinned.places)
+    directory = _directory(tasks, pinned)
     make_directory(directory)
     try:
-        return _run(Tasks(spark), pinned, directory)
+        return _run(tasks, pinned, directory)
     except BaseException:
         remove_directory(directory)
         raise
 
 
-def _directory(spark: "SparkSession", pinned: Pinned) -> str:
+def _directory(tasks: Tasks, pinned: Pinned) -> str:
     """Return where the tasks leave fragments: on one machine a directory of this process, else below the lake."""
-    if str(spark.sparkContext.master).startswith("local"):
+    if tasks.shares_files:
         return str(private_directory() / "fragments" / pinned.order.attempt_id)
     return pinned.order.lake.scratch(pinned.order.pipeline.name, pinned.order.attempt_id)
 

@@ -13,7 +13,7 @@ from jobs.replay.chunk.log_input import ChunkInput, read_chunk, scan_log
 from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.record_columns import rename_records
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.chunk.tallies import Sums, Tallies, collect_tallies
+from jobs.replay.chunk.tallies import Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.frames.frame_time import frame_time
 from jobs.replay.frames.table_writes import Rows, table_rows, write_tables
@@ -22,6 +22,7 @@ from jobs.runs import CheckpointRef
 from jobs.storage import spark_uri
 from windowlib.columnar.restored import BEFORE
 from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
 from windowlib.spark.feed import CheckpointRows, replay_windows
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _run_windows(
     # Not persist(): after an append to a checkpoint table that the plan has read, Spark would compute all of it again.
     with checkpoint.restoring() if checkpoint else nullcontext():
         tagged: DataFrame = replay_windows(valid, _checkpoint_rows(spark, pinned), plan).localCheckpoint()
-    counted = collect_tallies(tagged)
+    counted = _tallies(tagged)
     if checkpoint:
         checkpoint.check_restored(counted, pinned.state_before.ids)
     return tagged, {key: ids for key, ids in counted.items() if key[0] != BEFORE}
@@ -136,3 +137,13 @@ def _live(spark: "SparkSession", pinned: Pinned, before: CheckpointRef, *, table
     last = removed.groupBy(F.col("removed_id").alias(tables.ROW_ID)).agg(F.max("part").alias("removed_in"))
     alive = F.col("removed_in").isNull() | (F.col("removed_in") <= F.col("part"))
     return rows.join(last, tables.ROW_ID, "left").where(alive).drop("part", "removed_in")
+
+
+def _tallies(tagged: "DataFrame") -> Sums:
+    """Add up what the tasks counted, over all buckets."""
+    found: Sums = {}
+    rows = tagged.where(F.col("tag") == tables.TALLIES).select("slice_no", f"{tables.TALLIES}.*").collect()
+    for row in rows:
+        key = (row["slice_no"], row["equation"], row["term"])
+        found.setdefault(key, IdSum()).merge(IdSum(row["record_count"], row["id_xor"], row["id_sum"]))
+    return found

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake.store import append_rows, dataset_of, ensure_table, open_table, opening_tables_once, read_attempts
+from jobs.lake.opened_tables import expect_commits, opening_tables_once
+from jobs.lake.store import append_rows, dataset_of, ensure_table, open_table, read_attempts
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError, StoreError
 from windowlib.records import tables
@@ -57,19 +58,25 @@ def test_a_read_gives_the_rows_of_the_attempts_and_opens_no_other_file(tmp_path:
     assert open_table(str(tmp_path / "none")) is None
 
 
-def test_a_step_can_open_each_table_once_and_the_next_step_sees_newer_rows(tmp_path: Path) -> None:
-    uri = str(tmp_path / "t")
+def test_a_piece_of_work_opens_each_table_once_and_sees_newer_commits_when_it_asks(tmp_path: Path) -> None:
+    uri, later = str(tmp_path / "t"), str(tmp_path / "later")
     ensure_table(uri, tables.window_outputs(KEYS, {}))
-    with opening_tables_once():
-        assert open_table(str(tmp_path / "later")) is None
-        assert read_attempts(uri, [("s0", "a")]).num_rows == 0
-        append_rows(uri, rows_of("s0"))
-        ensure_table(str(tmp_path / "later"), tables.timers(KEYS))
-        assert open_table(uri) is open_table(uri)
-        assert read_attempts(uri, [("s0", "a")]).num_rows == 0
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(read_attempts, uri, [("s0", "a")]).result().num_rows == 3
-    assert read_attempts(uri, [("s0", "a")]).num_rows == 3
+
+    def count(uri: str) -> int:
+        return int(read_attempts(uri, [("s0", "a")]).num_rows)
+
+    with opening_tables_once(), ThreadPoolExecutor(1) as other:
+        assert (count(uri), count(later)) == (0, 0)
+        other.submit(append_rows, uri, rows_of("s0")).result()
+        other.submit(ensure_table, later, tables.window_outputs(KEYS, {})).result()
+        other.submit(append_rows, later, rows_of("s0")).result()
+        first = open_table(uri)
+        assert (count(uri), count(later), other.submit(count, uri).result()) == (0, 0, 3)
+        expect_commits()
+        assert (count(uri), count(later)) == (3, 3)
+        append_rows(uri, rows_of("s0"))  # its own commits are seen at once
+        assert count(uri) == 6
+        assert open_table(uri) is first
     assert open_table(uri) is not open_table(uri)
 
 

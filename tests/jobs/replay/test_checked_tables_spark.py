@@ -9,6 +9,7 @@ from expectations import slices
 from expectations.suites import Check, Suite
 from jobs.lake.store import append_rows, ensure_table
 from jobs.replay.checked_tables import CommittedSlices, arrow_schema
+from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def test_slices_get_the_same_outcomes_below_and_above_the_limit(spark: "SparkSes
     rows[-1] |= {"late_by_ms": 7, "reason": "of late"}
     append_rows(uri, pa.Table.from_pylist(rows, schema))
     counts = dict.fromkeys(SLICE_IDS, 4)
+    session = LazySession.of(spark)
     on_pandas, on_spark = (
-        slices.check_slices(SUITE, CommittedSlices(spark, uri, attempt_id="a", counts=counts, pandas_rows=limit))
+        slices.check_slices(SUITE, CommittedSlices(session, uri, attempt_id="a", counts=counts, pandas_rows=limit))
         for limit in (4, 0)
     )
     assert on_pandas == on_spark

@@ -34,6 +34,7 @@ from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
 from tests.support.fuzzing import first_seed
 from tests.support.other_log import TABLE, OtherLog
 from tests.support.replays import NOW_MS, pipeline_of, run_range
@@ -148,17 +149,18 @@ def test_a_damaged_checkpoint_is_refused_before_the_chunk_begins(written: Writte
         path.write_bytes(good)
 
 
+@pytest.mark.parametrize("local_records", [0, 1_000_000])
 @pytest.mark.parametrize(("name", "column"), [(tables.WINDOW_STATE, "acc_readings"), (tables.TIMERS, "at_ms")])
 def test_tasks_find_damage_that_the_driver_did_not_look_for(
-    spark: "SparkSession", written: Written, name: str, column: str
+    spark: "SparkSession", written: Written, name: str, column: str, local_records: int
 ) -> None:
     """`content_rows` of 0: the driver sums up ids, the tasks compute them. Nothing is written."""
     path, good = harm(written, name, column)
     versions = {table.name: DeltaTable(str(table)).version() for table in written.table("x").parent.iterdir()}
-    pinned = pin(order_next(written), sizes=Sizes(content_rows=0))
+    pinned = pin(order_next(written), sizes=Sizes(content_rows=0, local_records=local_records))
     try:
         with pytest.raises(CheckpointError, match=rf"in table {name} is not what was written: its content gives"):
-            compute(spark, pinned)
+            compute(LazySession.of(spark), pinned)
     finally:
         path.write_bytes(good)
     after = {table.name: DeltaTable(str(table)).version() for table in written.table("x").parent.iterdir()}

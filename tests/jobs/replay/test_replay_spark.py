@@ -122,6 +122,7 @@ def test_readers_with_spark_see_what_readers_without_see(replayed: Replayed, spa
 def small_sizes(chunk: int) -> Sizes:
     """Return sizes below which each part of a replay takes its other path; they differ by slices per chunk, too."""
     return Sizes(
+        local_records=0 if chunk == 3 else 1_000_000,
         records_per_block=97,
         records_per_bucket=150,
         records_per_columnar_bucket=150,

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spark
 
 BOUNDS = ("1969-12-30", "1970-01-03")
 SMALL = Sizes(
+    local_records=0,
     records_per_bucket=60,
     records_per_columnar_bucket=60,
     buckets=3,
@@ -36,7 +37,8 @@ SMALL = Sizes(
 )
 FRAMES = Sizes(way="frames")
 OTHERS = {
-    "files, default sizes": Sizes(),
+    "files, in this process": Sizes(local_records=10**9),
+    "files, default sizes in Spark's workers": Sizes(local_records=0),
     "files, small sizes": SMALL,
     "frames, small sizes": replace(SMALL, way="frames"),
 }
