@@ -6,6 +6,7 @@ for every mistake. The error names the file, suite, index, the value that was fo
 
 import difflib
 import json
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,9 +17,37 @@ from expectations.suites import RUN, RUN_COLUMNS, SEVERITIES, TABLES, Check, Sui
 from windowlib.errors import SpecError
 
 EXPECTATIONS_DIR = Path(__file__).resolve().parent
+SUITES_VARIABLE = "HINDCAST_EXPECTATIONS"
 
 _SUITE_KEYS = frozenset({"name", "expectations", "meta", "notes"})
 _CHECK_KEYS = frozenset({"type", "kwargs", "severity", "description", "meta", "notes"})
+
+
+def suite_directory(pipeline_file: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of the suites that a pipeline file may name.
+
+    It is HINDCAST_EXPECTATIONS if that is set. Else it is the first of these directories that exists: `expectations`
+    beside the pipeline file, `expectations` beside the directory of the pipeline file, Hindcast's own directory.
+
+    Args:
+        pipeline_file: the path of the pipeline file. If there is no such file, only the first and the last apply.
+        environ: the environment.
+
+    Raises:
+        SpecError: HINDCAST_EXPECTATIONS is not a directory.
+    """
+    chosen = environ.get(SUITES_VARIABLE)
+    if chosen:
+        if not Path(chosen).is_dir():
+            raise SpecError(f"{SUITES_VARIABLE} is {chosen!r}, which is not a directory; name a directory of suites")
+        return Path(chosen)
+    file = Path(pipeline_file)
+    if file.is_file():
+        home = file.resolve().parent
+        for found in (home / EXPECTATIONS_DIR.name, home.parent / EXPECTATIONS_DIR.name):
+            if found.is_dir():
+                return found
+    return EXPECTATIONS_DIR
 
 
 def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
@@ -36,7 +65,8 @@ def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
     given = Path(text)
     if "\0" in text or given.suffix != ".json":
         raise SpecError(f"suite {text!r} is not a .json file; {_available(home)}")
-    inside = given if given.is_absolute() or given.parts[0] != home.name else Path(*given.parts[1:])
+    is_plain = given.is_absolute() or given.parts[0] != EXPECTATIONS_DIR.name
+    inside = given if is_plain else Path(*given.parts[1:])
     path = (home / inside).resolve()
     if not path.is_relative_to(home):
         raise SpecError(f"suite {text!r} is outside of {home}, the directory of suites; {_available(home)}")

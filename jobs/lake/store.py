@@ -229,7 +229,7 @@ def add_fields(uri: str, table: Table) -> None:
 
 
 def _append(uri: str, rows: "pa.Table") -> None:
-    """Append rows in one commit. Each try reads the table's present state; an opened table has the commit afterwards."""
+    """Append rows in one commit. Each try reads the table's present state. An opened table then has the commit."""
     from deltalake import write_deltalake
 
     options = delta_options(uri)

@@ -78,14 +78,14 @@ def _check(session: LazySession, audited: Audited) -> list[tuple[CheckResult, ..
     counts = [computed.tallies.counts(one.slice_no) for one in computed.runs]
     for slice_id, counted in zip(laws, counts, strict=True):
         laws[slice_id].append(conservation(slice_id, counted))
-    if computed.pinned.suites is None:
+    quality = computed.pinned.order.pipeline.quality
+    if computed.pinned.suites is None or quality is None:
         return [(*found,) for found in laws.values()]
     watermarks = (computed.run.time.watermark_ms(one.slice_no) for one in computed.runs)
     checked = {"run": run_rows([*laws], [*zip(counts, watermarks, strict=True)])} | {
         name: _committed(session, computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
     }
-    quality = computed.pinned.order.pipeline.quality
-    results = run_checks(quality, [*laws], checked, suites=computed.pinned.suites)
+    results = run_checks(computed.pinned.suites, [*laws], checked, fail_on=quality.fail_on)
     return [(*own, *found) for own, found in zip(laws.values(), results, strict=True)]
 
 

@@ -7,11 +7,10 @@ a lower severity failed. Error: a check itself failed, so its result is unknown.
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from expectations import wording
-from expectations.loader import EXPECTATIONS_DIR, check_suite_file, resolve_suite
+from expectations.loader import check_suite_file, resolve_suite, suite_directory
 from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, SuiteFile, severity_rank
 from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict
 from windowlib.errors import InvariantBroken, SpecError
@@ -27,21 +26,7 @@ if TYPE_CHECKING:
 CRITICAL = "critical"
 
 
-class Quality(Protocol):
-    """The part `quality` of a pipeline file."""
-
-    @property
-    def suite(self) -> str:
-        """The path of the suite file, such as `expectations/flights.json`."""
-        ...
-
-    @property
-    def fail_on(self) -> str:
-        """The least severity that stops publication: critical, warning or info."""
-        ...
-
-
-def load_checks(pipeline: "Pipeline", *, root: Path = EXPECTATIONS_DIR) -> SuiteFile | None:
+def load_checks(pipeline: "Pipeline") -> SuiteFile | None:
     """Return the suites of a pipeline, or None if it has no `quality`. Checks their columns against the tables.
 
     Raises:
@@ -53,7 +38,8 @@ def load_checks(pipeline: "Pipeline", *, root: Path = EXPECTATIONS_DIR) -> Suite
         dict.fromkeys(pipeline.log.key_columns, "string"), dict.fromkeys(pipeline.output_columns, "bigint")
     )
     known = {table.name: tuple(table.stored_columns()) for table in (outputs, tables.late_records("string"))}
-    return check_suite_file(resolve_suite(pipeline.quality.suite, root=root), columns=known)
+    found = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.source))
+    return check_suite_file(found, columns=known)
 
 
 def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]") -> None:
@@ -76,34 +62,27 @@ def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]")
 
 
 def run_checks(
-    quality: Quality | None,
-    slice_ids: Sequence[str],
-    checked: "Mapping[str, SlicedTable]",
-    *,
-    suites: SuiteFile | None = None,
+    suites: SuiteFile, slice_ids: Sequence[str], checked: "Mapping[str, SlicedTable]", *, fail_on: str
 ) -> list[tuple[CheckResult, ...]]:
     """Run every suite of a pipeline over the tables of the runs of a chunk.
 
     Args:
-        quality: `pipeline.quality`. If it is None, nothing is checked.
+        suites: the suite file.
         slice_ids: the slices of the runs, in the order of their numbers in the tables.
         checked: each table that the suite file names: `window_outputs` and `late_records` (only the runs' own rows),
             and `run` (`jobs.replay.checked_tables.run_rows`).
-        suites: the suite file, if it is loaded already.
+        fail_on: the least severity that stops publication: critical, warning or info.
 
     Returns:
         For each slice, one result per check, in the order of the file.
 
     Raises:
-        SpecError: the suite file is wrong.
         InvariantBroken: a table that the file names was not passed.
     """
     results: list[tuple[CheckResult, ...]] = [() for _ in slice_ids]
-    if quality is None:
-        return results
     from expectations.slices import check_slices
 
-    for suite in suites or check_suite_file(resolve_suite(quality.suite)):
+    for suite in suites:
         if suite.table not in checked:
             raise InvariantBroken(
                 f"slices {slice_ids[0]} to {slice_ids[-1]}: suite {suite.name} checks {suite.table}, but only "
@@ -112,7 +91,7 @@ def run_checks(
         found = check_slices(suite, checked[suite.table])
         for number, (slice_id, outcomes) in enumerate(zip(slice_ids, found, strict=True)):
             results[number] += tuple(
-                _result(outcome, slice_id=slice_id, table=suite.table, fail_on=quality.fail_on) for outcome in outcomes
+                _result(outcome, slice_id=slice_id, table=suite.table, fail_on=fail_on) for outcome in outcomes
             )
     return results
 

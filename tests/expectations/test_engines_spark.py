@@ -283,11 +283,6 @@ def test_unexpected_values_are_few_distinct_and_json() -> None:
 COUNTS = Counts(read=665, assigned=140, late=5, unassigned=0, invalid=520, panes=900)
 
 
-class _Flights:
-    suite = "expectations/flights.json"
-    fail_on = "critical"
-
-
 def outputs(rows: int) -> pd.DataFrame:
     start = pd.date_range(START, periods=rows, freq="15min", tz="UTC").as_unit("us")
     return pd.DataFrame(
@@ -313,7 +308,9 @@ def checked(counts: Counts, *, watermark_ms: int | None, rows: int) -> dict[str,
 
 
 def results_of(tables: Mapping[str, SlicedTable]) -> tuple[CheckResult, ...]:
-    (results,) = checks.run_checks(_Flights(), ["2013-02-09"], tables)
+    (results,) = checks.run_checks(
+        load_suite_file(EXPECTATIONS_DIR / "flights.json"), ["2013-02-09"], tables, fail_on="critical"
+    )
     return results
 
 
@@ -353,7 +350,7 @@ def test_many_slices_need_constant_time_and_memory_each() -> None:
     def rounds(count: int) -> float:
         started = time.process_time()
         for _ in range(count):
-            checks.run_checks(_Flights(), ["s"], tables, suites=loaded)
+            checks.run_checks(loaded, ["s"], tables, fail_on="critical")
         return time.process_time() - started
 
     rounds(5)

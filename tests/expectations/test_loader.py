@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from expectations import arguments
-from expectations.loader import EXPECTATIONS_DIR, check_suite_file, load_suite_file, resolve_suite
+from expectations.loader import (
+    EXPECTATIONS_DIR,
+    check_suite_file,
+    load_suite_file,
+    resolve_suite,
+    suite_directory,
+)
 from windowlib.errors import SpecError
 
 NOT_NULL: dict[str, Any] = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "kind"}}
@@ -190,6 +196,25 @@ def test_a_suite_is_found_inside_its_directory(text: str, tmp_path: Path) -> Non
         (root / name).write_text("{}", encoding="utf-8")
     assert resolve_suite(text, root=root).is_file()
     assert resolve_suite(str(root / "a.json"), root=root) == root / "a.json"
+
+
+def test_the_directory_of_suites_is_found_from_the_pipeline_file(tmp_path: Path) -> None:
+    file = tmp_path / "project" / "pipelines" / "sales.yaml"
+    file.parent.mkdir(parents=True)
+    assert suite_directory(str(file), {}) == EXPECTATIONS_DIR
+    file.touch()
+    assert suite_directory(str(file), {}) == EXPECTATIONS_DIR
+    (beside_the_folder := tmp_path / "project" / "expectations").mkdir()
+    assert suite_directory(str(file), {}) == beside_the_folder
+    (beside_the_file := file.parent / "expectations").mkdir()
+    assert suite_directory(str(file), {}) == beside_the_file
+    (chosen := tmp_path / "suites").mkdir()
+    assert suite_directory(str(file), {"HINDCAST_EXPECTATIONS": str(chosen)}) == chosen
+    (chosen / "sales.json").write_text("{}", encoding="utf-8")
+    for text in ("sales.json", "expectations/sales.json"):
+        assert resolve_suite(text, root=chosen) == chosen / "sales.json"
+    with pytest.raises(SpecError, match=r"HINDCAST_EXPECTATIONS is .*not a directory"):
+        suite_directory(str(file), {"HINDCAST_EXPECTATIONS": str(tmp_path / "nowhere")})
 
 
 @pytest.mark.parametrize(

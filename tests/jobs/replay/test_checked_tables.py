@@ -25,11 +25,6 @@ SUITES = load_suite_file(EXPECTATIONS_DIR / "flights.json")
 SLICE_IDS = ("2013-02-08", "2013-02-09", "2013-02-10")
 
 
-class _Flights:
-    suite = "expectations/flights.json"
-    fail_on = "critical"
-
-
 def late_rows(chance: random.Random, count: int) -> pa.Table:
     """Return rows of several slices and attempts, in which some checks fail."""
     rows = [
@@ -119,7 +114,7 @@ def test_each_slice_gets_the_results_of_its_own_rows(tmp_path: Path) -> None:
     outputs = tables.window_outputs({"origin": "string"}, {"flights": "long"})
     ensure_table(str(tmp_path / "window_outputs"), outputs)
     checked: dict[str, slices.SlicedTable] = {**stored, "run": run_rows(SLICE_IDS, [(good, 5), (bad, 5), (good, 5)])}
-    results = checks.run_checks(_Flights(), SLICE_IDS, checked)
+    results = checks.run_checks(SUITES, SLICE_IDS, checked, fail_on="critical")
     assert [checks.verdict(found, "critical") for found in results] == [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
     assert [{result.slice_id for result in found} for found in results] == [{name} for name in SLICE_IDS]
     assert len({tuple(result.check for result in found) for found in results}) == 1
