@@ -152,14 +152,14 @@ $(BYTECODE_OK): $(PROJECT_OK) $(shell find $(CODE) -name '*.py')
 	@$(PY) -m compileall -q $(CODE)
 	@touch $@
 
-$(JARS_OK): setup/jars.sha256 setup/resolve_jars.py | $(PROJECT_OK)
+$(JARS_OK): jobs/spark/jars.sha256 jobs/spark/fetch_jars.py | $(PROJECT_OK)
 	@echo "set-up: fetching the Delta jars with Spark's Ivy (86 MB; its log is .cache/ivy.log)"
-	@$(PY) setup/resolve_jars.py
+	@$(PY) -m jobs.spark.fetch_jars
 	@touch $@
 
-$(S3_JARS_OK): setup/jars-s3.sha256 setup/resolve_jars.py | $(PROJECT_OK)
+$(S3_JARS_OK): jobs/spark/jars-s3.sha256 jobs/spark/fetch_jars.py | $(PROJECT_OK)
 	@echo "set-up: fetching Spark's S3 file system with its Ivy (24 MB; its log is .cache/ivy-s3.log)"
-	@$(PY) setup/resolve_jars.py --s3
+	@$(PY) -m jobs.spark.fetch_jars --s3
 	@touch $@
 
 $(S3_SERVER):

@@ -1,9 +1,29 @@
-"""The directory of this clone, which contains the DAGs, the pipelines and the jars. Standard library only."""
+"""Where this code and its files are: in a clone, in a copy of one, or installed as a wheel. Standard library only."""
 
+import os
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+"""The directory of the packages: a clone, which also has the DAGs and the pipelines, or `site-packages`."""
+
+IS_CLONE: Final = (ROOT / "dags" / "hindcast_dags.py").is_file()
+"""Whether the code is in a clone or a copy of one, and not installed as a wheel."""
 
 PROGRAMS: Final = Path(__file__).resolve().parent / "bin"
 """The directory of the programs that Airflow's tasks start."""
+
+CACHE: Final = (
+    ROOT / ".cache" if IS_CLONE else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hindcast"
+)
+"""The directory of what the set-up fetches and makes. It can be removed and made again."""
+
+HOME: Final = (ROOT if IS_CLONE else Path.cwd()) / ".hindcast"
+"""The directory of the lake and of the embedded Airflow, if the user names no other."""
+
+
+def setup_command(*, s3: bool = False) -> str:
+    """Return the command that fetches Spark's jars: those of Delta, or those of the S3 file system."""
+    if IS_CLONE:
+        return "make s3" if s3 else "make setup"
+    return "hindcast setup --s3" if s3 else "hindcast setup"

@@ -9,7 +9,7 @@ import click
 from jobs.console import log_to_stderr, run_command, say
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import Home
-from jobs.project import ROOT
+from jobs.project import HOME, ROOT
 
 
 def default_home() -> Home:
@@ -17,9 +17,9 @@ def default_home() -> Home:
 
     The lake and the pipelines are those of HINDCAST_LAKE and HINDCAST_PIPELINES, else those of the clone.
     """
-    lake = os.environ.get("HINDCAST_LAKE") or str(ROOT / ".hindcast" / "lake")
+    lake = os.environ.get("HINDCAST_LAKE") or str(HOME / "lake")
     return Home(
-        root=ROOT / ".hindcast" / "airflow",
+        root=HOME / "airflow",
         lake=lake if "://" in lake else str(Path(lake).resolve()),  # tasks run in another directory
         pipelines=Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines").resolve(),
     )

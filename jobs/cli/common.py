@@ -16,11 +16,11 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.files import load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.workspace import Workspace, open_workspace
-from jobs.project import ROOT
+from jobs.project import HOME, ROOT
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 
-DEFAULT_LAKE = ROOT / ".hindcast" / "lake"
+DEFAULT_LAKE = HOME / "lake"
 
 __all__ = [
     "OK", "REFUSED", "USAGE", "VERDICT_STYLES", "Places", "complain", "err", "existing_place_options", "json_option",

@@ -1,6 +1,7 @@
 """The jars of Delta and of the S3 file system. The set-up fetches them once and checks them; later use is offline.
 
-`make setup` fetches the jars of Delta, which setup/jars.sha256 lists. `make s3` fetches those of setup/jars-s3.sha256.
+`make setup` fetches the jars of Delta, which jars.sha256 lists. `make s3` fetches those of jars-s3.sha256. Where
+Hindcast is installed as a wheel, `hindcast setup` and `hindcast setup --s3` do (`jobs.spark.fetch_jars`).
 """
 
 import os
@@ -8,13 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobs.project import ROOT
+from jobs.project import CACHE, setup_command
 from windowlib.errors import HindcastError
 
-SUMS_FILE = ROOT / "setup" / "jars.sha256"
-DEFAULT_DIRECTORY = ROOT / ".cache" / "ivy" / "jars"
-S3_SUMS_FILE = ROOT / "setup" / "jars-s3.sha256"
-S3_DIRECTORY = ROOT / ".cache" / "ivy-s3" / "jars"
+SUMS_FILE = Path(__file__).with_name("jars.sha256")
+DEFAULT_DIRECTORY = CACHE / "ivy" / "jars"
+S3_SUMS_FILE = Path(__file__).with_name("jars-s3.sha256")
+S3_DIRECTORY = CACHE / "ivy-s3" / "jars"
 
 
 class JarsMissing(HindcastError):  # noqa: N818
@@ -22,7 +23,7 @@ class JarsMissing(HindcastError):  # noqa: N818
 
 
 def listed_jars(sums: Path | None = None) -> dict[str, str]:
-    """Return file name -> SHA-256 (hex) of every jar of a list (None: setup/jars.sha256), in the order of the list."""
+    """Return file name -> SHA-256 (hex) of every jar of a list (None: that of Delta), in the order of the list."""
     lines = (sums or SUMS_FILE).read_text(encoding="utf-8").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines if line.strip())}
 
@@ -39,7 +40,7 @@ def delta_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
     if missing:
         raise JarsMissing(
             f"{directory} has {len(jars) - len(missing)} of the {len(jars)} jars of Delta ({missing[0]} is missing). "
-            "Run `make setup` in the clone, or set HINDCAST_JARS to a directory that has them."
+            f"Run `{setup_command()}`, or set HINDCAST_JARS to a directory that has them."
         )
     return jars
 
@@ -56,8 +57,8 @@ def s3_jars(environ: Mapping[str, str] = os.environ) -> list[Path]:
     if missing:
         raise JarsMissing(
             f"Spark has to read object storage itself, and its S3 file system is not in {directory} ({missing[0]} is "
-            "missing). Run `make s3` in the clone, or set HINDCAST_S3_JARS to a directory that has the jars. A replay "
-            "through files does not need them; `hindcast plan --explain` shows why this one runs through DataFrames"
+            f"missing). Run `{setup_command(s3=True)}`, or set HINDCAST_S3_JARS to a directory that has the jars. A "
+            "replay through files does not need them; `hindcast plan --explain` shows why this one uses DataFrames"
         )
     return jars
 

@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from jobs.project import ROOT
+from jobs.project import CACHE
 from jobs.spark.jars import class_path, delta_jars
 
-ARCHIVES: Final = ROOT / ".cache" / "jvm"
+ARCHIVES: Final = CACHE / "jvm"
 OPTIMISE_FROM: Final = 2_000_000
 """From this number of records on, the JVM has the optimising compiler.
 

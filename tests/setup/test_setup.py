@@ -106,7 +106,8 @@ def test_hindcast_jars_names_the_directory_of_the_jars(tmp_path: Path) -> None:
 
 
 def test_a_jar_with_another_content_is_refused(tmp_path: Path) -> None:
-    resolve = _load("resolve_jars")
+    from jobs.spark import fetch_jars as resolve
+
     (tmp_path / "good.jar").write_bytes(b"good")
     (tmp_path / "changed.jar").write_bytes(b"bad")
     (tmp_path / "stranger.jar").write_bytes(b"who?")

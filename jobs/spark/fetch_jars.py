@@ -1,7 +1,7 @@
-"""Fetch jars with Spark's own Ivy, once, into .cache, and check them against their list of sums in setup/.
+"""Fetches jars with Spark's own Ivy, once, into the cache, and checks them against the list of sums beside this module.
 
-`make setup` runs this with the Python of .venv for the jars of Delta. `make s3` runs it with `--s3` for the jars of the
-S3 file system. Ivy's output goes to a log in .cache. Exit status 0 or 1.
+`make setup` runs `python -m jobs.spark.fetch_jars` for the jars of Delta, and `make s3` runs it with `--s3` for those of
+the S3 file system. `hindcast setup` of a wheel does the same. Ivy's output goes to a log in the cache. Exit status 0 or 1.
 With `--write`, it writes the list anew from the fetched jars: use that for a new version, and review the difference.
 """
 
@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.project import ROOT
+from jobs.project import CACHE, setup_command
 from jobs.spark.jars import DEFAULT_DIRECTORY, S3_DIRECTORY, S3_SUMS_FILE, SUMS_FILE, listed_jars
 from jobs.spark.java import export_java_home
 
@@ -23,8 +23,7 @@ from jobs.spark.java import export_java_home
 class JarSet:
     """Some packages of Maven Central with all that they need.
 
-    `directory` gets the jars, and `sums` lists them. `without` are packages that are left out. `target` of the Makefile
-    fetches them.
+    `directory` gets the jars, and `sums` lists them. `without` are packages that are left out. `command` fetches them.
     """
 
     name: str
@@ -32,12 +31,12 @@ class JarSet:
     without: tuple[str, ...] = ()
     directory: Path
     sums: Path
-    target: str
+    command: str
 
     @property
     def log(self) -> Path:
         """The file with Ivy's output."""
-        return ROOT / ".cache" / f"{self.directory.parent.name}.log"
+        return CACHE / f"{self.directory.parent.name}.log"
 
 
 DELTA = JarSet(
@@ -45,7 +44,7 @@ DELTA = JarSet(
     packages=("io.delta:delta-spark_4.2_2.13:4.4.0",),
     directory=DEFAULT_DIRECTORY,
     sums=SUMS_FILE,
-    target="setup",
+    command=setup_command(),
 )
 _SDK = "software.amazon.awssdk"
 _SDK_VERSION = "2.35.4"  # that of hadoop-aws 3.5.0
@@ -59,32 +58,27 @@ S3 = JarSet(
     without=(f"{_SDK}:bundle",),
     directory=S3_DIRECTORY,
     sums=S3_SUMS_FILE,
-    target="s3",
+    command=setup_command(s3=True),
 )
 
 
-def main(jars: JarSet, *, write: bool) -> int:
+def fetch_jars(jars: JarSet, *, write: bool = False) -> int:
     """Fetch the jars if one is missing or wrong, compare every jar with its sum, and return the exit status."""
     home = jars.directory.parent
     if write or any(wrong_jars(jars)):
         shutil.rmtree(home, ignore_errors=True)
         status = fetch(jars)
         if status:
-            print(
-                f"set-up: Spark could not fetch {jars.packages[0]} (exit status {status}). {advice(jars)}",
-                file=sys.stderr,
-            )
+            _tell(f"Spark could not fetch {jars.packages[0]} (exit status {status}). {advice(jars)}")
             return 1
     if write:
         lines = [f"{sha256(jar)}  {jar.name}\n" for jar in sorted(jars.directory.glob("*.jar"))]
         jars.sums.write_text("".join(lines), encoding="utf-8")
     problems = wrong_jars(jars)
     for problem in problems:
-        print(f"set-up: {problem}", file=sys.stderr)
+        _tell(problem)
     if problems:
-        print(
-            f"set-up: the jars of {jars.name} are not those of setup/{jars.sums.name}. {advice(jars)}", file=sys.stderr
-        )
+        _tell(f"the jars of {jars.name} are not those of {jars.sums.name}. {advice(jars)}")
         return 1
     shutil.rmtree(home / "cache", ignore_errors=True)  # Ivy keeps a second copy of the jars here
     return 0
@@ -114,6 +108,10 @@ def fetch(jars: JarSet) -> int:
     return found.returncode
 
 
+def _tell(text: str) -> None:
+    sys.stderr.write(f"set-up: {text}\n")
+
+
 def wrong_jars(jars: JarSet) -> list[str]:
     """Return a text for each jar that is missing, has another content, or is not in the list."""
     listed = listed_jars(jars.sums) if jars.sums.exists() else {}
@@ -137,10 +135,10 @@ def advice(jars: JarSet) -> str:
     """Return what the user can do when a fetch failed."""
     return (
         f"The log is {jars.log}. If Maven Central is reachable, run "
-        f"`rm -r {jars.directory.parent}; make {jars.target}`. "
+        f"`rm -r {jars.directory.parent}; {jars.command}`. "
         "If a jar still differs from its sum, do not use it and report it."
     )
 
 
 if __name__ == "__main__":
-    sys.exit(main(S3 if "--s3" in sys.argv[1:] else DELTA, write="--write" in sys.argv[1:]))
+    sys.exit(fetch_jars(S3 if "--s3" in sys.argv[1:] else DELTA, write="--write" in sys.argv[1:]))
