@@ -61,10 +61,26 @@ _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class ReplayOperator(SparkSubmitOperator):
-    """Submits a replay. Settings that are empty are left out: they would replace those of the cluster."""
+    """Submits a replay to the Spark master of the connection `spark_default`.
+
+    Jars and options are paths of the machine that runs the task, so the task finds them itself.
+    """
 
     def execute(self, context: Context) -> None:
-        self.conf = {name: value for name, value in (self.conf or {}).items() if value}
+        from jobs.orchestration.dag_tasks import read_order
+        from jobs.spark.submit import submit_settings
+
+        with _our_errors():
+            [argument] = self.application_args or []
+            order = read_order(argument)
+            found = submit_settings(_spark_master(), records=order.records)
+        self.jars = found.jars or None
+        driver = {
+            "spark.driver.extraClassPath": found.class_path,
+            "spark.driver.extraJavaOptions": found.java_options,
+        }
+        # An empty setting would replace that of the cluster.
+        self.conf = (self.conf or {}) | {name: value for name, value in driver.items() if value}
         super().execute(context)
 
 
@@ -164,12 +180,6 @@ def _tasks(pipeline: Pipeline, kind: "Kind", pool: str) -> None:
         application=str(ROOT / "jobs" / "bin" / "replay_job.py"),
         application_args=["{{ ti.xcom_pull(task_ids='plan') | tojson }}"],
         name=f"{kind}_{pipeline.name}",
-        # The plan task knows how many records the JVM will process, and whether it runs on this machine.
-        jars=_of_order("jars"),
-        conf={
-            "spark.driver.extraClassPath": _of_order("class_path"),
-            "spark.driver.extraJavaOptions": _of_order("java_options"),
-        },
         driver_memory=os.environ.get("HINDCAST_DRIVER_MEMORY", "3g"),
         spark_binary=str(ROOT / "jobs" / "bin" / "spark-submit-pdeathsig"),
     )
@@ -198,11 +208,6 @@ def _tasks(pipeline: Pipeline, kind: "Kind", pool: str) -> None:
 
     order = plan()
     order >> replay >> gate(order) >> publish(order)  # type: ignore[arg-type]
-
-
-def _of_order(name: str) -> str:
-    """Return a template for one value of the plan task's order."""
-    return f"{{{{ ti.xcom_pull(task_ids='plan')['{name}'] }}}}"
 
 
 def _poke_return(planned: "Order | Wait | Skip") -> PokeReturnValue:
@@ -249,16 +254,25 @@ def _dag_run() -> "DagRun":
         interval_start=run.data_interval_start,
         interval_end=run.data_interval_end,
         params=dict(context["params"]),
-        spark_master=_spark_master(),
     )
 
 
 def _spark_master() -> str:
-    """Return the master of the connection that the replay task uses; empty if there is no such connection."""
+    """Return the URL of the Spark master of the connection.
+
+    Raises:
+        AirflowFailException: there is no such connection. Airflow's operator would use YARN and report no error.
+    """
+    from jobs.spark.submit import master_url
+
     try:
-        return BaseHook.get_connection(SPARK_CONNECTION).host or ""
-    except AirflowNotFoundException:
-        return ""
+        found = BaseHook.get_connection(SPARK_CONNECTION)
+    except AirflowNotFoundException as error:
+        raise AirflowFailException(
+            f"there is no connection {SPARK_CONNECTION}, which names the Spark master; make it, for example with "
+            """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
+        ) from error
+    return master_url(found.conn_type or "spark", found.host or "", found.port)
 
 
 def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:

@@ -77,7 +77,7 @@ def _directory(spark: "SparkSession", pinned: Pinned) -> Path:
     """Return where the tasks leave fragments: on one machine a directory of this process, else below the lake."""
     if str(spark.sparkContext.master).startswith("local"):
         return private_directory() / "fragments" / pinned.order.attempt_id
-    return Path(pinned.uri(f"_fragments/{pinned.order.attempt_id}"))
+    return Path(pinned.order.lake.below(f"{pinned.order.pipeline.name}/_scratch/{pinned.order.attempt_id}"))
 
 
 def _run(tasks: Tasks, pinned: Pinned, directory: Path) -> ChunkRun:
