@@ -24,12 +24,13 @@ CODE := jobs windowlib expectations
 PYTEST_ARGS ?=
 CASES ?= 10000
 BENCH_ARGS ?=
+BUILD_ARGS ?=
 LOCK_ARGS ?=
 
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +52,14 @@ slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and each Hyp
 	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not ($(HEAVY))"
 
 soak: $(SET_UP)  ## run the tests that take minutes each
-	@$(PY) -m pytest -m soak
+	@$(PY) -m pytest -m "soak and not compose"
+
+# Extra options of the image builds, for example for a proxy: BUILD_ARGS="--network host -v /etc/ssl/certs:/etc/ssl/certs:O".
+test-compose: $(SET_UP)  ## build the image, run the containers, compare a backfill with this machine, kill parts (docker or podman)
+	@docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1 || { \
+		echo "make test-compose needs docker with its compose plugin and a daemon that answers, or podman" >&2; exit 1; }
+	@$(UV) pip install --quiet --python $(PY) --no-deps --target .cache/compose podman-compose==1.6.0
+	@HINDCAST_BUILD_ARGS='$(BUILD_ARGS)' $(PY) -m pytest -m compose -p no:randomly tests/deploy $(PYTEST_ARGS)
 
 fuzz: $(SET_UP)  ## test every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
 	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SEED=$$seed"; \
@@ -92,6 +100,9 @@ year: $(SET_UP)  ## replay the whole year 2013 as one backfill through Airflow
 
 up: $(SET_UP)  ## start Airflow and its database; prints URL, user and password
 	@$(PY) -m jobs.cli.airflow up
+
+env:  ## write .env with new secrets for docker-compose.yml; an existing .env stays
+	@python3 deploy/make_env.py
 
 down: $(SET_UP)  ## stop the Airflow of `make up`
 	@$(PY) -m jobs.cli.airflow down

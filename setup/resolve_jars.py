@@ -60,7 +60,11 @@ def fetch() -> int:
             f"spark.jars.ivy={IVY_HOME}",
             script,
         ]
-        environ = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        environ = os.environ | {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",  # else Spark fails where the machine's own name has no address
+        }
         found = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environ, check=False)  # noqa: S603
     return found.returncode
 
