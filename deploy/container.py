@@ -1,10 +1,10 @@
 """The entry point of the containers of docker-compose.yml: each container runs one part of Airflow or Spark.
 
-    container.py PART           wait for what the part needs, then run it (`PARTS` below)
-    container.py healthy URL    exit status 0 if URL answers with 200
+    container.py PART                   wait for what the part needs, then run it (`PARTS` below)
+    container.py healthy URL [PART …]   exit status 0 if URL answers with 200, and names each PART as healthy
 
 Containers start in any order, and each of them may end at any time. A part waits at its start for the other parts that
-it needs. The container engine restarts a container that ends. Standard library only.
+it needs. The container engine restarts a container that ends. Standard library only, because a health check runs often.
 """
 
 import json
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import NoReturn
@@ -25,11 +25,15 @@ API_HEALTH = "http://airflow-api:8080/api/v2/monitor/health"
 POOLS = ("hindcast_daily", "hindcast_backfill")
 SPARK_MASTER = ("spark-master", 7077)
 POSTGRES = ("postgres", 5432)
+STORAGE_PREFIX = "AWS_"
+DRIVER = "airflow-scheduler"
+"""The part whose container runs Spark's drivers. Executors connect to them by this name."""
 
 PARTS: Mapping[str, list[str]] = {
     "airflow-api": ["airflow", "api-server"],
-    "airflow-scheduler": ["airflow", "scheduler"],
+    DRIVER: ["airflow", "scheduler"],
     "airflow-dag-processor": ["airflow", "dag-processor"],
+    "airflow-triggerer": ["airflow", "triggerer"],
     "spark-master": [
         "spark-class",
         "org.apache.spark.deploy.master.Master",
@@ -40,22 +44,25 @@ PARTS: Mapping[str, list[str]] = {
     ],
     "spark-worker": ["spark-class", "org.apache.spark.deploy.worker.Worker", "spark://spark-master:7077"],
 }
+WITH_SPARK = (DRIVER, "spark-master", "spark-worker")
 
 
 def main(arguments: list[str]) -> int:
     """Run the command of the command line, and return the exit status. A part replaces this process."""
     match arguments:
-        case ["healthy", url]:
-            return 0 if answers(url) else 1
+        case ["healthy", url, *components]:
+            return 0 if is_healthy(url, components) else 1
         case ["airflow-init"]:
+            prepare(os.environ)
             wait_for_port(POSTGRES)
             return initialise()
         case [part] if part in PARTS:
+            prepare(os.environ)
             wait_for_needs(part)
             return become(PARTS[part])
         case _:
             known = ", ".join(["airflow-init", *PARTS])
-            sys.stderr.write(f"container.py: one of {known}, or: healthy URL; found {arguments}\n")
+            sys.stderr.write(f"container.py: one of {known}, or: healthy URL [PART …]; found {arguments}\n")
             return 2
 
 
@@ -65,17 +72,31 @@ def become(command: list[str]) -> NoReturn:
     os.execvp(command[0], command)  # noqa: S606 - the image's own commands
 
 
+def prepare(environ: MutableMapping[str, str]) -> None:
+    """Make the private directories of the settings, which are on a new file system at each start."""
+    drop_empty(environ)
+    for name in ("AIRFLOW_HOME", "SPARK_CONF_DIR"):
+        Path(environ[name]).mkdir(mode=0o700, exist_ok=True)
+
+
+def drop_empty(environ: MutableMapping[str, str]) -> None:
+    """Remove the storage variables that docker-compose.yml passes on without a value. Empty ones are not defaults."""
+    for name in [one for one, value in environ.items() if one.startswith(STORAGE_PREFIX) and not value]:
+        del environ[name]
+
+
 def wait_for_needs(part: str) -> None:
     """Wait for the other parts that a part needs at its start, and write its configuration files."""
-    write_spark_conf(Path(os.environ["SPARK_CONF_DIR"]), os.environ)
+    if part in WITH_SPARK:
+        write_spark_conf(Path(os.environ["SPARK_CONF_DIR"]), os.environ, part=part)
     if part.startswith("airflow-"):
         wait_for_port(POSTGRES)
         subprocess.run(["airflow", "db", "check-migrations", "-t", str(PATIENCE_S)], check=True)  # noqa: S603, S607
     if part == "airflow-api":
         write_passwords(Path(os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]), os.environ)
-    if part == "airflow-scheduler":
+    if part == DRIVER:
         # A task fails at once if the API does not answer yet.
-        wait(f"{API_HEALTH} to answer", lambda: answers(API_HEALTH))
+        wait(f"{API_HEALTH} to answer", lambda: is_healthy(API_HEALTH))
     if part == "spark-worker":
         wait_for_port(SPARK_MASTER)
 
@@ -97,11 +118,21 @@ def write_passwords(path: Path, environ: Mapping[str, str]) -> None:
     write_private(path, json.dumps({"admin": environ["HINDCAST_ADMIN_PASSWORD"]}))
 
 
-def write_spark_conf(directory: Path, environ: Mapping[str, str]) -> None:
-    """Write the settings of master, workers and drivers: deploy/spark/spark-defaults.conf and their shared secret."""
+def write_spark_conf(directory: Path, environ: Mapping[str, str], *, part: str) -> None:
+    """Write the settings of a master, a worker or a driver: deploy/spark/spark-defaults.conf and those of `.env`."""
     settings = SPARK_DEFAULTS.read_text(encoding="utf-8")
-    secret = environ["HINDCAST_SPARK_SECRET"]
-    write_private(directory / SPARK_DEFAULTS.name, f"{settings}spark.authenticate.secret {secret}\n")
+    added = "".join(f"{name} {value}\n" for name, value in spark_settings(environ, part=part))
+    write_private(directory / SPARK_DEFAULTS.name, settings + added)
+
+
+def spark_settings(environ: Mapping[str, str], *, part: str) -> Iterator[tuple[str, str]]:
+    """Yield the Spark settings of the environment."""
+    yield "spark.authenticate.secret", environ["HINDCAST_SPARK_SECRET"]
+    if part == DRIVER:
+        yield "spark.driver.host", DRIVER
+        yield "spark.driver.bindAddress", "0.0.0.0"  # noqa: S104 - of the containers' own network
+        yield "spark.cores.max", environ["SPARK_APP_CORES"]
+        yield "spark.executor.memory", environ["SPARK_EXECUTOR_MEMORY"]
 
 
 def write_private(path: Path, text: str) -> None:
@@ -140,13 +171,19 @@ def listens(address: tuple[str, int]) -> bool:
     return True
 
 
-def answers(url: str) -> bool:
-    """Return whether a GET request is answered with 200."""
+def is_healthy(url: str, components: Sequence[str] = ()) -> bool:
+    """Return whether a GET request is answered with 200, and the answer has the status `healthy` for each component.
+
+    Airflow's API server answers for `scheduler`, `dag_processor` and `triggerer`: it compares the newest heartbeat of
+    each with the clock. So a check of these parts needs neither Airflow's libraries nor the database.
+    """
     try:
         with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own health pages
-            return bool(response.status == HTTPStatus.OK)
+            found = response.status == HTTPStatus.OK
+            answer = json.load(response) if found and components else {}
     except (OSError, ValueError):
         return False
+    return found and all(answer.get(one, {}).get("status") == "healthy" for one in components)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Write the settings of docker-compose.yml: `.env` with new secrets, or `.env.example` without secrets.
 
-python3 deploy/make_env.py             write .env (mode 0600); an existing file is an error
+python3 deploy/make_env.py             write .env (mode 0600); an existing file is an error. `make env` runs this
 python3 deploy/make_env.py --example   write .env.example
 """
 
@@ -53,7 +53,20 @@ SETTINGS = (
     Setting(name="AIRFLOW_PORT", about="Airflow's web page, on 127.0.0.1", default="8080"),
     Setting(name="SPARK_PORT", about="the Spark master's web page, on 127.0.0.1", default="8081"),
     Setting(name="SPARK_WORKER_CORES", about="cores of each Spark worker", default="2"),
-    Setting(name="SPARK_WORKER_MEMORY", about="memory of each Spark worker", default="3g"),
+    Setting(name="SPARK_WORKER_MEMORY", about="memory of a Spark worker for the JVMs of executors", default="3g"),
+    Setting(name="SPARK_WORKER_LIMIT", about="limit of a worker's container, with Python processes", default="6g"),
+    Setting(
+        name="SPARK_APP_CORES",
+        about="cores of one replay in all workers together; the day's replay and a backfill may run side by side",
+        default="2",
+    ),
+    Setting(name="SPARK_EXECUTOR_MEMORY", about="memory of an executor's JVM, one on each worker", default="1g"),
+    Setting(name="HINDCAST_DRIVER_MEMORY", about="memory of a replay's driver, in the scheduler", default="2g"),
+    Setting(name="SCHEDULER_MEMORY_LIMIT", about="limit of the scheduler's container, with two drivers", default="6g"),
+    Setting(name="HINDCAST_LAKE", about="root of the lake: the volume, or an s3:// URI", default="/lake"),
+    Setting(name="AWS_ACCESS_KEY_ID", about="object storage; empty if the lake is a directory"),
+    Setting(name="AWS_SECRET_ACCESS_KEY", about="object storage; empty if the lake is a directory"),
+    Setting(name="AWS_ENDPOINT_URL", about="object storage other than Amazon's, such as http://store:7070"),
 )
 
 

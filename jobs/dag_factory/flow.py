@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, BaseHook, Context, PokeReturnValue, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
-from jobs.dag_factory.settings import DagSettings
+from jobs.dag_factory.settings import SPARK_CONNECTION, DagSettings
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.project import PROGRAMS
@@ -31,10 +31,27 @@ PLAN_TIMEOUT = timedelta(days=2)
 
 
 class ReplayOperator(SparkSubmitOperator):
-    """Submits a replay. Settings that are empty are left out: they would replace those of the cluster."""
+    """Submits a replay to the Spark master of its connection.
+
+    Jars and options are paths of the machine that runs the task, so the task finds them itself.
+    """
 
     def execute(self, context: Context) -> None:
-        self.conf = {name: value for name, value in (self.conf or {}).items() if value}
+        from jobs.orchestration.dag_tasks import places, read_order
+        from jobs.spark.submit import submit_settings
+
+        with _our_errors():
+            [argument] = self.application_args or []
+            order = read_order(argument)
+            master = _spark_master(self._conn_id or SPARK_CONNECTION)
+            found = submit_settings(master, records=order.records, may_read=places(order))
+        self.jars = found.jars or None
+        driver = {
+            "spark.driver.extraClassPath": found.class_path,
+            "spark.driver.extraJavaOptions": found.java_options,
+        }
+        # An empty setting would replace that of the cluster.
+        self.conf = (self.conf or {}) | {name: value for name, value in driver.items() if value}
         super().execute(context)
 
 
@@ -49,7 +66,7 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
         from jobs.orchestration import dag_tasks
 
         with _our_errors():
-            return _poke_return(dag_tasks.plan(kind, source, _dag_run(settings.spark_connection), lake=settings.lake))
+            return _poke_return(dag_tasks.plan(kind, source, _dag_run(), lake=settings.lake))
 
     replay = ReplayOperator(
         task_id="replay",
@@ -58,12 +75,6 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
         application=str(PROGRAMS / "replay_job.py"),
         application_args=["{{ ti.xcom_pull(task_ids='plan') | tojson }}"],
         name=f"{kind}_{pipeline.name}",
-        # The plan task knows how many records the JVM will process, and whether it runs on this machine.
-        jars=_of_order("jars"),
-        conf={
-            "spark.driver.extraClassPath": _of_order("class_path"),
-            "spark.driver.extraJavaOptions": _of_order("java_options"),
-        },
         driver_memory=settings.driver_memory,
         spark_binary=str(PROGRAMS / "spark-submit-pdeathsig"),
     )
@@ -92,11 +103,6 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
 
     order = plan()
     order >> replay >> gate(order) >> publish(order)  # type: ignore[arg-type]
-
-
-def _of_order(name: str) -> str:
-    """Return a template for one value of the plan task's order."""
-    return f"{{{{ ti.xcom_pull(task_ids='plan')['{name}'] }}}}"
 
 
 def _poke_return(planned: "Order | Wait | Skip") -> PokeReturnValue:
@@ -129,7 +135,7 @@ def _our_errors() -> Iterator[None]:
         raise AirflowFailException(escaped(error)) from error
 
 
-def _dag_run(spark_connection: str) -> "DagRun":
+def _dag_run() -> "DagRun":
     from jobs.orchestration.dag_tasks import DagRun
 
     context = get_current_context()
@@ -143,13 +149,22 @@ def _dag_run(spark_connection: str) -> "DagRun":
         interval_start=run.data_interval_start,
         interval_end=run.data_interval_end,
         params=dict(context["params"]),
-        spark_master=_spark_master(spark_connection),
     )
 
 
 def _spark_master(connection: str) -> str:
-    """Return the master of the connection that the replay task uses; empty if there is no such connection."""
+    """Return the URL of the Spark master of a connection.
+
+    Raises:
+        AirflowFailException: there is no such connection. Airflow's operator would use YARN and report no error.
+    """
+    from jobs.spark.submit import master_url
+
     try:
-        return BaseHook.get_connection(connection).host or ""
-    except AirflowNotFoundException:
-        return ""
+        found = BaseHook.get_connection(connection)
+    except AirflowNotFoundException as error:
+        raise AirflowFailException(
+            f"there is no connection {connection}, which names the Spark master; make it, for example with "
+            f"""AIRFLOW_CONN_{connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'"""
+        ) from error
+    return master_url(found.conn_type or "spark", found.host or "", found.port)

@@ -25,7 +25,6 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import shortened
 from jobs.planning.workspace import Asked, Opened
-from jobs.spark.submit import submit_settings
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError, RequestError
 
@@ -42,7 +41,6 @@ class DagRun:
     """The facts on a DAG run that its tasks need. `run_type` is the value of Airflow's `DagRunType`.
 
     `params` has, for a backfill by hand: `from`, `to`, `reason`, `publish`, `fresh`. It is empty for other runs.
-    `spark_master` is the URL of the Spark master that will run the replay task; empty if unknown.
     """
 
     dag_id: str
@@ -53,7 +51,6 @@ class DagRun:
     interval_start: datetime | None = None
     interval_end: datetime | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
-    spark_master: str = ""
 
 
 class CheckFailed(HindcastError):  # noqa: N818
@@ -76,7 +73,7 @@ class Order(BaseModel):
         slices: slice ids, contiguous, oldest first. Current ones are included.
         who: recorded in the ledger with the publication.
         publish: whether the publish task publishes the request. If not, the request stays staged.
-        jars, class_path, java_options: what the JVM of the replay task gets (`jobs.spark.submit`).
+        records: about how many records the replay reads; None if unknown.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -91,9 +88,7 @@ class Order(BaseModel):
     slices: list[str]
     who: str
     publish: bool
-    jars: str = ""
-    class_path: str = ""
-    java_options: str = ""
+    records: int | None = None
 
     @property
     def opened(self) -> Opened:
@@ -165,12 +160,16 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
                 slices=list(decision.slices),
                 who=who,
                 publish=bool(run.params.get("publish", True)),
-                **submit_settings(
-                    run.spark_master, records=decision.records, may_read=(place.root, place.event_log(pipeline))
-                )._asdict(),
+                records=decision.records,
             )
         case _:
             assert_never(decision)
+
+
+def places(order: Order) -> tuple[str, str]:
+    """Return the places that the replay of an order reads: the lake and the event log."""
+    lake = Lake(root=order.lake)
+    return lake.root, lake.event_log(load_file(Path(order.pipeline)))
 
 
 def replay(order: Order) -> tuple[StagedRun, ...]:

@@ -1,7 +1,7 @@
 """Fetches jars with Spark's own Ivy, once, into the cache, and checks them against the list of sums beside this module.
 
-`make setup` runs `python -m jobs.spark.fetch_jars` for the jars of Delta, and `make s3` runs it with `--s3` for those of
-the S3 file system. `hindcast setup` of a wheel does the same. Ivy's output goes to a log in the cache. Exit status 0 or 1.
+`make setup` runs `python -m jobs.spark.fetch_jars` for the jars of Delta, and `make s3` runs it with `--s3` for the S3
+file system. `hindcast setup` of a wheel does the same. Ivy's output goes to a log in the cache. Exit status 0 or 1.
 With `--write`, it writes the list anew from the fetched jars: use that for a new version, and review the difference.
 """
 
@@ -103,7 +103,11 @@ def fetch(jars: JarSet) -> int:
             f"spark.jars.ivy={jars.directory.parent}",
             script,
         ]
-        environ = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        environ = os.environ | {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",  # else Spark fails where the machine's own name has no address
+        }
         found = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environ, check=False)  # noqa: S603
     return found.returncode
 

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jobs.spark.jars import delta_jars
+from jobs.spark.code_archive import code_archive
+from jobs.spark.jars import class_path, delta_jars
 from jobs.spark.java_options import OPTIMISE_FROM, class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.object_storage import object_storage
 from jobs.spark.private_dir import private_directory
-from jobs.spark.submit import are_on_class_path
+from jobs.spark.submit import are_on_class_path, is_on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +77,7 @@ def spark_session(
 
         given = SparkConf()
         chosen = master or given.get("spark.master", None) or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER
-        is_local = chosen.startswith("local")
+        is_local = is_on_this_machine(chosen)
         settings = _CONF | (_LOCAL_CONF if is_local else {})
         private = private_directory()
         settings["spark.local.dir"] = str(private)
@@ -97,7 +98,17 @@ def spark_session(
         builder = SparkSession.builder.appName(app_name).master(chosen)
         for name, value in settings.items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        if not is_local:
+            send_code(spark)
+        return spark
+
+
+def send_code(spark: "SparkSession") -> None:
+    """Send the project's packages to the executors of a session. Modules of this process stay as they are."""
+    before = list(sys.path)
+    spark.sparkContext.addPyFile(str(code_archive()))
+    sys.path[:] = before  # else this process would import the rest of the packages from the archive
 
 
 def socket_settings(directory: str) -> dict[str, str]:
@@ -118,9 +129,9 @@ def _jvm_settings(given: str, *, extra: Sequence[str], starts_here: bool, has_ja
     """
     if has_jars:
         return {}
-    jars = delta_jars()
-    path = class_path_option(jars, spark_jars()) if starts_here else None
+    jars, own = delta_jars(), spark_jars()
+    path = class_path_option(jars, own) if starts_here else None
     if path is None:
-        return {"spark.jars": ",".join(map(str, jars))}
+        return {"spark.jars": ",".join(map(str, class_path(jars, own)))}
     options = " ".join(one for one in (*extra, given) if one)  # a later option wins: the user's
     return {_CLASS_PATH: path} | ({_OPTIONS: options} if options else {})

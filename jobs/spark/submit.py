@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jobs.spark.jars import delta_jars
+from jobs.spark.jars import class_path, delta_jars
 from jobs.spark.java_options import class_path_option, find_archive, java_options, spark_jars
 from jobs.spark.object_storage import object_storage
 
@@ -24,23 +24,41 @@ class SubmitSettings(NamedTuple):
 def submit_settings(master: str, *, records: int | None = None, may_read: Sequence[str] = ()) -> SubmitSettings:
     """Return the settings for a program on a Spark master.
 
-    On this machine, Delta's jars are on the class path: Spark then copies no jar, and the class archive covers Delta. A
-    cluster gets the jars from Spark, and its JVMs have Spark's defaults.
+    On this machine, Delta's jars are on the class path: Spark then copies no jar, and the class archive covers Delta.
+    Spark sends the jars to the executors of a cluster (`spark://…`, `k8s://…`, `yarn`), except jars that each Spark has
+    itself. JVMs there have Spark's defaults. The session sends the code (`jobs.spark.code_archive`).
 
     Args:
         master: the URL of the master, such as `local[*]`.
         records: about how many records the program reads; None if unknown.
         may_read: the places that its DataFrames will perhaps read, see `object_storage`.
     """
-    jars, further = delta_jars(), object_storage((), may_read=may_read).jars
-    path = class_path_option(jars, spark_jars()) if master.startswith("local") else None
+    jars, own, further = delta_jars(), spark_jars(), object_storage((), may_read=may_read).jars
+    path = class_path_option(jars, own) if is_on_this_machine(master) else None
     if path is None:
-        return SubmitSettings(jars=",".join(map(str, [*jars, *further])), class_path="", java_options="")
+        return SubmitSettings(
+            jars=",".join(map(str, [*class_path(jars, own), *further])), class_path="", java_options=""
+        )
     return SubmitSettings(
         jars=",".join(map(str, further)),
         class_path=path,
         java_options=" ".join(java_options(find_archive(), records=records)),
     )
+
+
+def master_url(scheme: str, host: str, port: int | None) -> str:
+    """Return the URL of the Spark master that Airflow's Spark provider makes of a connection.
+
+    A connection that was given as JSON has the scheme `spark`, and its host is a whole URL or a name such as `local[*]`
+    or `yarn`. A connection that was given as a URI has the URL's own scheme.
+    """
+    start = host if scheme == "spark" and ("://" in host or port is None) else f"{scheme}://{host}"
+    return start if port is None else f"{start}:{port}"
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Return whether a master runs executors as threads of the driver (`local`, `local[4]`, `local[*]`)."""
+    return master.partition("[")[0] == "local"
 
 
 def are_on_class_path(given: str) -> bool:

@@ -1,4 +1,4 @@
-"""The dependencies in pyproject.toml, the lock and the imports of the code agree."""
+"""The dependencies in pyproject.toml, the two locks and the imports of the code agree."""
 
 import ast
 import re
@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -22,14 +23,21 @@ NOT_IMPORTED = {
 }
 
 
-def declared() -> dict[str, Requirement]:
+RUN, DEVELOP = "requirements.lock", "requirements-dev.lock"
+FOR_DEVELOPING = {"apache-beam", "hypothesis", "mypy", "polars", "pytest", "ruff", "setuptools", "pip", "coverage"}
+
+
+def declared(*, extras: bool = True) -> dict[str, Requirement]:
+    """Return the requirements of pyproject.toml, by canonical name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    texts = [*project["dependencies"], *project["optional-dependencies"]["embedded"]]
+    texts = [*project["dependencies"], *(project["optional-dependencies"]["embedded"] if extras else ())]
     return {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, texts)}
 
 
-def locked() -> dict[str, str]:
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+def locked(*locks: str) -> dict[str, str]:
+    """Return canonical name -> version of the packages of some lock files, by default of both."""
+    files = [(ROOT / name).read_text(encoding="utf-8").splitlines() for name in locks or (RUN, DEVELOP)]
+    lines = [line for file in files for line in file]
     pins = [match.groups() for line in lines if (match := re.match(r"([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", line))]
     return {canonicalize_name(name): version for name, version in pins}
 
@@ -55,10 +63,25 @@ def imported() -> Iterator[tuple[str, str]]:
 def test_the_lock_satisfies_what_is_declared() -> None:
     pins = locked()
     for name, requirement in declared().items():
-        assert name in pins, f"{name} is declared in pyproject.toml and missing in requirements.lock"
+        assert name in pins, f"{name} is declared in pyproject.toml and missing in the locks"
         assert requirement.specifier.contains(pins[name]), (
             f"{name} is locked at {pins[name]}, declared as {requirement}"
         )
+
+
+def test_what_is_declared_for_every_use_is_in_the_lock_for_running() -> None:
+    """Together with the next test: the container image has every package that the code imports."""
+    assert declared(extras=False).keys() - locked(RUN).keys() == set()
+
+
+def test_the_lock_for_running_has_nothing_that_only_developers_need() -> None:
+    """The container image installs this lock only."""
+    assert locked(RUN).keys() & FOR_DEVELOPING == set()
+
+
+def test_the_two_locks_have_the_same_version_of_a_common_package() -> None:
+    run, develop = locked(RUN), locked(DEVELOP)
+    assert {name: (run[name], develop[name]) for name in run.keys() & develop if run[name] != develop[name]} == {}
 
 
 def test_what_is_imported_is_declared() -> None:
@@ -84,9 +107,10 @@ def test_what_is_declared_is_imported() -> None:
     assert {name for name in declared() if name not in used | NOT_IMPORTED | {"apache-airflow"}} == set()
 
 
-def test_the_lock_names_no_index_and_has_a_hash_for_everything() -> None:
-    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+@pytest.mark.parametrize("lock", [RUN, DEVELOP])
+def test_a_lock_names_no_index_and_has_a_hash_for_everything(lock: str) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8")
     assert not re.search(r"^\s*--?(index-url|extra-index-url|find-links|i)\b", text, re.MULTILINE)
     blocks = re.split(r"^(?=[\w.-]+(?:\[[^]]*\])?==)", text, flags=re.MULTILINE)[1:]
-    assert len(blocks) == len(locked())
+    assert len(blocks) == len(locked(lock))
     assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []

@@ -113,26 +113,67 @@ def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     assert (waiting.is_done, waiting.xcom_value) == (False, None)
 
 
-@pytest.mark.parametrize("host", ["local[2]", "spark://master", None])
-def test_the_replay_task_gets_the_jars_and_options_for_its_master(
-    tasks: Tasks, monkeypatch: pytest.MonkeyPatch, host: str | None
-) -> None:
-    """On this machine: Delta on the class path, and no optimising compiler for few records. On a cluster: its own."""
+def _executed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any] | str | None) -> Any:  # noqa: ANN401
+    """Return the replay task after its `execute`, without the start of spark-submit."""
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
-    if host is not None:
-        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
+    if connection is not None:
+        text = connection if isinstance(connection, str) else json.dumps(connection)
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", text)
     order = tasks.function("plan")().xcom_value
     replay = copy(tasks.task("replay"))
     replay.render_template_fields({"ti": SimpleNamespace(xcom_pull=lambda task_ids: order)})  # noqa: ARG005
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: None)
     replay.execute({})
     assert json.loads(replay.application_args[0]) == order
-    if host == "local[2]":
-        assert replay.jars == ""
-        assert "delta-spark" in replay.conf["spark.driver.extraClassPath"]
-        assert "-XX:TieredStopAtLevel=1" in replay.conf["spark.driver.extraJavaOptions"]
+    return replay
+
+
+MASTERS: dict[str, tuple[dict[str, Any] | str, str]] = {
+    "this machine": ({"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}, "local[2]"),
+    "standalone": ({"conn_type": "spark", "host": "spark://master", "port": 7077}, "spark://master:7077"),
+    "standalone as a URI": ("spark://master:7077", "spark://master:7077"),
+    "YARN": ({"conn_type": "spark", "host": "yarn", "extra": {"queue": "night"}}, "yarn"),
+    "Kubernetes": (
+        {"conn_type": "spark", "host": "k8s://https://api.example", "port": 6443, "extra": {"namespace": "spark"}},
+        "k8s://https://api.example:6443",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", MASTERS)
+def test_the_submitted_command_names_the_connections_master_and_what_it_needs(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """On this machine: Delta on the class path, and no optimising compiler for few records. On a cluster: its own."""
+    from airflow.providers.apache.spark.hooks import spark_submit
+
+    # For a Kubernetes master, the provider wants the package `kubernetes`, which a team that uses it adds to the image.
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    connection, master = MASTERS[place]
+    replay = _executed(tasks, monkeypatch, connection)
+    command: list[str] = replay._get_hook()._build_spark_submit_command(replay.application)
+    options = {name: command[at + 1] for at, name in enumerate(command) if name in {"--master", "--jars", "--name"}}
+    conf = dict(command[at + 1].split("=", 1) for at, name in enumerate(command) if name == "--conf")
+    assert options["--master"] == master
+    assert command[-2] == replay.application
+    assert "--packages" not in command, "nothing is fetched when a replay starts"
+    if place == "this machine":
+        assert "--jars" not in options
+        assert "delta-spark" in conf["spark.driver.extraClassPath"]
+        assert "-XX:TieredStopAtLevel=1" in conf["spark.driver.extraJavaOptions"]
     else:
-        assert "delta-spark" in replay.jars
-        assert replay.conf == {}
+        assert "delta-spark" in options["--jars"]
+        assert "spark.driver.extraClassPath" not in conf
+        assert "spark.driver.extraJavaOptions" not in conf
+    assert not [word for word in command if "secret" in word.lower()]
+
+
+def test_without_a_connection_the_replay_fails_instead_of_using_yarn(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match="there is no connection spark_default"):
+        _executed(tasks, monkeypatch, None)

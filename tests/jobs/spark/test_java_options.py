@@ -8,7 +8,7 @@ import pytest
 from jobs.spark.jars import class_path, delta_jars
 from jobs.spark.java_options import archive_file, class_path_option, java_options, spark_jars
 from jobs.spark.session import _jvm_settings
-from jobs.spark.submit import are_on_class_path, submit_settings
+from jobs.spark.submit import are_on_class_path, master_url, submit_settings
 
 
 def _jar(directory: Path, name: str, text: str = "x") -> Path:
@@ -78,11 +78,19 @@ def test_spark_submit_on_this_machine_gets_the_class_path_of_a_session() -> None
     assert _jvm_settings("", extra=["-Xa"], starts_here=False, has_jars=True) == {}
 
 
-@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", ""])
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host:6443", "local-cluster[2,1,1024]"])
 def test_a_cluster_gets_the_jars_from_spark(master: str) -> None:
     found = submit_settings(master, records=10)
     assert "delta-spark" in found.jars
+    assert "jackson-databind" not in found.jars, "each Spark has its own"
     assert (found.class_path, found.java_options) == ("", "")
+
+
+def test_the_master_of_a_connection_is_that_of_airflows_provider() -> None:
+    assert master_url("spark", "local[*]", None) == "local[*]"
+    assert master_url("spark", "spark://host", 7077) == "spark://host:7077"
+    assert master_url("spark", "host", 7077) == "spark://host:7077"
+    assert master_url("k8s", "host", 443) == "k8s://host:443"
 
 
 def test_an_archive_in_a_directory_with_a_space_is_one_option(tmp_path: Path) -> None:
