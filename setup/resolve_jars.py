@@ -1,6 +1,6 @@
 """Fetch jars with Spark's own Ivy, once, into .cache, and check them against their list of sums in setup/.
 
-`make setup` runs this with the Python of .venv for the jars of Delta. `make s3` runs it with `--s3` for the jars of the S3
+`make setup` runs this with the Python of .venv for the jars of Delta. `make s3` runs it with `--s3` for those of the S3
 file system. Ivy's output goes to a log in .cache. Exit status 0 or 1.
 With `--write`, it writes the list anew from the fetched jars: use that for a new version, and review the difference.
 """

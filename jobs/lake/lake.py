@@ -19,6 +19,7 @@ SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
 _MAX_NAME = 255
+_OBJECT_URI = re.compile(r"s3://[A-Za-z0-9._=/-]+", re.ASCII)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 # The Delta library panics on the first four in a path. It decodes or splits a path at the others.
 _NOT_IN_A_PATH = re.compile(r"[\[\]|^\\\\]|%[0-9A-Fa-f]{2}")
@@ -58,6 +59,14 @@ def checked_place(text: str, what: str) -> str:
         raise SpecError(f"{problem}; a URI names a bucket or host, such as {scheme}://bucket/path")
     place = canonical_uri(text)
     if is_s3(place):
+        # deltalake, Arrow and Hadoop encode other characters in different ways.
+        if not _OBJECT_URI.fullmatch(place) or any(
+            part in {"", ".", ".."} for part in place[5:].rstrip("/").split("/")
+        ):
+            raise SpecError(
+                f"{problem}; in object storage, a bucket and a path have only letters, digits and . _ - = /, and no "
+                "empty part, '.' or '..'"
+            )
         forbid_metadata_service()
     return place
 
