@@ -59,16 +59,19 @@ def checked_place(text: str, what: str) -> str:
         raise SpecError(f"{problem}; a URI names a bucket or host, such as {scheme}://bucket/path")
     place = canonical_uri(text)
     if is_s3(place):
-        # deltalake, Arrow and Hadoop encode other characters in different ways.
-        if not _OBJECT_URI.fullmatch(place) or any(
-            part in {"", ".", ".."} for part in place[5:].rstrip("/").split("/")
-        ):
-            raise SpecError(
-                f"{problem}; in object storage, a bucket and a path have only letters, digits and . _ - = /, and no "
-                "empty part, '.' or '..'"
-            )
+        _check_object_uri(place, problem)
         forbid_metadata_service()
     return place
+
+
+def _check_object_uri(uri: str, problem: str) -> None:
+    """Refuse characters that deltalake, Arrow and Hadoop encode in different ways."""
+    parts = uri.partition("://")[2].rstrip("/").split("/")
+    if not _OBJECT_URI.fullmatch(uri) or any(part in {"", ".", ".."} for part in parts):
+        raise SpecError(
+            f"{problem}; in object storage, a bucket and a path have only letters, digits and . _ - = /, and no empty "
+            "part, '.' or '..'"
+        )
 
 
 def _checked_path(path: str, problem: str) -> str:

@@ -19,7 +19,7 @@ ENDPOINT = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}
 
 def test_amazons_store_needs_no_variable() -> None:
     found = StorageSettings.read({})
-    assert found.endpoint is found.region is found.access_key_id is None
+    assert (found.endpoint, found.region, found.access_key_id) == (None, None, None)
     assert found.addressing == "virtual"
     assert found.for_delta("bucket") == {
         "aws_conditional_put": "etag",

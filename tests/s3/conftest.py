@@ -49,7 +49,7 @@ def spark(store: ObjectStore) -> "Iterator[SparkSession]":  # noqa: ARG001 - it 
 
 @pytest.fixture(scope="session")
 def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two weeks of flights, loaded into the lake SOURCE in the store; returns a lake on the disk with a copy of the log."""
+    """Two weeks of flights, loaded into the lake SOURCE in the store; a lake on the disk with a copy of the log."""
     spark.sparkContext.setLogLevel("ERROR")
     load_flights(SOURCE.replace("s3:", "s3a:"), date(2013, 2, 1), date(2013, 2, 15))
     directory = tmp_path_factory.mktemp("disk")

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.s3, pytest.mark.spark, pytest.mark.e2e]
 
 FROM, TO = "2013-02-01", "2013-02-05"
 OUTAGE_S = 30
+Runs = list[dict[str, object]]
 
 
 @pytest.fixture
@@ -40,19 +41,21 @@ def pipeline(log: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def expected(commands: Commands, pipeline: str, tmp_path: Path) -> Any:
+def expected(commands: Commands, pipeline: str, tmp_path: Path) -> Runs:
     """The runs of an undisturbed replay into a lake on the disk."""
-    return _done(commands, "run", pipeline, *_RANGE, "--lake", str(tmp_path / "disk"))["runs"]
+    found: Runs = _done(commands, "run", pipeline, *_RANGE, "--lake", str(tmp_path / "disk"))["runs"]
+    return found
 
 
 _RANGE = ("--from", FROM, "--to", TO, "--json", "--master", "local[1]")
 
 
-def _done(commands: Commands, *arguments: str) -> Any:
+def _done(commands: Commands, *arguments: str) -> dict[str, Any]:
     process = commands.python("-m", "jobs.cli.main", *arguments)
     out, err = process.communicate()
     assert process.returncode == 0, err
-    return json.loads(out)
+    found: dict[str, Any] = json.loads(out)
+    return found
 
 
 def _objects(store: ObjectStore, lake: str) -> Path:
@@ -62,7 +65,7 @@ def _objects(store: ObjectStore, lake: str) -> Path:
 
 @pytest.mark.parametrize("moment", ["ledger", "watermarks"], ids=["before it computes", "while it writes"])
 def test_a_run_survives_an_outage_of_half_a_minute(
-    store: ObjectStore, lake: str, pipeline: str, commands: Commands, expected: Any, moment: str
+    store: ObjectStore, lake: str, pipeline: str, commands: Commands, expected: Runs, moment: str
 ) -> None:
     own = f"{lake}{moment}"
     running = commands.python("-m", "jobs.cli.main", "run", pipeline, *_RANGE, "--lake", own)
@@ -78,7 +81,7 @@ def test_a_run_survives_an_outage_of_half_a_minute(
 
 
 def test_without_a_store_the_command_fails_in_one_paragraph_and_its_retry_does_the_work(
-    store: ObjectStore, lake: str, pipeline: str, commands: Commands, expected: Any
+    store: ObjectStore, lake: str, pipeline: str, commands: Commands, expected: Runs
 ) -> None:
     running = commands.python(
         "-m", "jobs.cli.main", "run", pipeline, *_RANGE, "--lake", lake, environ={"HINDCAST_STORAGE_RETRY": "2s"}
@@ -99,7 +102,7 @@ def test_without_a_store_the_command_fails_in_one_paragraph_and_its_retry_does_t
 
 
 def test_a_killed_driver_leaves_nothing_visible_and_runs_again_to_the_same(
-    store: ObjectStore, lake: str, pipeline: str, commands: Commands, expected: Any
+    store: ObjectStore, lake: str, pipeline: str, commands: Commands, expected: Runs
 ) -> None:
     killed = commands.python("-m", "jobs.cli.main", "run", pipeline, *_RANGE, "--lake", lake)
     first = _objects(store, lake) / "flights" / "invalid_records" / "_delta_log" / f"{1:020}.json"

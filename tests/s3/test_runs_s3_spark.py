@@ -18,6 +18,7 @@ from jobs.planning.workspace import Asked, open_workspace
 from jobs.readers import published
 from jobs.reading.verify import verify
 from jobs.replay.files import way
+from jobs.replay.pinned import Pinned
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.storage import file_system
@@ -99,7 +100,7 @@ def test_tasks_may_exchange_rows_through_the_store(
 ) -> None:
     used: list[str] = []
 
-    def scratch(_spark: object, pinned: "way.Pinned") -> str:
+    def scratch(_spark: object, pinned: Pinned) -> str:
         used.append(pinned.order.lake.scratch("flights", pinned.order.attempt_id))
         return used[-1]
 

@@ -15,7 +15,7 @@ from tests.support.fuzzing import seeds
 def test_joined_fragments_have_all_rows_of_each_slice_in_batches_of_one_size(tmp_path: Path) -> None:
     for seed in seeds(80):
         random = Random(seed)
-        writer = FragmentWriter(tmp_path, f"feed-{seed}")
+        writer = FragmentWriter(str(tmp_path), f"feed-{seed}")
         expected: list[tuple[int, int]] = []
         for slice_no in range(random.randint(0, 3)):
             for _ in range(random.randint(0, 5)):

@@ -51,7 +51,7 @@ def test_every_row_is_in_one_file_or_fragment(tmp_path: Path) -> None:
 def check_every_row(directory: Path, random: Random) -> None:
     rows_from, rows_per_file = random.randint(0, 30), random.randint(9, 40)
     known = known_run(directory, rows_from=rows_from, rows_per_file=rows_per_file)
-    fragments = FragmentWriter(directory, "rows")
+    fragments = FragmentWriter(str(directory), "rows")
     sink = RowSink(table=TABLE, known=random.choice([known, known, None]), fragments=fragments, bucket=3)
     total = {slice_no: random.randint(0, 60) for slice_no in (0, 1)}
     for slice_no, count in total.items():
@@ -76,7 +76,7 @@ def check_every_row(directory: Path, random: Random) -> None:
 def test_the_files_of_a_failed_attempt_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:
     known = known_run(tmp_path, rows_from=1, rows_per_file=10)
     for other in (None, "c" * 32):
-        sink = RowSink(table=TABLE, known=known, fragments=FragmentWriter(tmp_path, "rows"), bucket=0)
+        sink = RowSink(table=TABLE, known=known, fragments=FragmentWriter(str(tmp_path), "rows"), bucket=0)
         sink.write(rows_of(range(5)), slice_no=0)
         close_sinks([sink])
         stays = tmp_path / TABLE.name / "slice_id=2024-01-01" / f"attempt_id={other}" / "part.parquet"
