@@ -199,15 +199,17 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSy
         table.to_pyarrow_dataset()  # raises an error that names the feature
     system, root = file_system(table.table_uri)
     actions, wanted = arrow_table(table.get_add_actions(flatten=True)), set(attempts)
-    columns = (actions[name].to_pylist() for name in ("path", *(f"partition.{name}" for name in PARTITION_COLUMNS)))
+    names = ("path", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
+    columns = (actions[name].to_pylist() for name in names)
     files = pads.ParquetFileFormat(default_fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=True))
     fragments = [
         files.make_fragment(
             place_of(root, path),
             filesystem=system,
+            file_size=size,  # without it, an object store is asked
             partition_expression=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id),
         )
-        for path, slice_id, attempt_id in zip(*columns, strict=True)
+        for path, size, slice_id, attempt_id in zip(*columns, strict=True)
         if (slice_id, attempt_id) in wanted
     ]
     return pads.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), files, system)

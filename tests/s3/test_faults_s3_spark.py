@@ -30,20 +30,23 @@ def commands() -> Iterator[Commands]:
         yield started
 
 
-@pytest.fixture
-def pipeline(log: Path, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def pipeline(log: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A pipeline over the log in the store."""
     assert log.exists()
     text = (ROOT / "pipelines" / "flights.yaml").read_text(encoding="utf-8")
     text = text.replace(f"table: {TABLE}", f"table: {SOURCE}/{TABLE}").replace("suite: ", f"suite: {ROOT}/")
-    (tmp_path / "flights.yaml").write_text(text, encoding="utf-8")
-    return str(tmp_path / "flights.yaml")
+    found = tmp_path_factory.mktemp("pipelines") / "flights.yaml"
+    found.write_text(text, encoding="utf-8")
+    return str(found)
 
 
-@pytest.fixture
-def expected(commands: Commands, pipeline: str, tmp_path: Path) -> Runs:
+@pytest.fixture(scope="module")
+def expected(pipeline: str, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """The runs of an undisturbed replay into a lake on the disk."""
-    found: Runs = _done(commands, "run", pipeline, *_RANGE, "--lake", str(tmp_path / "disk"))["runs"]
+    with Commands() as commands:
+        lake = str(tmp_path_factory.mktemp("undisturbed"))
+        found: Runs = _done(commands, "run", pipeline, *_RANGE, "--lake", lake)["runs"]
     return found
 
 
