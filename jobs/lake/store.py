@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import open_delta
+from jobs.lake.delta_tables import checkpoint_interval, open_delta
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
@@ -42,7 +42,6 @@ _PROPERTIES = {
     # A rollback reads files of earlier publications, so files are kept longer than Delta's default of seven days.
     "delta.deletedFileRetentionDuration": "interval 60 days",
     "delta.logRetentionDuration": "interval 365 days",
-    "delta.checkpointInterval": "50",
 }
 
 
@@ -77,7 +76,7 @@ def _ensure(uri: str, table: Table) -> None:
             schema,
             mode="ignore",
             partition_by=list(PARTITION_COLUMNS),
-            configuration=_PROPERTIES,
+            configuration=_PROPERTIES | checkpoint_interval(uri),
             storage_options=delta_options(uri),
         )
         return

@@ -35,7 +35,7 @@ def pipeline(log: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A pipeline over the log in the store."""
     assert log.exists()
     text = (ROOT / "pipelines" / "flights.yaml").read_text(encoding="utf-8")
-    text = text.replace(f"table: {TABLE}", f"table: {SOURCE}/{TABLE}").replace("suite: ", f"suite: {ROOT}/")
+    text = text.replace(f"table: {TABLE}", f"table: {SOURCE}/{TABLE}")
     found = tmp_path_factory.mktemp("pipelines") / "flights.yaml"
     found.write_text(text, encoding="utf-8")
     return str(found)
