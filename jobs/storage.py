@@ -138,6 +138,7 @@ class StorageSettings(BaseModel):
             scheme=scheme,
             endpoint_override=host or None,
             force_virtual_addressing=self.addressing == "virtual",
+            allow_delayed_open=True,  # a small file is one request instead of three
             retry_strategy=pafs.AwsDefaultS3RetryStrategy(max_attempts=tries),
         )
 

@@ -2,10 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from jobs.storage import delta_options
+from jobs.storage import delta_options, is_remote
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+_COMMITS = 50
+_REMOTE_COMMITS = 10
+"""Opening a table reads all commits since Delta's last checkpoint, and in an object store each is a request."""
+
+
+def checkpoint_interval(uri: str) -> dict[str, str]:
+    """Return the property of a new table that states after how many commits Delta writes a checkpoint."""
+    return {"delta.checkpointInterval": str(_REMOTE_COMMITS if is_remote(uri) else _COMMITS)}
 
 
 def open_delta(uri: str, version: int | None = None) -> "DeltaTable":

@@ -19,6 +19,7 @@ SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}", re.ASCII)
 _MAX_NAME = 255
+_OBJECT_URI = re.compile(r"s3://[A-Za-z0-9._=/-]+", re.ASCII)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 # The Delta library panics on the first four in a path. It decodes or splits a path at the others.
 _NOT_IN_A_PATH = re.compile(r"[\[\]|^\\\\]|%[0-9A-Fa-f]{2}")
@@ -58,8 +59,19 @@ def checked_place(text: str, what: str) -> str:
         raise SpecError(f"{problem}; a URI names a bucket or host, such as {scheme}://bucket/path")
     place = canonical_uri(text)
     if is_s3(place):
+        _check_object_uri(place, problem)
         forbid_metadata_service()
     return place
+
+
+def _check_object_uri(uri: str, problem: str) -> None:
+    """Refuse characters that deltalake, Arrow and Hadoop encode in different ways."""
+    parts = uri.partition("://")[2].rstrip("/").split("/")
+    if not _OBJECT_URI.fullmatch(uri) or any(part in {"", ".", ".."} for part in parts):
+        raise SpecError(
+            f"{problem}; in object storage, a bucket and a path have only letters, digits and . _ - = /, and no empty "
+            "part, '.' or '..'"
+        )
 
 
 def _checked_path(path: str, problem: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import open_delta
+from jobs.lake.delta_tables import checkpoint_interval, open_delta
 from jobs.lake.opened_tables import forget_table, opened_table
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
@@ -40,7 +40,6 @@ _PROPERTIES = {
     # A rollback reads files of earlier publications, so files are kept longer than Delta's default of seven days.
     "delta.deletedFileRetentionDuration": "interval 60 days",
     "delta.logRetentionDuration": "interval 365 days",
-    "delta.checkpointInterval": "50",
 }
 
 
@@ -75,7 +74,7 @@ def _ensure(uri: str, table: Table) -> None:
             schema,
             mode="ignore",
             partition_by=list(PARTITION_COLUMNS),
-            configuration=_PROPERTIES,
+            configuration=_PROPERTIES | checkpoint_interval(uri),
             storage_options=delta_options(uri),
         )
         forget_table(uri)
@@ -184,15 +183,17 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSy
         table.to_pyarrow_dataset()  # raises an error that names the feature
     system, root = file_system(table.table_uri)
     actions, wanted = arrow_table(table.get_add_actions(flatten=True)), set(attempts)
-    columns = (actions[name].to_pylist() for name in ("path", *(f"partition.{name}" for name in PARTITION_COLUMNS)))
+    names = ("path", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
+    columns = (actions[name].to_pylist() for name in names)
     files = pads.ParquetFileFormat(default_fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=True))
     fragments = [
         files.make_fragment(
             place_of(root, path),
             filesystem=system,
+            file_size=size,  # without it, an object store is asked
             partition_expression=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id),
         )
-        for path, slice_id, attempt_id in zip(*columns, strict=True)
+        for path, size, slice_id, attempt_id in zip(*columns, strict=True)
         if (slice_id, attempt_id) in wanted
     ]
     return pads.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), files, system)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import damaged_file, one_line, table_errors
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import is_delta, open_delta
+from jobs.lake.delta_tables import checkpoint_interval, is_delta, open_delta
 from jobs.ledger.chain import Row
+from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
 from jobs.storage import delta_options, file_system, is_remote
 from windowlib.errors import LedgerError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _CONFIGURATION = {
     "delta.appendOnly": "true",
-    "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 36500 days",
 }
 WITHOUT_EVENTS = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
@@ -114,7 +114,11 @@ class LedgerTable:
         return [path for path, seq in zip(paths, last, strict=True) if seq is None or seq > after]
 
     def create(self) -> None:
-        """Create the table if it does not exist. Several processes may call this at once."""
+        """Create the table if it does not exist. Several processes may call this at once.
+
+        Raises:
+            LedgerError: the table cannot be created, or its store does not refuse a second commit of one version.
+        """
         from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import CommitFailedError
 
@@ -125,11 +129,13 @@ class LedgerTable:
         with self._errors("created"):
             try:
                 if not is_delta(self.uri):
+                    if is_remote(self.uri):
+                        prove_conditional_put(self.uri)
                     DeltaTable.create(
                         self.uri,
                         schema=ledger_schema(),
                         mode="ignore",
-                        configuration=_CONFIGURATION,
+                        configuration=_CONFIGURATION | checkpoint_interval(self.uri),
                         commit_properties=once,
                         storage_options=delta_options(self.uri),
                     )

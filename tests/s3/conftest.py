@@ -1,11 +1,16 @@
 """The object store, and a Spark session with the S3 file system."""
 
 from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.fs as pafs
 import pytest
 
-from tests.support.object_store import BUCKET, ObjectStore
+from jobs.demo.flights import load_flights
+from jobs.storage import file_system
+from tests.support.object_store import BUCKET, SOURCE, ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,3 +45,14 @@ def spark(store: ObjectStore) -> "Iterator[SparkSession]":  # noqa: ARG001 - it 
         session = spark_session("hindcast s3 tests", "local[2]", reads=(f"s3://{BUCKET}",))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two weeks of flights, loaded into the lake SOURCE in the store; a lake on the disk with a copy of the log."""
+    spark.sparkContext.setLogLevel("ERROR")
+    load_flights(SOURCE.replace("s3:", "s3a:"), date(2013, 2, 1), date(2013, 2, 15))
+    directory = tmp_path_factory.mktemp("disk")
+    system, root = file_system(SOURCE)
+    pafs.copy_files(root, str(directory), source_filesystem=system, destination_filesystem=pafs.LocalFileSystem())
+    return directory

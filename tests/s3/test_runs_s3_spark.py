@@ -1,13 +1,12 @@
 """Replays of two weeks of flights have the same run ids and digests on a disk and in an object store."""
 
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 import pytest
 
-from jobs.demo.flights import TABLE, load_flights
+from jobs.demo.flights import TABLE
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.outcomes import Outcome
@@ -23,7 +22,7 @@ from jobs.replay.pinned import Pinned
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.storage import file_system
-from tests.support.object_store import BUCKET
+from tests.support.object_store import SOURCE
 from tests.support.places import ROOT
 from tests.support.replays import NOW_MS, what_was_run
 
@@ -37,18 +36,6 @@ SMALL = Sizes(
     records_per_task=500, rows_per_file=200, rows_from=50, records_per_columnar_bucket=2_000, full_state_rows=0
 )
 FRAMES = Sizes(way="frames", driver_rows=50, rows_per_file=500)
-SOURCE = f"s3://{BUCKET}/source"
-
-
-@pytest.fixture(scope="module")
-def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log of flights, loaded into the lake SOURCE, and a lake on the disk with a copy of it."""
-    load_flights(SOURCE.replace("s3:", "s3a:"), date.fromisoformat(FROM), date.fromisoformat(TO))
-    directory = tmp_path_factory.mktemp("disk")
-    system, root = file_system(SOURCE)
-    pafs.copy_files(root, str(directory), source_filesystem=system, destination_filesystem=pafs.LocalFileSystem())
-    spark.sparkContext.setLogLevel("ERROR")
-    return directory
 
 
 @pytest.fixture(scope="module")

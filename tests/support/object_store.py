@@ -21,6 +21,8 @@ SECRET = "canary-secret-5e0c1d"  # noqa: S105 - no secret
 """The tests look for this text in everything that the commands write."""
 ACCESS_KEY = "canarykey"
 BUCKET = "lake"
+SOURCE = f"s3://{BUCKET}/source"
+"""The lake with the log of flights."""
 REGION = "us-east-1"
 
 

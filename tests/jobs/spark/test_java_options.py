@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spark.jars import class_path, delta_jars
+from jobs.spark.jars import S3_SUMS_FILE, JarsMissing, class_path, delta_jars, listed_jars
 from jobs.spark.java_options import archive_file, class_path_option, java_options, spark_jars
+from jobs.spark.object_storage import object_storage
 from jobs.spark.session import _jvm_settings
 from jobs.spark.submit import are_on_class_path, master_url, submit_settings
 
@@ -91,6 +92,23 @@ def test_the_master_of_a_connection_is_that_of_airflows_provider() -> None:
     assert master_url("spark", "spark://host", 7077) == "spark://host:7077"
     assert master_url("spark", "host", 7077) == "spark://host:7077"
     assert master_url("k8s", "host", 443) == "k8s://host:443"
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
+def test_a_program_that_may_read_object_storage_gets_its_jars_if_they_are_there(
+    master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HINDCAST_S3_JARS", str(tmp_path))
+    without = submit_settings(master, may_read=("/data/lake",)).jars
+    assert submit_settings(master, may_read=("s3://b/lake",)).jars == without, "most replays do not need them"
+    with pytest.raises(JarsMissing, match="Run `make s3`"):
+        object_storage(("s3://b/lake",))
+    names = [*listed_jars(S3_SUMS_FILE)]
+    for name in names:
+        (tmp_path / name).touch()
+    found = submit_settings(master, may_read=("s3a://b/lake",)).jars.split(",")
+    assert [Path(one).name for one in found][-len(names) :] == names
+    assert len(found) == len(names) + len([one for one in without.split(",") if one])
 
 
 def test_an_archive_in_a_directory_with_a_space_is_one_option(tmp_path: Path) -> None:
