@@ -88,7 +88,10 @@ class Stored:
             yield self._finding(None, f"a value cannot be read: {type(error).__name__}: {error}")
 
     def _sums(self, rows: "pa.Table") -> Iterator[Finding]:
-        found = id_sums(rows) if rows.num_rows else {}
+        yield from self.sum_findings(id_sums(rows) if rows.num_rows else {})
+
+    def sum_findings(self, found: "Mapping[Attempt, IdSum | None]") -> Iterator[Finding]:
+        """Yield the attempts whose ids do not add up to the digest. `found` has None if a row has no id."""
         for attempt, digest in self.digests.items():
             ids = found.get(attempt, IdSum())
             if digest is not None and (ids is None or ids.digest() != digest):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.lake.damage import data_files, data_problem
-from jobs.lake.store import Attempt, read_attempts
-from jobs.reading.stored_rows import CONTENT_ROWS, IDS, Finding, Stored, file_of, id_sums, removed_ids
+from jobs.lake.store import Attempt, read_attempts, read_each_attempt
+from jobs.reading.stored_rows import CONTENT_ROWS, Finding, Stored, file_of, removed_ids
 from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED
@@ -118,15 +118,16 @@ class CheckpointCheck:
         Raises:
             CheckpointError: rows were lost, doubled or changed, or a file cannot be read.
         """
+        attempts = self._attempts(table.name)
         try:
-            rows, findings = self._rows(table)
-            first = next(findings, None)
+            parts = read_each_attempt(self.uri_of(table.name), attempts, (tables.ROW_ID,))
+            found = {attempt: _sum_of(rows) for attempt, rows in zip(attempts, parts, strict=True)}
+            first = next(self._findings(table, found, rows=sum(rows.num_rows for rows in parts)), None)
         except StoreError as error:
             raise self._error(str(error)) from error
         if first is not None:
             raise self._error(str(first))
-        found = id_sums(rows) if rows.num_rows else {}
-        return {attempt: found.get(attempt) or IdSum() for attempt in self._attempts(table.name)}
+        return {attempt: ids or IdSum() for attempt, ids in found.items()}
 
     def _removed(self) -> Mapping[str, IdSum]:
         """Check the removals; return the sum of the removed ids by table."""
@@ -137,17 +138,17 @@ class CheckpointCheck:
         rows = read_attempts(self.uri_of(tables.STATE_REMOVALS), self._attempts(tables.STATE_REMOVALS), columns)
         return removed_ids(rows) if rows.num_rows else {}
 
-    def _rows(self, table: Table) -> "tuple[pa.Table, Iterator[Finding]]":
-        attempts, uri = self._attempts(table.name), self.uri_of(table.name)
-        rows = read_attempts(uri, attempts, IDS)
-        is_few = 0 < rows.num_rows <= self.content_rows
+    def _findings(self, table: Table, found: Mapping[Attempt, IdSum | None], *, rows: int) -> Iterator[Finding]:
+        """Yield what is wrong with the rows of a table, which have these sums of ids."""
+        attempts, uri = [*found], self.uri_of(table.name)
         # The ledger has the digest of the whole state, which only a full checkpoint has under one attempt.
         digest = None if self.before.earlier else self.before.digests.get(table.name)
         run_ids = {(part.slice_id, part.attempt_id): part.run_id for part in self.before.parts}
         stored = Stored(uri=uri, table=table, run_ids=run_ids, digests=dict.fromkeys(attempts, digest))
-        if is_few:
-            rows = read_attempts(uri, attempts)
-        return rows, stored.findings(rows, with_content=is_few)
+        if 0 < rows <= self.content_rows:
+            yield from stored.findings(read_attempts(uri, attempts), with_content=True)
+            return
+        yield from stored.sum_findings(found)
 
     def _attempts(self, table: str) -> tuple[Attempt, ...]:
         """Return the attempts whose rows of a table belong to the checkpoint."""
@@ -168,3 +169,12 @@ class CheckpointCheck:
             f"the checkpoint of slice {self.before.slice_id} (attempt {self.before.attempt_id}) is damaged: {what}. "
             f"{REMEDY}"
         )
+
+
+def _sum_of(rows: "pa.Table") -> IdSum | None:
+    """Return the sum of the ids of some rows; None if a row has no id."""
+    if not rows.num_rows:
+        return IdSum()
+    if tables.ROW_ID not in rows.column_names or rows[tables.ROW_ID].null_count:
+        return None
+    return IdSum.of_array(rows[tables.ROW_ID].to_numpy())

@@ -57,7 +57,7 @@ class Pinned:
 
     def buckets(self, records: int) -> int:
         """Return the number of buckets for so many records and the state before them."""
-        rows = max((ids.count for ids in self.state_before.ids.values()), default=0)
+        rows = 0 if self.lets_rows_stay() else max((ids.count for ids in self.state_before.ids.values()), default=0)
         return self.sizes.buckets_for(
             records + RECORDS_PER_STATE_ROW * rows, has_keys=bool(self.tables.keys), is_columnar=self.tables.is_columnar
         )
@@ -74,6 +74,21 @@ class Pinned:
         per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD
         work = per_record * (self.log.records + rows) + RECORDS_PER_SLICE * len(self.order.slices)
         return work <= self.sizes.local_records + (0 if has_session else self.sizes.session_records)
+
+    def lets_rows_stay(self) -> bool:
+        """Return whether rows of keys that the chunk does not change stay stored as they are.
+
+        The chunk must not be due to store a full checkpoint. Only the columnar executor is known to change no key
+        without a record or a timer.
+        """
+        rules, rows = self.checkpoint_rules(), sum(ids.count for ids in self.state_before.ids.values())
+        return (
+            bool(self.tables.keys)
+            and self.tables.is_columnar
+            and rows >= max(self.sizes.staying_rows, self.sizes.staying_share * self.log.records, rules.full_rows + 1)
+            and not rules.full_slices
+            and rules.changes_before <= rules.changes_max * rows
+        )
 
     def checkpoint_rules(self) -> CheckpointRules:
         """Return when the buckets emit their whole state: often enough that no checkpoint has too many parts."""

@@ -35,7 +35,7 @@ def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> Iterat
     """Give a replayer with one Spark session. The first order that needs it starts it; it ends with the context."""
     session = LazySession.named("hindcast replay", master)
     try:
-        yield lambda order: _replay(session, order, sizes=sizes)
+        yield lambda order: replay_in(session, order, sizes=sizes)
     finally:
         session.stop()
 
@@ -51,10 +51,11 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close; the attempt is void.
     """
-    return _replay(LazySession.of(spark), order, sizes=sizes)
+    return replay_in(LazySession.of(spark), order, sizes=sizes)
 
 
-def _replay(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[RunResult]:
+def replay_in(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
+    """Do the same as `replay_chunk` with a session that starts if the chunk needs it."""
     with opening_tables_once():
         return _steps(session, order, sizes=sizes)
 

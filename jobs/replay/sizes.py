@@ -37,6 +37,9 @@ class Sizes:
         audited_rows: the audit checks the content of a committed table with at most this many rows.
         full_state_rows: a checkpoint with about this many rows or less is stored whole.
         checkpoint_parts: a checkpoint is stored in at most this many parts: a full one, and the changes of slices.
+        staying_rows: if the state before a chunk has at least this many rows, those of keys that the chunk does not
+            change stay stored, and no task restores them (`Pinned.lets_rows_stay`).
+        staying_share: this is so if the state has at least this many rows for each record of the chunk.
         pandas_rows: Great Expectations uses pandas for a slice with at most this many rows, and Spark for a larger one.
             Compiled checks use neither.
     """
@@ -60,6 +63,8 @@ class Sizes:
     audited_rows: int = AUDITED_ROWS
     full_state_rows: int = FULL_STATE_ROWS
     checkpoint_parts: int = 16
+    staying_rows: int = 50_000
+    staying_share: int = 4
     pandas_rows: int = PANDAS_ROWS
 
     def buckets_for(self, records: int, *, has_keys: bool, is_columnar: bool) -> int:

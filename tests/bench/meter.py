@@ -1,5 +1,6 @@
 """CPU seconds and memory of a process tree, measured from outside."""
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,15 +37,25 @@ def tree(root: int) -> list[psutil.Process]:
 
 
 def tree_cpu_s(root: int) -> float:
-    """Return the CPU seconds of a tree so far, with those of its ended processes that their parents waited for."""
-    total = 0.0
-    for process in tree(root):
+    """Return the CPU seconds of a tree so far, with those of its ended processes that their parents waited for.
+
+    Every stage of a replay asks for it. `psutil` would look at all processes of the machine, 4 to 8 ms each time.
+    """
+    total, waiting = 0, [root]
+    while waiting:
+        pid = waiting.pop()
         try:
-            spent = process.cpu_times()
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            threads = [*Path(f"/proc/{pid}/task").iterdir()]
         except GONE:
             continue
-        total += spent.user + spent.system + spent.children_user + spent.children_system
-    return total
+        total += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
+        for thread in threads:
+            try:
+                waiting += map(int, (thread / "children").read_text().split())
+            except GONE:
+                continue
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def role_of(process: psutil.Process, root: int) -> str | None:

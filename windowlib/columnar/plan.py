@@ -35,13 +35,14 @@ class CheckpointRules:
 
     It does so after the slices in `full_slices`, if the state of all buckets has about `full_rows` rows at most, and if
     more than the share `changes_max` of it has changed since it was emitted whole. Before the chunk, `changes_before`
-    rows had changed in all buckets.
+    rows had changed in all buckets. With `changes_only` it never does: the buckets do not have the whole state.
     """
 
     full_rows: int = FULL_STATE_ROWS
     full_slices: frozenset[int] = frozenset()
     changes_max: float = CHANGES_MAX
     changes_before: int = 0
+    changes_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from windowlib.columnar.arrow import plain_values
 from windowlib.columnar.executor import Executor, arrow_columns
-from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
+from windowlib.columnar.row_identity import UNREADABLE, Column, RowIdentity
 from windowlib.errors import HindcastError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -60,9 +60,10 @@ class RestoredState:
             for name, parts in self._parts.items():
                 table, rows = self._stored[name], pa.concat_tables(parts).combine_chunks()
                 columns = {one: rows[one].combine_chunks() for one in rows.column_names}
-                damage = self._check(table, columns)
+                damage = damage_in(table, columns)
                 if damage is not None:
                     return damage
+                self._sums[name] = IdSum.of_array(columns[tables.ROW_ID].to_numpy())
                 self._rows[name], state[name] = rows, rows.select(list(arrow_columns(table)))
             executor.restore(state)
         except HindcastError as error:
@@ -72,14 +73,19 @@ class RestoredState:
         self._parts.clear()
         return None
 
-    def _check(self, table: Table, columns: Mapping[str, pa.Array]) -> str | None:
-        damage = next(RowIdentity(table).damage(columns), None)
-        if damage is not None:
-            whose = "" if damage.row is None else f" of key {_key(table, columns, damage.row)!r}"
-            return f"a row{whose} in table {table.name} is not what was written: {damage.what}"
-        self._sums[table.name] = IdSum.of_array(columns[tables.ROW_ID].to_numpy())
+
+def damage_in(table: Table, columns: Mapping[str, Column]) -> str | None:
+    """Compare rows of a checkpoint with their ids and checks; return a text about the first damaged row, or None.
+
+    `columns` has the columns of `Table.emitted_columns()`, for `window_state` those of all rows of each key.
+    """
+    damage = next(RowIdentity(table).damage(columns), None)
+    if damage is None:
         return None
+    whose = "" if damage.row is None else f" of key {_key(table, columns, damage.row)!r}"
+    return f"a row{whose} in table {table.name} is not what was written: {damage.what}"
 
 
-def _key(table: Table, columns: Mapping[str, pa.Array], row: int) -> tuple[object, ...]:
-    return tuple(plain_values(columns[name])[row] for name in table.keys)
+def _key(table: Table, columns: Mapping[str, Column], row: int) -> tuple[object, ...]:
+    rows = pa.table(dict(columns)).slice(row, 1)
+    return tuple(plain_values(rows[name].combine_chunks())[0] for name in table.keys)

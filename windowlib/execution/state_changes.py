@@ -111,7 +111,7 @@ class StateChanges:
     def _is_whole(self, slice_no: int) -> bool:
         """Return whether to emit the whole state after a slice."""
         rows, rules = sum(ids.count for ids in self._sums.values()), self._plan.checkpoints
-        return (
+        return not rules.changes_only and (
             slice_no in rules.full_slices
             or rows <= rules.full_rows // self._plan.buckets
             or self._changes > rules.changes_max * rows

@@ -14,23 +14,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
+from jobs.replay.files.key_sets import KeySet, key_words
 from jobs.replay.files.layout import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar import instants
-from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.instants import Codes
 from windowlib.columnar.log_reading import LogReading
 from windowlib.columnar.record_hashes import content_ids, invalid_ids, record_hashes
 from windowlib.columnar.steps import Int64s
-from windowlib.columnar.words import int_words
-from windowlib.columnar.xxhash import Words
 from windowlib.records.row_ids import IdSum
-from windowlib.records.xxh64 import name_seed
 
-KEY_SEED = name_seed("key")
 Buckets: TypeAlias = NDArray[np.uint16]
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2**64 divided by the golden ratio: a multiplication spreads integers evenly (Knuth, TAOCP 3, 6.4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +34,7 @@ class ScanPlan:
     `inputs` are the columns that the executor reads. The pass over time reads the column `source`, if there is one, and
     the columns that its driver asked for; `asked` is None if time needs no pass. `slice_starts_ms` has the start of
     each slice. With `needs_commits`, the commit of a record is content. `has_short_ranks`: each rank fits 32 bits.
+    `key_bits` is the size of the sets of keys (`KeySet`), or None if nobody asks for the keys.
     """
 
     log: LogColumns
@@ -50,6 +45,7 @@ class ScanPlan:
     slice_starts_ms: tuple[int, ...]
     needs_commits: bool
     has_short_ranks: bool
+    key_bits: int | None
     buckets: int
     directory: str
 
@@ -59,7 +55,7 @@ class Scanned:
     """What a scan task found in one block. The four sums are those of `SliceInput`; `content` covers rank and hash.
 
     `rises_at` and `rises_to` are the sequence numbers and event times of the valid records that exceed all earlier ones
-    of the block.
+    of the block. `keys` is the packed set of the keys of the valid records.
     """
 
     block: Block
@@ -72,6 +68,7 @@ class Scanned:
     records_of_buckets: tuple[Fragment, ...]
     records_of_time: tuple[Fragment, ...]
     invalid_records: tuple[Fragment, ...]
+    keys: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +112,7 @@ class _Found:
     rises_at: list[Int64s] = field(default_factory=list)
     rises_to: list[Int64s] = field(default_factory=list)
     highest: int | None = None
+    keys: KeySet | None = None
 
 
 def _scan_block(
@@ -122,10 +120,10 @@ def _scan_block(
 ) -> Scanned:
     records, passed, invalid = writers
     before = [len(one.fragments) for one in writers]
-    found = _Found()
+    found = _Found(keys=None if plan.key_bits is None else KeySet.empty(plan.key_bits))
     for judged in judged_batches(block, plan):
         _count(judged, plan, found)
-        _write_records(judged, plan, block=block, writer=records)
+        _write_records(judged, plan, block=block, writer=records, found=found)
         if plan.asked is not None:
             passed.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
         if (judged.problems != 0).any():
@@ -143,6 +141,7 @@ def _scan_block(
         records_of_buckets=own,
         records_of_time=own_passed,
         invalid_records=own_invalid,
+        keys=None if found.keys is None else found.keys.packed(),
     )
 
 
@@ -214,7 +213,7 @@ def rises(times: Int64s, highest: int | None) -> "np.ndarray[tuple[int], np.dtyp
     return np.flatnonzero(is_rise)
 
 
-def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: FragmentWriter) -> None:
+def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: FragmentWriter, found: _Found) -> None:
     """Write the narrow columns of the valid records, in log order inside each bucket (`fed_records`)."""
     valid = judged.valid()
     rows = judged.rows if isinstance(valid, slice) else judged.rows.take(pa.array(valid))
@@ -226,6 +225,8 @@ def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: Frag
     columns: dict[str, pa.Array] = {name: pa.array(word[valid]) for name, word in words.items()}
     keys = {f"k{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.reading.key)}
     inputs = {f"v{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.inputs)}
+    if found.keys is not None:
+        found.keys.add(key_words(keys))
     fed = pa.RecordBatch.from_pydict({**columns, **keys, **inputs})
     if plan.buckets == 1:
         writer.write(fed, slice_no=block.slice_no)
@@ -249,19 +250,10 @@ def fed_records(rows: pa.RecordBatch, *, first: int) -> pa.RecordBatch:
 
 def bucket_of(keys: Mapping[str, pa.Array], buckets: int) -> Buckets:
     """Return the bucket of each row by its key columns in feed form. There are at most 2**16 buckets."""
-    words = _mixed_keys([*keys.values()])
+    words = key_words(keys)
     # The upper half of a word, scaled to the number of buckets: a remainder takes 15 times as long.
     owners: Buckets = ((words >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.uint16)
     return owners
-
-
-def _mixed_keys(keys: Sequence[pa.Array]) -> Words:
-    """Return a word for each key whose upper half depends on the whole key."""
-    if len(keys) == 1 and pa.types.is_integer(keys[0].type) and not keys[0].null_count:
-        words = int_words(keys[0])
-        assert words is not None, "keys are integers"
-        return words * _GOLDEN
-    return row_hashes(pa.table({f"k{place}": one for place, one in enumerate(keys)}), KEY_SEED).view(np.uint64)
 
 
 def feed_form(values: pa.Array) -> pa.Array:

@@ -15,16 +15,17 @@ from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
 from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.stages import stage
-from jobs.replay.chunk.tallies import Sums, Tallies
+from jobs.replay.chunk.tallies import STATE, Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
 from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment, read_fragments
+from jobs.replay.files.key_sets import KeySet, bits_for
 from jobs.replay.files.layout import Block, Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
-from jobs.replay.files.state import DividedState, divide_plan, divided_state
+from jobs.replay.files.state import Changeable, DividedState, divide_plan, divided_state
 from jobs.replay.files.tasks import Tasks, tasks_of
 from jobs.replay.files.windows import (
     BucketRows,
@@ -39,7 +40,7 @@ from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory
 from jobs.storage import make_directory, remove_directory
 from windowlib.columnar.log_reading import Rises
-from windowlib.columnar.restored import BEFORE
+from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED
 from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.errors import InvariantBroken
 from windowlib.records import tables
@@ -95,12 +96,13 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     windows = _windows_plan(pinned, layout, directory=directory, buckets=plan.buckets, time=time, known=known)
     try:
         with stage("windows and second scan"), pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
-            state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets))
+            changeable = _changeable(scanned, plan, time)
+            state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets, changeable=changeable))
             # The scans are short, so they fill the cores that wait for the last bucket.
             asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *groups]
             done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
         found = [one for one in done if isinstance(one, BucketRows)]
-        counted = _counted(pinned, found)
+        counted = _counted(pinned, found, state)
     except BaseException:
         known.remove()
         raise
@@ -169,6 +171,7 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: str) -> ScanPlan:
         slice_starts_ms=tuple(one.start_ms for one in order.slices),
         needs_commits=engine.time.needs_commits,
         has_short_ranks=layout.records <= SHORT_RANKS,
+        key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,
         buckets=pinned.buckets(layout.records),
         directory=directory,
     )
@@ -227,7 +230,7 @@ def _windows_plan(
         buckets=buckets,
         time=time,
         sizes=pinned.sizes,
-        checkpoints=pinned.checkpoint_rules(),
+        checkpoints=replace(pinned.checkpoint_rules(), changes_only=pinned.lets_rows_stay()),
     )
     return WindowsPlan(
         bucket_plan=replace(plan, steps=save_steps(time.steps, directory)),
@@ -243,13 +246,26 @@ def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState)
         for fragment in one.records_of_buckets:
             of_bucket[fragment.bucket].append(fragment)
     return [
-        BucketTask(bucket=bucket, fragments=tuple(found), state=state.get(bucket, ()))
+        BucketTask(bucket=bucket, fragments=tuple(found), state=state.of_bucket.get(bucket, ()))
         for bucket, found in of_bucket.items()
     ]
 
 
-def _counted(pinned: Pinned, found: Iterable[BucketRows]) -> Sums:
-    counted: Sums = {}
+def _changeable(scanned: Sequence[Scanned], plan: ScanPlan, time: ChunkTime) -> Changeable | None:
+    """Return the keys that the chunk may change; None if all rows of the state go to the buckets."""
+    if plan.key_bits is None:
+        return None
+    keys = KeySet.together(plan.key_bits, [one.keys for one in scanned if one.keys is not None])
+    last = int(time.steps.watermark_ms[-1]) if len(time.steps.watermark_ms) else time.beginning.watermark_ms
+    return Changeable(keys=keys.packed(), index_bits=plan.key_bits, watermark_ms=max(last, time.beginning.watermark_ms))
+
+
+def _counted(pinned: Pinned, found: Iterable[BucketRows], state: DividedState) -> Sums:
+    """Return what the tasks counted. The rows that stay are in the state after each slice."""
+    counted: Sums = {(BEFORE, DAMAGED, damage): IdSum(1) for damage in state.damages}
+    for name, ids in state.staying.items():
+        for place in ((BEFORE, RESTORED, name), *((number, STATE, name) for number in range(len(pinned.order.slices)))):
+            counted.setdefault(place, IdSum()).merge(ids)
     for one in found:
         for key, ids in one.tallies.items():
             counted.setdefault(key, IdSum()).merge(ids)

@@ -34,6 +34,8 @@ SMALL = Sizes(
     driver_rows=10,
     full_state_rows=0,
     checkpoint_parts=3,
+    staying_rows=0,
+    staying_share=0,
 )
 FRAMES = Sizes(way="frames")
 OTHERS = {

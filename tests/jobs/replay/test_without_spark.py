@@ -1,0 +1,206 @@
+"""Replays whose tasks run in this process. The session of these tests cannot be started.
+
+Chunks that let rows of the state stay stored give the same runs as chunks that restore the whole state.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.reading.verify import verify
+from jobs.replay.files import way
+from jobs.replay.files.key_sets import BITS_MAX, BITS_MIN, KeySet, bits_for, key_words
+from jobs.replay.files.state import divided_state
+from jobs.replay.files.tasks import LocalTasks
+from jobs.replay.replayer import replay_in
+from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
+from tests.support.delta_logs import track_rows
+from tests.support.fuzzing import seeds
+from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from windowlib.errors import CheckpointError
+from windowlib.records import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY_MS: Final = 86_400_000
+FIRST: Final = date(1970, 1, 5)
+DAYS: Final = 5
+WHOLE: Final = Sizes(local_records=10**9, staying_rows=10**9, full_state_rows=0)
+WINDOWS: Final = (
+    "tumbling: {size: 60h}",
+    "tumbling: {size: 60h}\n  allowed_lateness: 20h",
+    "tumbling: {size: 30d}",
+    "sliding: {size: 72h, slide: 24h}",
+    "session: {gap: 30h}\n  allowed_lateness: 5h",
+    "count: {size: 5}",
+)
+AGGREGATES: Final = ("{n: {count: {}}}", "{n: {count: {}}, total: {sum: v}, one: {first: v}, all: {collect_list: v}}")
+
+
+def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
+    raise AssertionError("a small chunk started a session")
+
+
+def make_log(place: Path, random: Random, *, keys: list[Any], share: float) -> None:
+    """Write a log: each day has records of some of the keys, at the time of their arrival or up to a day before."""
+    kind = pa.string() if isinstance(keys[0], str) else pa.int64()
+    for day in range(DAYS):
+        chosen = keys if day == 0 else [key for key in keys if random.random() < share]
+        rows = [
+            {"k": key, "at": (day * DAY_MS) + random.randrange(-DAY_MS // 2, DAY_MS), "v": random.randrange(-9, 9)}
+            for key in chosen
+            for _ in range(random.randint(1, 2))
+        ] or [{"k": keys[0], "at": day * DAY_MS, "v": 0}]
+        random.shuffle(rows)
+        table = pa.Table.from_pylist(rows, pa.schema([("k", kind), ("at", pa.int64()), ("v", pa.int64())]))
+        shifted = pa.array(table["at"].to_numpy() + (FIRST - date(1970, 1, 1)).days * DAY_MS)
+        days = pa.array([FIRST + timedelta(days=day)] * len(rows), pa.date32())
+        table = table.set_column(1, "at", shifted).append_column("day", days)
+        write_deltalake(str(place), table, mode="append", partition_by=["day"])
+    track_rows(place)
+
+
+def random_pipeline(random: Random) -> Pipeline:
+    windows = random.choice(WINDOWS)
+    return pipeline_of(
+        "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        f"watermark: {{kind: bounded, out_of_orderness: {random.choice(('0s', '6h'))}}}\n"
+        f"windows:\n  {windows}\naggregates: {random.choice(AGGREGATES)}\n"
+    )
+
+
+def replay(lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, sizes: Sizes, chunk: int | None) -> Outcome:
+    start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
+    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
+    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    session = LazySession(no_session)
+    return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
+
+
+def days(first: int, last: int) -> tuple[str, str]:
+    return str(FIRST + timedelta(days=first)), str(FIRST + timedelta(days=last))
+
+
+def linked_lake(place: Path, log: Path) -> Path:
+    place.mkdir()
+    (place / "log").symlink_to(log)
+    return place
+
+
+@pytest.fixture
+def stayed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the rows that stay, by table."""
+    found: Counter[str] = Counter()
+
+    def counting(*arguments: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+        state = divided_state(*arguments)
+        for name, ids in state.staying.items():
+            found[name] += ids.count
+        return state
+
+    monkeypatch.setattr(way, "divided_state", counting)
+    return found
+
+
+def test_rows_that_stay_change_no_run(tmp_path: Path, stayed: Counter[str]) -> None:
+    """Run ids, digests, fingerprints, counts and watermarks are equal, whatever stays. All equations close."""
+    for seed in seeds(5):
+        random, root = Random(seed), tmp_path / str(seed)
+        root.mkdir()
+        kind = random.choice((str, int))
+        keys = [kind(number * random.choice((1, 1, 10**12))) for number in range(40)]
+        make_log(root / "log", random, keys=[*dict.fromkeys(keys)], share=random.choice((0.02, 0.2)))
+        pipeline = random_pipeline(random)
+        staying = Sizes(
+            local_records=10**9,
+            staying_rows=0,
+            staying_share=random.choice((0, 0, 2)),
+            full_state_rows=0,
+            checkpoint_parts=random.choice((3, 16)),
+            records_per_columnar_bucket=random.choice((7, 10**6)),
+            rows_per_read=random.choice((5, 1_000)),
+            content_rows=random.choice((0, 1_000)),
+        )
+        runs = []
+        for name, sizes in (("whole", WHOLE), ("staying", staying)):
+            lake = linked_lake(root / name, root / "log")
+            chunk = random.choice((1, 1, 2))
+            runs.append(what_was_run(replay(lake, pipeline, days(0, DAYS), sizes=sizes, chunk=chunk)))
+            view = Ledger(Lake(root=str(lake)).ledger("stays"), now_ms=lambda: NOW_MS).view()
+            assert not verify(Lake(root=str(lake)), "stays", view).findings
+        assert runs[0] == runs[1]
+    assert stayed[tables.WINDOW_STATE] > 0
+    assert stayed[tables.TIMERS] > 0
+
+
+@pytest.mark.parametrize(("name", "column"), [(tables.WINDOW_STATE, "k"), (tables.TIMERS, "at_ms")])
+def test_damage_among_the_rows_that_stay_is_found(tmp_path: Path, stayed: Counter[str], name: str, column: str) -> None:
+    """The driver sums up ids only. Otherwise, with a changed key, a window would stay that the chunk has to change."""
+    make_log(tmp_path / "log", Random(1), keys=[*range(40)], share=0.02)
+    lake = linked_lake(tmp_path / "lake", tmp_path / "log")
+    pipeline = pipeline_of(
+        "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 30d}\naggregates: {n: {count: {}}}\n"
+    )
+    sizes = Sizes(local_records=10**9, staying_rows=0, staying_share=0, full_state_rows=0, content_rows=0)
+    replay(lake, pipeline, days(0, 1), sizes=sizes, chunk=1)
+    versions = {table.name: DeltaTable(str(table)).version() for table in (lake / "stays").iterdir()}
+    [path] = [Path(one.removeprefix("file://")) for one in DeltaTable(str(lake / "stays" / name)).file_uris()]
+    good = path.read_bytes()
+    rows = pq.ParquetFile(path).read()
+    values = rows[column].to_numpy().copy()
+    values[3] += 1_000
+    pq.write_table(rows.set_column(rows.column_names.index(column), column, pa.array(values)), path)
+    with pytest.raises(CheckpointError, match=rf"in table {name} is not what was written"):
+        replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+    del versions["ledger"]
+    assert versions == {one: DeltaTable(str(lake / "stays" / one)).version() for one in versions}
+    path.write_bytes(good)
+    replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+    assert stayed[name] > 0
+
+
+def test_a_set_of_keys_has_what_was_added_and_little_else() -> None:
+    for seed in seeds(20):
+        chance = np.random.default_rng(seed)
+        count = int(chance.integers(1, 2_000))
+        texts = chance.integers(0, 10**9, 2 * count)
+        columns = {"k0": pa.array(texts)} if seed % 2 else {"k0": pa.array(map(str, texts)), "k1": pa.array(texts % 3)}
+        words = key_words(columns)
+        bits = bits_for(count)
+        assert BITS_MIN <= bits <= BITS_MAX
+        first, second = KeySet.empty(bits), KeySet.empty(bits)
+        first.add(words[: count // 2])
+        second.add(words[count // 2 : count])
+        both = KeySet.together(bits, [first.packed(), second.packed()])
+        assert both.has(words[:count]).all()
+        assert not KeySet.together(bits, []).has(words).any()
+        assert both.has(words[count:]).mean() < 0.3 if count > 100 else True
+
+
+def test_local_tasks_leave_the_garbage_collector_as_it_was() -> None:
+    import gc
+
+    before = gc.get_threshold()
+    assert LocalTasks().run(gc.set_threshold, [7, 9]) == [None, None]
+    assert gc.get_threshold() == before
+    with pytest.raises(ZeroDivisionError):
+        LocalTasks().run(lambda number: 1 // number, [1, 0])
