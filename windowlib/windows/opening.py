@@ -13,6 +13,7 @@ from windowlib.windows.contents import Contents
 from windowlib.windows.firing import Firing
 from windowlib.windows.merging import Meeting, meet
 from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
+from windowlib.windows.same_bounds import SameBounds
 from windowlib.windows.window_store import Orphan, WindowStore
 from windowlib.windows.windowing import Windowing
 
@@ -26,19 +27,25 @@ class Opening:
         self._by_bounds = store.by_bounds
         self._store = store
 
-    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:  # noqa: ARG002
-        """Return the open window with these bounds, created if necessary; None if the record is late for it."""
+    def same_bounds(self, window: Window) -> SameBounds | None:
+        """Return the windows with these bounds, an empty group if there are none; None if a record is late for them."""
         same_bounds = self._by_bounds.get(window)
         if same_bounds is None:
             lifetime = self._store.lifetime(window)
             if lifetime[2] <= self._timers.watermark_ms:
                 return None
-            same_bounds = self._store.begin(window, lifetime)
-        elif same_bounds.late_from_ms <= self._timers.watermark_ms:
+            return self._store.begin(window, lifetime)
+        return None if same_bounds.late_from_ms <= self._timers.watermark_ms else same_bounds
+
+    def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:  # noqa: ARG002
+        """Return the open window with these bounds, created if necessary; None if the record is late for it."""
+        same_bounds = self.same_bounds(window)
+        if same_bounds is None:
             return None
-        open_window = same_bounds.get(key)
+        windows = same_bounds.opened()
+        open_window = windows.get(key)
         if open_window is None:
-            open_window = same_bounds[key] = OpenWindow(key, window, self._runtime, same_bounds.lifetime)
+            open_window = windows[key] = OpenWindow(key, window, self._runtime, same_bounds.lifetime)
             if not self._store.shares_timers:
                 self._store.register_first_timers(open_window)
         return open_window

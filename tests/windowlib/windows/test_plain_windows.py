@@ -4,6 +4,7 @@ At every watermark both paths give equal panes, tallies and state. Windows with 
 a snapshot lists one timer for each window.
 """
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ from windowlib.testkit.harness import resumed
 from windowlib.windows.assigners import Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
 from windowlib.windows.window_operator import WindowOperator
-from windowlib.windows.windowing import PENDING_MAX, TOGETHER_MAX
+from windowlib.windows.windowing import PENDING_MAX, TOGETHER_MAX, WAITING_MAX
 
 SUM = (aggregate("sum", "bigint"), aggregate("count"))
 WHOLE = Whole(Reduce(function=lambda left, right: (left[0] + right[0], 0)))
@@ -32,6 +33,7 @@ def any_spec(random: Random) -> WindowSpec:
         allowed_lateness_ms=random.choice([0, 0, 0, 1, 7]),
         accumulation=random.choice(["accumulating", "discarding"]),
         pending_max=random.choice([0, 1, 2, PENDING_MAX]),
+        waiting_max=random.choice([0, 1, 3, 10, WAITING_MAX]),
     )
 
 
@@ -54,7 +56,7 @@ def test_the_fast_path_equals_the_separate_steps() -> None:
         random = Random(seed)
         spec = any_spec(random)
         operator = spec.build()
-        operator._together_max = random.choice([1, 2, TOGETHER_MAX])
+        operator.windowing = replace(operator.windowing, together_max=random.choice([1, 2, TOGETHER_MAX]))
         quick: Operator = operator
         slow = without_fast_path(spec)
         for record in random_records(random, random.randrange(1, 60)):
