@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import Extreme
+from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s, Positions
 from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.kernels.aggregates.picks import PickColumns, inverse
@@ -91,6 +92,12 @@ class ColumnExtreme:
         if self.dtype.kind == "f":
             numbers = numbers + 0.0  # -0.0 becomes 0.0
         return self.reduce_states(Extremes(numbers, valid), starts)
+
+    def reduce_cells(self, values: pa.Array | None, cells: Cells) -> Extremes | None:
+        if values is None or values.null_count or self.dtype.kind != "i":
+            return None
+        function = np.maximum if self.aggregate.is_max else np.minimum
+        return Extremes(cells.combined(function, self._numbers(values)[0], int(self._identity)), None)
 
     def _numbers(self, values: pa.Array) -> tuple[Numbers, Bools | None]:
         """Return values in feed form or as stored. Nulls have the identity."""
