@@ -76,7 +76,9 @@ class ColumnExtreme:
     @property
     def _function(self) -> np.ufunc:
         """The binary function: np.maximum returns NaN if there is one, and np.fmin only if there is nothing else."""
-        return np.maximum if self.aggregate.is_max else np.fmin
+        if self.aggregate.is_max:
+            return np.maximum
+        return np.fmin if self.dtype.kind == "f" else np.minimum
 
     @property
     def _identity(self) -> float | int:
@@ -96,8 +98,7 @@ class ColumnExtreme:
     def reduce_cells(self, values: pa.Array | None, cells: Cells) -> Extremes | None:
         if values is None or values.null_count or self.dtype.kind != "i":
             return None
-        function = np.maximum if self.aggregate.is_max else np.minimum
-        return Extremes(cells.combined(function, self._numbers(values)[0], int(self._identity)), None)
+        return Extremes(cells.combined(self._function, self._numbers(values)[0], int(self._identity)), None)
 
     def _numbers(self, values: pa.Array) -> tuple[Numbers, Bools | None]:
         """Return values in feed form or as stored. Nulls have the identity."""
@@ -122,6 +123,8 @@ class ColumnExtreme:
 
     def ranges(self, states: Extremes, low: Int64s, high: Int64s) -> Extremes:
         filled = high > low
+        if states.valid is None and filled.all():
+            return Extremes(range_extremes(self._function, states.value, (low, high)), None)
         value = np.full(len(low), self._identity, dtype=self.dtype)
         value[filled] = range_extremes(self._function, states.value, (low[filled], high[filled]))
         if states.valid is not None:
