@@ -13,6 +13,7 @@ _TERMINATOR: Final = b"\x00\x00"
 _ESCAPE: Final = (b"\x00", b"\x00\xff")
 REMEMBERED_MAX: Final = 1 << 17
 SCAN_MAX: Final = 4
+"""The default of `scan_max` of `KeyOrders`."""
 _Item = TypeVar("_Item")
 _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 

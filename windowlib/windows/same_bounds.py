@@ -15,6 +15,7 @@ from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
 class SameBounds:
     """The open windows with equal bounds. They have the same lifetime.
 
+    `windows` has the windows with an object, by key.
     `keys`, `items` and `hashes` have one element for each record that waits, in log order: its key, the item that the
     contents take, and its hash. A window without an object has waiting records only.
     """
@@ -22,7 +23,6 @@ class SameBounds:
     __slots__ = (
         "_pending_max",
         "_runtime",
-        "_windows",
         "complete_ms",
         "hashes",
         "items",
@@ -30,6 +30,7 @@ class SameBounds:
         "late_from_ms",
         "lifetime",
         "window",
+        "windows",
     )
 
     def __init__(self, window: Window, lifetime: Lifetime, runtime: Runtime, *, pending_max: int) -> None:
@@ -39,14 +40,14 @@ class SameBounds:
         self._pending_max = 2 * pending_max
         self.lifetime = lifetime
         self.complete_ms, _, self.late_from_ms = lifetime
-        self._windows: dict[Hashable, OpenWindow] = {}
+        self.windows: dict[Hashable, OpenWindow] = {}
         self.keys: list[Hashable] = []
         self.items: list[Any] = []
         self.hashes: list[int] = []
 
     def __len__(self) -> int:
         """Return the number of window objects and waiting records: 0 if there is no window."""
-        return len(self._windows) + len(self.keys)
+        return len(self.windows) + len(self.keys)
 
     def __contains__(self, key: object) -> bool:
         """Return whether there is a window of this key."""
@@ -54,7 +55,7 @@ class SameBounds:
 
     def is_only_waiting(self, at_ms: int) -> bool:
         """Return whether no window has an object, and `at_ms` is the end and the cleanup instant of all windows."""
-        return not self._windows and at_ms == self.lifetime[0] == self.lifetime[1]
+        return not self.windows and at_ms == self.lifetime[0] == self.lifetime[1]
 
     def values(self) -> Collection[OpenWindow]:
         """Return the windows in no fixed order."""
@@ -62,7 +63,7 @@ class SameBounds:
 
     def opened(self) -> dict[Hashable, OpenWindow]:
         """Return the windows by key. The records that wait enter them first."""
-        windows = self._windows
+        windows = self.windows
         if self.keys:
             edges = zip(self.items, self.hashes, strict=True)
             for key, entering in by_key(self.keys, edges).items():

@@ -152,7 +152,12 @@ class WindowOperator:
             open_window.settle()
         # Fast path for most records: a trigger that waits for the window's end ignores records before the end.
         if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
-            self._call_trigger(record, open_window)
+            result = self._on_record(record, open_window.window, open_window)
+            if result is not CONTINUE:
+                result = purging(result) if self._purges else result
+                self._firing.apply(result, open_window, on_record(record[3]))
+            if self._registers_cleanup:
+                self._store.register_cleanup(open_window)
         return True
 
     def quiet_until_ms(self) -> int | None:
@@ -192,15 +197,6 @@ class WindowOperator:
                 same_bounds.wait(*columns)
         self._firing.tallies.add(NEW, times(found.edges, grid.windows_each))
         return found.end, found.others
-
-    def _call_trigger(self, record: Record, open_window: OpenWindow) -> None:
-        """Call the trigger for a record that has entered a window, and apply the result."""
-        result = self._on_record(record, open_window.window, open_window)
-        if result is not CONTINUE:
-            result = purging(result) if self._purges else result
-            self._firing.apply(result, open_window, on_record(record[3]))
-        if self._registers_cleanup:
-            self._store.register_cleanup(open_window)
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         """Advance the watermark because of the record at `position`, and handle all due event timers.

@@ -141,6 +141,12 @@ class WindowStore:
         if self._sets_end_timers and open_window.complete_ms > self.runtime.timers.watermark_ms:
             open_window.register_event_timer(open_window.complete_ms)
 
+    def delete_first_timers(self, open_window: OpenWindow) -> None:
+        """Delete the timers of `register_first_timers`."""
+        self.delete_cleanup(open_window)
+        if self._sets_end_timers and open_window.complete_ms != open_window.cleanup_ms:
+            self.runtime.timers.event_timers.delete(open_window.complete_ms, open_window.key, open_window.window)
+
     def register_cleanup(self, open_window: OpenWindow) -> None:
         """Register the window's cleanup timer, if the window has a cleanup instant."""
         if open_window.cleanup_ms < MAX_TIME_MS:
