@@ -47,7 +47,7 @@ from windowlib.windows.assigners import (
 )
 from windowlib.windows.evictors import Evictor, KeepClose, KeepCount, KeepRecent
 from windowlib.windows.spec import WindowSpec
-from windowlib.windows.windowing import PENDING_MAX
+from windowlib.windows.windowing import PENDING_MAX, WAITING_MAX
 
 if TYPE_CHECKING:
     from windowlib.triggers.protocol import Trigger
@@ -188,6 +188,7 @@ def specs(draw: st.DrawFn, profiles: Sequence[Profile] = (STRICT, FLINK)) -> Win
         profile=profile,
         stale_max=draw(st.sampled_from([0, 1, 2, STALE_MAX])),
         pending_max=draw(st.sampled_from([0, 1, 2, PENDING_MAX])),
+        waiting_max=draw(st.sampled_from([0, 1, 3, WAITING_MAX])),
     )
 
 

@@ -1,6 +1,6 @@
 """The executor that runs any operator, record by record."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -8,13 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.columnar.arrow import column_values, plain_values
+from windowlib.columnar.batch_columns import BatchColumns
 from windowlib.columnar.executor import BucketTallies, Emission, StateColumns, arrow_columns
 from windowlib.columnar.output_rows import OutputRows
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.record_values import KeyReader, batch_values
+from windowlib.columnar.record_values import KeyReader
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.state_rows import NamedRow, StateRows
 from windowlib.columnar.steps import Int64s, Walk
+from windowlib.keyed.operator_protocol import BulkOperator
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records import tables
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Record
@@ -23,7 +25,6 @@ from windowlib.records.tables import Table
 
 RECORDS_PER_BLOCK: Final = 4_096
 """The default of `block_max`. The Python objects of so many records stay in the processor's caches."""
-_new_record: Final = tuple.__new__  # half the cost of Record(...), for every record
 
 
 class OperatorExecutor:
@@ -69,27 +70,51 @@ class OperatorExecutor:
                 emitted.setdefault(name, []).append(rows)
         return {name: pa.concat_tables(parts) for name, parts in emitted.items()}
 
-    def _process(self, records: pa.RecordBatch) -> Emission:
-        sequences = records.column("sequence").to_numpy()
-        steps_before = np.searchsorted(self._plan.steps.sequence, sequences, side="left").tolist()
-        process, walk = self._operator.process, self._walk
+    def _process(self, batch: pa.RecordBatch) -> Emission:
+        steps_before = np.searchsorted(self._plan.steps.sequence, batch.column("sequence").to_numpy(), side="left")
+        records = BatchColumns(batch, self._plan.layout, self._keys, slice_start_ms=self._slice.start_ms)
         others: dict[Fate, list[int]] = {LATE: [], UNASSIGNED: []}
-        for steps, record in zip(steps_before, self._records(records), strict=True):
+        if isinstance(self._operator, BulkOperator):
+            self._process_together(self._operator, records, steps_before, others=others)
+        else:
+            self._process_each(records.each(), steps_before.tolist(), others=others)
+        self._count_fates(records.ids, others)
+        return self._drain()
+
+    def _process_each(
+        self, records: Iterable[Record], steps_before: Sequence[int], *, others: Mapping[Fate, list[int]]
+    ) -> None:
+        """Process records one by one, each after its steps. Add those without a window to `others`."""
+        process, walk = self._operator.process, self._walk
+        for steps, record in zip(steps_before, records, strict=True):
             if steps > walk.taken:
                 walk.until(steps)
             fate = process(record)
             if fate is not ASSIGNED:
                 others[fate].append(record.record_hash)
-        self._count_fates(IdSum.of_array(records.column("record_hash").to_numpy()), others)
-        return self._drain()
 
-    def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
-        """Return the records of a batch. Each exists only while the operator needs it."""
-        ranks, times, hashes = (plain_values(batch.column(name)) for name in ("rank", "event_time_ms", "record_hash"))
-        positions = zip(repeat(self._slice.start_ms), ranks, strict=False)
-        values, gaps = batch_values(batch, self._plan.layout)
-        columns = (self._keys.keys(batch), times, values, positions, hashes, gaps)
-        return map(_new_record, repeat(Record), zip(*columns, strict=True))
+    def _process_together(
+        self,
+        operator: BulkOperator,
+        records: BatchColumns,
+        steps_before: Int64s,
+        *,
+        others: Mapping[Fate, list[int]],
+    ) -> None:
+        """Process records as `_process_each`, together where no timer can be due between them."""
+        place = 0
+        while place < len(records):
+            self._walk.until(int(steps_before[place]))
+            quiet_ms = operator.quiet_until_ms()
+            if quiet_ms is None:
+                self._process_each(records.each_from(place), steps_before[place:].tolist(), others=others)
+                return
+            # The records before the first step that reaches the instant.
+            step = self._plan.steps.watermark_ms.searchsorted(quiet_ms, side="left")
+            end = int(steps_before.searchsorted(step, side="right"))
+            place, rest = operator.process_together(records, range(place, end))
+            some = [records.record(other) for other in rest]
+            self._process_each(some, steps_before[list(rest)].tolist() if rest else (), others=others)
 
     def _count_fates(self, read: IdSum, others: Mapping[Fate, Sequence[int]]) -> None:
         """Add the fates of a batch: all of its records are assigned, except `others`."""
@@ -141,7 +166,9 @@ class OperatorExecutor:
                 self._operator.begin(self._plan.beginning.first_arrival_ms)
 
     def _drain(self) -> Emission:
-        return self._outputs.emission(self._operator.drain(), self._slice.start_ms)
+        operator = self._operator
+        outputs = operator.drain_together() if isinstance(operator, BulkOperator) else operator.drain()
+        return self._outputs.emission(outputs, self._slice.start_ms)
 
 
 def _as_one(value: object) -> object:

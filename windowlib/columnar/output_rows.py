@@ -11,7 +11,18 @@ from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, arrow_columns
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records import tables
-from windowlib.records.records import ON_TIME, Emitted, Late, Output, Pane, Position, Record, SideOutput, Unassigned
+from windowlib.records.records import (
+    ON_TIME,
+    Emitted,
+    Late,
+    OnlyPanes,
+    Output,
+    Pane,
+    Position,
+    Record,
+    SideOutput,
+    Unassigned,
+)
 from windowlib.records.tables import Table
 
 US_PER_MS: Final = 1_000
@@ -23,6 +34,10 @@ _PANE_FIELDS: Final = (
 """Columns of `window_outputs` that Pane has as fields with the same names and values."""
 _OURS: Final = frozenset((*_PANE_FIELDS, "pane_time_ms", "fired_rank"))
 """Columns of `window_outputs` that are mostly equal in all rows."""
+_ONLY: Final[Mapping[str, Any]] = {
+    "pane_index": 0, "timing": ON_TIME, "is_first": True, "is_last": True, "kind": "result", "nonspeculative_index": 0,
+}  # fmt: skip
+"""The columns that are equal in all OnlyPanes."""
 _EMITTED: Final[Mapping[str, Any]] = {
     "pane_index": 0, "timing": ON_TIME, "is_first": True, "is_last": True, "mode": "discarding", "kind": "result",
     "record_count": 1, "nonspeculative_index": 0, "window_start": None, "window_end": None,
@@ -62,17 +77,20 @@ class OutputRows:
         self._nothing = (None,) * len(self._outputs)
         self._side_outputs = {tag: tuple(names) for tag, names in side_outputs.items()}
 
-    def emission(self, outputs: Sequence[Output], slice_start_ms: int) -> Emission:
+    def emission(self, outputs: Sequence[Output | OnlyPanes], slice_start_ms: int) -> Emission:
         """Return the rows of outputs of this slice. The rows of a table are in the order of emission.
 
         Raises:
             SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare.
         """
         emitted: dict[str, pa.Table] = {}
-        if panes := _only(Pane, outputs):
-            emitted[tables.WINDOW_OUTPUTS] = self._table(tables.WINDOW_OUTPUTS, self._panes(panes, slice_start_ms))
-        if len(panes) == len(outputs):
-            return emitted
+        panes = [
+            self._only_panes(part, slice_start_ms) if isinstance(part, OnlyPanes) else self._panes(part, slice_start_ms)
+            for part in _parts(outputs)
+        ]
+        if panes:
+            parts = [self._table(tables.WINDOW_OUTPUTS, columns) for columns in panes]
+            emitted[tables.WINDOW_OUTPUTS] = pa.concat_tables(parts)
         if values := _only(Emitted, outputs):
             emitted[tables.WINDOW_OUTPUTS] = self._table(tables.WINDOW_OUTPUTS, self._emitted(values, slice_start_ms))
         if late := _only(Late, outputs):
@@ -93,10 +111,27 @@ class OutputRows:
         return {
             **self._key_columns(columns["key"]),
             **_bounds(columns["window"]),
-            "pane_time_ms": [None if at_ms == MAX_TIME_MS else at_ms for at_ms in times],
+            "pane_time_ms": list(map(_pane_time_ms, times)),
             "fired_rank": _fired_ranks(positions, slice_start_ms),
             **{name: columns[name] for name in _PANE_FIELDS},
             **self._values(columns["values"], columns["kind"]),
+        }
+
+    def _only_panes(self, panes: OnlyPanes, slice_start_ms: int) -> _Columns:
+        count, kinds = len(panes.keys), self._kinds[tables.WINDOW_OUTPUTS]
+        equal = {
+            **_ONLY,
+            "mode": panes.mode,
+            "watermark_ms": panes.watermark_ms,
+            "pane_time_ms": _pane_time_ms(panes.timestamp_ms),
+            "fired_rank": _fired_ranks([panes.position], slice_start_ms)[0],
+        }
+        return {
+            **self._key_columns(panes.keys),
+            **_bounds([panes.window] * count),
+            **{name: pa.repeat(pa.scalar(value, kinds[name]), count) for name, value in equal.items()},
+            "record_count": panes.record_counts,
+            **self._values(panes.values, ["result"] * count),
         }
 
     def _values(self, values: Sequence[Any], kinds: Sequence[str]) -> _Columns:
@@ -167,7 +202,24 @@ def _array(values: Any, kind: pa.DataType, *, is_ours: bool) -> pa.Array:  # noq
     return pa.array(values, kind)
 
 
-def _only(kind: type[_Kind], outputs: Sequence[Output]) -> list[_Kind]:
+def _parts(outputs: Sequence[Output | OnlyPanes]) -> list[OnlyPanes | list[Pane]]:
+    """Return the panes in order: each OnlyPanes, and the single panes between two of them."""
+    parts: list[OnlyPanes | list[Pane]] = []
+    singles: list[Pane] = []
+    for output in outputs:
+        if isinstance(output, Pane):
+            singles.append(output)
+        elif isinstance(output, OnlyPanes):
+            parts += [singles, output] if singles else [output]
+            singles = []
+    return [*parts, singles] if singles else parts
+
+
+def _pane_time_ms(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms == MAX_TIME_MS else timestamp_ms
+
+
+def _only(kind: type[_Kind], outputs: Sequence[Output | OnlyPanes]) -> list[_Kind]:
     return [output for output in outputs if isinstance(output, kind)]
 
 

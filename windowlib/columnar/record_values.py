@@ -51,25 +51,37 @@ class KeyReader:
         self._count = count
         self._known_max = known_max
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        """The keys, if there are several columns."""
+        self._of_value = _KeysOfOne()
 
     def keys(self, batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
         """Return the key of each row."""
-        if len(self._known) > self._known_max:
+        if len(self._known) + len(self._of_value) > self._known_max:
             self._known.clear()
+            self._of_value.clear()
         columns = [batch.column(f"k{i}") for i in range(self._count)]
         match columns:
             case []:
                 return repeat((), batch.num_rows)
+            case [column] if pa.types.is_integer(column.type):
+                return map(self._of_value.__getitem__, plain_values(column))
             case [column]:
                 encoded = column.dictionary_encode(null_encoding="encode")
-                keys = zip(_key_values(encoded.dictionary), strict=True)
-                return map(self._shared(keys).__getitem__, plain_values(encoded.indices))
+                keys = [self._of_value[value] for value in _key_values(encoded.dictionary)]
+                return map(keys.__getitem__, plain_values(encoded.indices))
             case _:
-                return self._shared(zip(*map(_key_values, columns), strict=True))
+                known = self._known
+                return [known.setdefault(key, key) for key in zip(*map(_key_values, columns), strict=True)]
 
-    def _shared(self, keys: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        known = self._known
-        return [known.setdefault(key, key) for key in keys]
+
+class _KeysOfOne(dict[Any, tuple[Any, ...]]):
+    """A cache from a value to the key of this value. A look-up of the key itself would take twice as long."""
+
+    __slots__ = ()
+
+    def __missing__(self, value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any key
+        key = self[value] = (value,)
+        return key
 
 
 def _key_values(column: pa.Array) -> list[Any]:

@@ -20,7 +20,7 @@ from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import FARTHEST_MS, Block
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import expanded, sorted_rows, starts_of, window_codes
+from windowlib.kernels.grouping import counts_below, expanded, sorted_rows, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.windows import Frame, Outcome
@@ -245,7 +245,7 @@ class SlidingWindows:
             low = row + start
             ends = slices.key_code[low] * span + np.minimum(number * per_slide + (per_size - least), span)
             if len(low):
-                yield _Ranges(number, low, np.searchsorted(codes, ends, side="left"))
+                yield _Ranges(number, low, counts_below(codes, ends))
 
     def _contents(self, ranges: _Ranges) -> tuple[Any, ...]:
         begin, end = int(ranges.low.min()), int(ranges.high.max())

@@ -1,48 +1,26 @@
 """Tumbling windows that fire at their end."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from windowlib.kernels.aggregates.column_aggregate import Int64s
-from windowlib.kernels.aggregates.segments import sizes_of
 from windowlib.kernels.block import Block
 from windowlib.kernels.completed import CompletedWindows, LateEntries
-from windowlib.kernels.edges import EdgeColumns, id_sum
-from windowlib.kernels.grouping import sorted_rows, stable_order, starts_of, window_codes
+from windowlib.kernels.edges import id_sum
+from windowlib.kernels.grouping import stable_order, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
+from windowlib.kernels.record_groups import CELLS_MAX, RecordGroups, grouped
 from windowlib.kernels.windows import Frame, Outcome
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Tumbling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Groups:
-    """The records of a block that arrived before the end of their windows, grouped by (window, key), in this order.
-
-    Group i has the records from `starts[i]`, whose hashes are in `record_hash`. `number` is the number of the window.
-    """
-
-    number: Int64s
-    key_code: Int64s
-    starts: Int64s
-    record_hash: Int64s
-    states: tuple[Any, ...]
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def first_row(self, group: int) -> int:
-        """Return the first record of a group; the number of all records for the group after the last one."""
-        return int(self.starts[group]) if group < len(self) else len(self.record_hash)
-
-
 class TumblingWindows:
     """The tumbling windows of one bucket (windows.Windows)."""
 
-    def __init__(self, frame: Frame, assigner: Tumbling) -> None:
+    def __init__(self, frame: Frame, assigner: Tumbling, *, cells_max: float = CELLS_MAX) -> None:
+        """Prepare. `cells_max` (record_groups.grouped) changes the speed only."""
+        self._cells_max = cells_max
         self._frame = frame
         self._size_ms = assigner.size_ms
         self._offset_ms = assigner.offset_ms
@@ -105,7 +83,8 @@ class TumblingWindows:
 
     def _collect(self, block: Block, number: Int64s, rows: Int64s | slice, *, outcome: Outcome) -> None:
         """Add records to windows before their end, and fire the windows whose end is reached."""
-        carried, groups = self._pending, self._grouped(block, number, rows)
+        carried = self._pending
+        groups = grouped(self._frame, block, number, rows=rows, cells_max=self._cells_max)
         aggregates = self._frame.aggregates
         # The windows of the block up to the last carried one may have records of both.
         shared = 0
@@ -123,28 +102,13 @@ class TumblingWindows:
         waiting = first.take(np.arange(ended, len(first), dtype=np.int64), aggregates)
         self._pending = OpenWindows.concat([waiting, self._opened(groups, rest, len(groups))], aggregates)
 
-    def _grouped(self, block: Block, number: Int64s, rows: Int64s | slice) -> _Groups:
-        number, key_code = number[rows], block.key_code[rows]
-        order, codes = sorted_rows(window_codes(number, key_code))
-        starts = starts_of(codes)
-        chosen = order if isinstance(rows, slice) else rows[order]
-        leaders = order[starts]
-        return _Groups(
-            number=number.take(leaders),
-            key_code=key_code.take(leaders),
-            starts=starts,
-            record_hash=block.record_hash.take(chosen),
-            states=self._frame.reduced(block, chosen, starts) if len(starts) else self._frame.empty(0),
-        )
-
-    def _opened(self, groups: _Groups, low: int, high: int) -> OpenWindows:
+    def _opened(self, groups: RecordGroups, low: int, high: int) -> OpenWindows:
         """Return the groups from `low` to `high` as open windows."""
         start_ms = groups.number[low:high] * self._size_ms + self._offset_ms
-        begin, end = groups.first_row(low), groups.first_row(high)
         return OpenWindows.fresh(
             groups.key_code[low:high],
             (start_ms, start_ms + self._size_ms),
-            edges=EdgeColumns.of_groups(groups.record_hash[begin:end], groups.starts[low:high] - begin),
+            edges=groups.ids.edges(low, high),
             states=self._frame.taken(groups.states, np.arange(low, high, dtype=np.int64)),
         )
 
@@ -152,7 +116,7 @@ class TumblingWindows:
         if len(ended):
             self._completed.add(self._completed.fire(ended, block.slice_start_ms, outcome))
 
-    def _fire_groups(self, groups: _Groups, ended: range, block: Block, *, outcome: Outcome) -> None:
+    def _fire_groups(self, groups: RecordGroups, ended: range, block: Block, *, outcome: Outcome) -> None:
         """Fire windows that have records of this block only."""
         if not ended:
             return
@@ -161,16 +125,15 @@ class TumblingWindows:
             return
         # Fast path: without lateness the windows are cleaned up at once, so only the sum of their edges is needed.
         low, high = ended.start, ended.stop
-        begin, end = groups.first_row(low), groups.first_row(high)
         states = groups.states
         if (low, high) != (0, len(groups)):
             states = self._frame.taken(states, np.arange(low, high, dtype=np.int64))
         self._completed.emit(
             groups.key_code[low:high],
             groups.number[low:high] * self._size_ms + self._offset_ms,
-            sizes_of(groups.starts[low:high], end),
+            groups.size[low:high],
             states=states,
             slice_start_ms=block.slice_start_ms,
             outcome=outcome,
         )
-        outcome.add_edges(FIRED, id_sum(groups.record_hash[begin:end]))
+        outcome.add_edges(FIRED, groups.ids.sum(low, high))

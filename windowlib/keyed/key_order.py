@@ -4,13 +4,17 @@ import struct
 from collections.abc import Callable, Hashable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Final
+from itertools import compress, islice
+from typing import Final, TypeVar
 
 from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, key_group, microseconds
 
 _TERMINATOR: Final = b"\x00\x00"
 _ESCAPE: Final = (b"\x00", b"\x00\xff")
 REMEMBERED_MAX: Final = 1 << 17
+SCAN_MAX: Final = 4
+"""The default of `scan_max` of `KeyOrders`."""
+_Item = TypeVar("_Item")
 _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -73,21 +77,52 @@ def sortable(key: Hashable) -> bytes:
     return tag + encode(key)
 
 
-class _Orders(dict[Hashable, str]):
-    """A cache from a key to its order string, cleared when it is full. An lru_cache would take twice as long."""
+class KeyOrders(dict[Hashable, str]):
+    """A cache from a key to its order string, cleared when it is full. An lru_cache would take twice as long.
 
-    __slots__ = ("_max_parallelism", "_remembered_max")
+    `key_orderer` describes the strings.
+    """
 
-    def __init__(self, max_parallelism: int, remembered_max: int) -> None:
+    __slots__ = ("_max_parallelism", "_remembered_max", "_scan_max", "_sorted")
+
+    def __init__(
+        self,
+        max_parallelism: int = DEFAULT_MAX_PARALLELISM,
+        *,
+        remembered_max: int = REMEMBERED_MAX,
+        scan_max: int = SCAN_MAX,
+    ) -> None:
+        """Create an empty cache. `scan_max`: see `in_order`."""
         self._max_parallelism = max_parallelism
         self._remembered_max = remembered_max
+        self._scan_max = scan_max
+        self._sorted: list[Hashable] = []
+        """The first keys of the cache, sorted."""
 
     def __missing__(self, key: Hashable) -> str:
         if len(self) >= self._remembered_max:
             self.clear()
+            self._sorted = []
         group = key_group(key, self._max_parallelism)
         order = self[key] = (group.to_bytes(2, "big") + sortable(key)).decode("latin-1")
         return order
+
+    def in_order(self, found: Mapping[Hashable, list[_Item]]) -> tuple[list[Hashable], list[list[_Item]]]:
+        """Return the keys and values of a map in the order of the keys. No value is empty.
+
+        If there are at most `scan_max` cached keys for each key of the map, all cached keys are looked up in the map.
+        They are sorted once, so that takes a fraction of the time of sorting.
+        """
+        if len(self) <= self._scan_max * len(found):
+            if len(self._sorted) < len(self):
+                self._sorted += islice(self, len(self._sorted), None)
+                self._sorted.sort(key=self.__getitem__)
+            values = list(map(found.get, self._sorted))
+            keys = list(compress(self._sorted, values))
+            if len(keys) == len(found):
+                return keys, [value for value in values if value]
+        keys = sorted(found, key=self.__getitem__)
+        return keys, [found[key] for key in keys]
 
 
 def key_orderer(
@@ -99,7 +134,7 @@ def key_orderer(
     `remembered_max` keys, because every timer needs the string of its key. Each owner must have its own function,
     because keys of different pipelines can be equal in Python although their types differ: (1,) and (True,).
     """
-    return _Orders(max_parallelism, remembered_max).__getitem__
+    return KeyOrders(max_parallelism, remembered_max=remembered_max).__getitem__
 
 
 def group_of_order(order: str) -> int:

@@ -5,11 +5,13 @@ it advances the clock, passes a record, and then advances the watermark that the
 which no operator waits.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
-from windowlib.records.records import START, Fate, Output, Position, Record, Tally
+from windowlib.records.record_columns import RecordColumns
+from windowlib.records.records import START, Fate, OnlyPanes, Output, Position, Record, Tally
 
 
 class Operator(Protocol):
@@ -52,6 +54,28 @@ class Operator(Protocol):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Load the state of a snapshot. Allowed only in a fresh operator."""
+
+
+@runtime_checkable
+class BulkOperator(Operator, Protocol):
+    """An operator that can process many records in one call, for a fraction of the cost of one call each."""
+
+    def quiet_until_ms(self) -> int | None:
+        """Return an instant: until the watermark reaches it, `process_together` may replace `process`.
+
+        Until then no timer is due, whatever records come. None: records have to be processed one by one.
+        """
+
+    def process_together(self, records: RecordColumns, chosen: range) -> tuple[int, Sequence[int]]:
+        """Process the chosen records, or the first of them. `quiet_until_ms` is above all watermarks that they meet.
+
+        Returns:
+            The place after the last record, and the places of the records before it that the caller has to pass to
+            `process` afterwards, each at its own watermark. All others are processed and assigned.
+        """
+
+    def drain_together(self) -> list[Output | OnlyPanes]:
+        """Return the outputs as `drain`, but panes that were computed together as one element."""
 
 
 class OperatorSpec(Protocol):

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError, SpecError
 from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
-from windowlib.keyed.key_order import group_of_order, key_orderer
+from windowlib.keyed.key_order import KeyOrders, group_of_order
 
 Domain = Literal["event", "processing"]
 EVENT: Final = "event"
@@ -69,6 +69,19 @@ class Owner(DueTimer, Protocol):
         """The order string of the key, as the queue's `order` returns it."""
 
 
+class Owners(Protocol):
+    """The objects that share a timer, each with a key of its own. A dict by key is one."""
+
+    def __len__(self) -> int:
+        """Return 0 only if there is no owner."""
+
+    def __contains__(self, key: object, /) -> bool:
+        """Return whether a key has an owner."""
+
+    def values(self) -> Collection[Owner]:
+        """Return the owners, in any order."""
+
+
 class Timer(NamedTuple):
     """A timer that was registered alone."""
 
@@ -110,7 +123,7 @@ class TimerQueue:
         self._stale_max = stale_max
         self._buckets: dict[int, dict[_Place, DueTimer | None]] = {}
         """The timers by instant. The value is the owner of a timer that was shared, else None."""
-        self._shared: dict[int, dict[Namespace, Mapping[Hashable, Owner]]] = {}
+        self._shared: dict[int, dict[Namespace, Owners]] = {}
         """The shared timers by instant and namespace."""
         self._rest: dict[int, list[Owner]] = {}
         """The shared timers of a due instant that are not yielded yet, in reverse firing order."""
@@ -135,8 +148,8 @@ class TimerQueue:
             insort(self._agenda, place, lo=self._agenda_next)
         bucket.setdefault(place)
 
-    def share(self, at_ms: int, namespace: Namespace, owners: Mapping[Hashable, Owner]) -> None:
-        """Add a timer for each owner that `owners`, a map by key, holds when the instant is due.
+    def share(self, at_ms: int, namespace: Namespace, owners: Owners) -> None:
+        """Add a timer for each owner that `owners` holds when the instant is due.
 
         To delete such a timer, remove its owner from `owners`.
         """
@@ -192,20 +205,19 @@ class TimerQueue:
                 self._write_out(at_ms)
                 yield from self._due_alone(at_ms)
 
-    def due_together(self, until_ms: int) -> tuple[int, Collection[Namespace], list[Owner]] | None:
+    def due_together(self, until_ms: int) -> tuple[int, Mapping[Namespace, Owners]] | None:
         """Remove and return all timers of the next instant up to `until_ms`, if all of them are shared.
 
         Only for callers that register and delete no timer while they process the result.
 
         Returns:
-            The instant, the namespaces, and the owners in firing order. None if there is no timer, or if a timer of the
-            instant is not shared.
+            The instant, and the owners by namespace; `in_order` sorts them. None if there is no timer, or if a timer of
+            the instant is not shared.
         """
         at_ms = self.next_ms()
         if at_ms is None or at_ms > until_ms or at_ms in self._buckets or at_ms in self._rest:
             return None
-        shared = self._shared.pop(at_ms)
-        return at_ms, shared, _in_order(shared)
+        return at_ms, self._shared.pop(at_ms)
 
     def _due_alone(self, at_ms: int) -> Iterator[tuple[int, DueTimer]]:
         """Yield the timers of a bucket until an earlier timer is registered."""
@@ -224,7 +236,7 @@ class TimerQueue:
         """Yield shared timers until another timer is registered at this instant or an earlier one."""
         rest = self._rest.get(at_ms)
         if rest is None:
-            rest = self._rest[at_ms] = _in_order(self._shared.pop(at_ms))[::-1]
+            rest = self._rest[at_ms] = in_order(self._shared.pop(at_ms))[::-1]
         while rest:
             yield at_ms, rest.pop()
             if at_ms in self._buckets or at_ms in self._shared or (self._instants and self._instants[0] < at_ms):
@@ -247,7 +259,7 @@ class TimerQueue:
         places = set(self._buckets.get(at_ms, ()))
         places.update((owner.order, owner.namespace, owner.key) for owner in self._rest.get(at_ms, ()))
         for namespace, owners in self._shared.get(at_ms, {}).items():
-            places.update((owner.order, namespace, key) for key, owner in owners.items())
+            places.update((owner.order, namespace, owner.key) for owner in owners.values())
         return places
 
     def rows(self, domain: Domain) -> Iterator[TimerRow]:
@@ -257,7 +269,8 @@ class TimerQueue:
                 yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
 
 
-def _in_order(shared: Mapping[Namespace, Mapping[Hashable, Owner]]) -> list[Owner]:
+def in_order(shared: Mapping[Namespace, Owners]) -> list[Owner]:
+    """Return the owners of shared timers of one instant in firing order."""
     owners = [owner for owners in shared.values() for owner in owners.values()]
     owners.sort(key=_BY_ORDER if len(shared) == 1 else _BY_ORDER_AND_NAMESPACE)
     return owners
@@ -289,14 +302,24 @@ class TimerService:
     `advance_processing_time` move the two times. `stale_max` applies to both queues.
     """
 
-    __slots__ = ("event_timers", "groups", "name", "order", "processing_time_ms", "processing_timers", "watermark_ms")
+    __slots__ = (
+        "event_timers",
+        "groups",
+        "name",
+        "order",
+        "orders",
+        "processing_time_ms",
+        "processing_timers",
+        "watermark_ms",
+    )
 
     def __init__(
         self, name: str = "window-timers", groups: KeyGroupRange | None = None, *, stale_max: int = STALE_MAX
     ) -> None:
         self.name = name
         self.groups = groups or KeyGroupRange()
-        self.order = key_orderer(self.groups.max_parallelism)
+        self.orders = KeyOrders(self.groups.max_parallelism)
+        self.order = self.orders.__getitem__
         self.event_timers = TimerQueue(self.order, stale_max=stale_max)
         self.processing_timers = TimerQueue(self.order, stale_max=stale_max)
         self.watermark_ms = MIN_TIME_MS

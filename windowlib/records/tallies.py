@@ -61,6 +61,11 @@ def together(left: Edges, right: Edges) -> Edges:
     return (left[0] + right[0], left[1] ^ right[1], left[2] + right[2])
 
 
+def times(edges: Edges, count: int) -> Edges:
+    """Return the edges of records that entered `count` windows each, from their edges in one window."""
+    return (edges[0] * count, edges[1] if count % 2 else 0, edges[2] * count)
+
+
 def signed(edges: Edges) -> Edges:
     """Return the edges with XOR and sum as signed 64-bit integers."""
     return (edges[0], wrap_int64(edges[1]), wrap_int64(edges[2]))

@@ -282,27 +282,67 @@ KNOWN_MAX: Final = 1 << 12
 """The default of `known_max` of `assigning`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Event-time windows that are the same for all instants of an interval. The intervals are numbered.
+
+    Interval n is `[offset + n * every, offset + (n + 1) * every)`. Windows begin and end only at edges of intervals.
+    """
+
+    every_ms: int
+    offset_ms: int
+    windows_each: int
+    """The number of windows of an interval."""
+
+    @property
+    def farthest(self) -> int:
+        """All instants of the intervals between this number and its negative are safe."""
+        return SAFE_TIME_MS // self.every_ms - 1
+
+    def number(self, instant_ms: int) -> int:
+        """Return the number of the interval that contains an instant."""
+        return (instant_ms - self.offset_ms) // self.every_ms
+
+    def next_edge(self, instant_ms: int) -> int:
+        """Return the end of the interval that contains an instant."""
+        return self.offset_ms + (self.number(instant_ms) + 1) * self.every_ms
+
+    def windows(self, number: int) -> Sequence[TimeWindow]:
+        """Return the windows of an interval, newest start first."""
+        newest_ms = self.offset_ms + number * self.every_ms
+        size_ms = self.every_ms * self.windows_each
+        return _shared_windows(range(newest_ms, newest_ms - size_ms, -self.every_ms), size_ms)
+
+
+def grid_of(assigner: Assigner, profile: Profile) -> Grid | None:
+    """Return the grid of the assigner's windows, None if they have none."""
+    if assigner.is_event_time and not profile.wraps_int64:
+        if type(assigner) is Tumbling and assigner.stagger is _ALIGNED:
+            return Grid(assigner.size_ms, assigner.offset_ms, 1)
+        if type(assigner) is Sliding and assigner.is_regular:
+            return Grid(assigner.slide_ms, assigner.offset_ms, assigner.size_ms // assigner.slide_ms)
+    return None
+
+
 def assigning(assigner: Assigner, ctx: AssignerContext, *, known_max: int = KNOWN_MAX) -> _Assign:
     """Return `assigner.assign` for one operator. What does not change between records is decided here.
 
     `known_max`: the windows of so many starts are remembered.
     """
-    if assigner.is_event_time and not ctx.profile.wraps_int64:
-        if type(assigner) is Tumbling and assigner.stagger is _ALIGNED:
-            return _aligned(assigner, ctx, every_ms=assigner.size_ms, known_max=known_max)
-        if type(assigner) is Sliding and assigner.is_regular:
-            return _aligned(assigner, ctx, every_ms=assigner.slide_ms, known_max=known_max)
+    grid = grid_of(assigner, ctx.profile)
+    if grid is not None:
+        return _aligned(assigner, ctx, grid, known_max=known_max)
     if type(assigner) is Global:
         return lambda _record: _GLOBAL
     assign = assigner.assign
     return lambda record: assign(record, ctx)
 
 
-def _aligned(assigner: Tumbling | Sliding, ctx: AssignerContext, *, every_ms: int, known_max: int) -> _Assign:
-    """Return `assigner.assign` for event-time windows that are the same for all instants of `every_ms`."""
-    offset_ms = assigner.offset_ms
+def _aligned(assigner: Assigner, ctx: AssignerContext, grid: Grid, *, known_max: int) -> _Assign:
+    """Return `assigner.assign` for windows of a grid."""
+    offset_ms, every_ms = grid.offset_ms, grid.every_ms
     known: dict[int, Sequence[Window]] = {}
-    farthest = SAFE_TIME_MS // every_ms - 1  # all instants of a remembered number are safe
+    farthest = grid.farthest  # all instants of a remembered number are safe
 
     def assign(record: Record) -> Sequence[Window]:
         instant_ms = record[1]

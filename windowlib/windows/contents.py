@@ -3,9 +3,9 @@
 The contents of a window are a plain list: of accumulators, one per aggregate, or of `Stored` records.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge as merge_sorted
-from itertools import repeat
+from itertools import chain, compress, repeat
 from operator import call, itemgetter
 from typing import Any, Final, Protocol
 
@@ -153,19 +153,22 @@ class AggregatedContents:
     def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
         if not self.takes_values:
             return [_value(self, items) for items in groups]
-        found: list[Value] = [None] * len(groups)
-        for size, places in _by_size(groups, self._few).items():
-            chosen = [groups[place] for place in places]
-            values = self._together(chosen, size) if size else [_value(self, items) for items in chosen]
-            for place, value in zip(places, values, strict=True):
-                found[place] = value
-        return found
+        # The windows of one size are computed together, and 0 stands for all sizes above `few`.
+        sizes = [len(items) if len(items) <= self._few else 0 for items in groups]
+        found: dict[int, Iterator[Value]] = {}
+        for size in set(sizes):
+            chosen = compress(groups, map(size.__eq__, sizes))
+            found[size] = self._together(chosen, size) if size else iter([_value(self, items) for items in chosen])
+        return list(map(next, map(found.__getitem__, sizes)))
 
-    def _together(self, groups: Sequence[Sequence[Any]], size: int) -> Iterable[Value]:
+    def _together(self, groups: Iterable[Sequence[Any]], size: int) -> Iterator[Value]:
         """Return the values of windows with `size` records each, column by column."""
-        nth = [zip(*[items[place] for items in groups], strict=True) for place in range(size)]
-        columns = zip(self._results_of, zip(*nth, strict=True), strict=False)
-        return zip(*[results_of(column) for results_of, column in columns], strict=True)
+        columns = zip(*chain.from_iterable(groups), strict=True)
+        results = [
+            results_of([column[place::size] for place in range(size)])
+            for results_of, column in zip(self._results_of, columns, strict=False)
+        ]
+        return zip(*results, strict=True)
 
     def result(self, contents: list[Any]) -> Value:
         return tuple(map(call, self._results, contents))
@@ -284,20 +287,6 @@ class RecordContents:
 def place_of(open_window: OpenWindow) -> Place:
     """Return the key and bounds of an open window, as process functions see them."""
     return Place(open_window.key, open_window.window)
-
-
-def _by_size(groups: Sequence[Sequence[Any]], few: int) -> dict[int, list[int]]:
-    """Return the places of the groups by size; groups with more than `few` items have the size 0."""
-    places: dict[int, list[int]] = {}
-    for place, items in enumerate(groups):
-        size = len(items)
-        if size > few:
-            size = 0
-        if size in places:
-            places[size].append(place)
-        else:
-            places[size] = [place]
-    return places
 
 
 def _value(contents: AggregatedContents | WholeContents, items: Sequence[Any]) -> Value:

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.functions.window_functions import Whole, process_function
-from windowlib.records.records import EARLY, LATE_FIRING, ON_TIME, Mode, Pane, Position, Stored, Timing, Value
+from windowlib.records.records import (
+    EARLY,
+    LATE_FIRING,
+    ON_TIME,
+    Mode,
+    OnlyPanes,
+    Pane,
+    Position,
+    Stored,
+    Timing,
+    Value,
+)
 from windowlib.records.tallies import (
     EVICTED,
     FIRED,
@@ -28,6 +39,7 @@ from windowlib.triggers.wrappers import Purging
 from windowlib.windows.contents import Contents, WindowScope, place_of
 from windowlib.windows.open_windows import OpenWindow, Runtime, edges_with
 from windowlib.windows.output_times import take_hold
+from windowlib.windows.same_bounds import SameBounds, by_key
 from windowlib.windows.window_store import WindowStore
 from windowlib.windows.windowing import Windowing
 
@@ -78,6 +90,26 @@ class Firing:
             and self._then is None
         )
 
+    def finish_waiting(self, same_bounds: SameBounds, moment: Moment) -> None:
+        """Fire the windows of a group without window objects that can fire only once. The caller deletes the group.
+
+        Equivalent to `finish` for the windows of `same_bounds.opened()`.
+        """
+        keys, groups = self._timers.orders.in_order(by_key(same_bounds.keys, same_bounds.items))
+        self.tallies.add(FIRED, edges_with(NO_EDGES, same_bounds.hashes))
+        self._runtime.outputs.append(
+            OnlyPanes(
+                keys=keys,
+                values=self._contents.values(groups),
+                record_counts=list(map(len, groups)),
+                window=same_bounds.window,
+                mode=self._mode,
+                watermark_ms=self._timers.watermark_ms,
+                position=moment.position,
+                timestamp_ms=moment.at_ms,
+            )
+        )
+
     def finish(self, windows: Sequence[OpenWindow], moment: Moment) -> Sequence[OpenWindow]:
         """Fire the windows of one shared end timer that can fire only once, and return the other windows.
 
@@ -86,8 +118,6 @@ class Firing:
         time here, and the general path takes three times as long. tests/windowlib/windows/test_plain_windows.py
         compares the two paths.
         """
-        if not self.is_plain:
-            return windows
         at_ms = moment.at_ms
         plain = [
             window
@@ -104,14 +134,13 @@ class Firing:
 
     def _finish_plain(self, windows: Sequence[OpenWindow], moment: Moment) -> None:
         """Emit one pane for each window, and count its edges as fired."""
-        at_ms, position = moment
-        is_only = True  # the first and last pane of its window
         counts = [window.settled_edges[0] + len(window.pending) // 2 for window in windows]
         pending = [part for window in windows for part in window.pending]
         edges = edges_with(NO_EDGES, pending[1::2])
         for settled in [window.settled_edges for window in windows if window.settled is not None]:
             edges = together(edges, settled)
         self.tallies.add(FIRED, edges)
+        is_only = True  # the first and last pane of its window
         panes = zip(
             [window.key for window in windows],
             [window.window for window in windows],
@@ -124,8 +153,8 @@ class Firing:
             repeat("result"),
             counts,
             repeat(self._timers.watermark_ms),
-            repeat(position),
-            repeat(at_ms),
+            repeat(moment.position),
+            repeat(moment.at_ms),
             repeat(0),
             strict=False,
         )

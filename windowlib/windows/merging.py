@@ -45,11 +45,12 @@ def meet(opened: Collection[Window], new: TimeWindow, profile: Profile) -> Meeti
         ]
     if not met:
         return Meeting(new, met)
+    if len(met) == 1:
+        return Meeting(TimeWindow(min(start_ms, met[0][0]), max(end_ms, met[0][1])), met)
     cover = TimeWindow(min(start_ms, *(w[0] for w in met)), max(end_ms, *(w[1] for w in met)))
-    if len(met) > 1:
-        met.sort()
-        if not profile.merges_in_log_order:
-            met = _hash_set_order(met, new)
+    met.sort()
+    if not profile.merges_in_log_order:
+        met = _hash_set_order(met, new)
     return Meeting(cover, met)
 
 

@@ -31,7 +31,7 @@ from windowlib.windows.assigners import Assigner, Global
 from windowlib.windows.evictors import Evictor, KeepCount
 from windowlib.windows.output_times import COMBINERS, Holding, TimestampCombiner
 from windowlib.windows.window_operator import WindowOperator
-from windowlib.windows.windowing import PENDING_MAX, Leftovers, Windowing
+from windowlib.windows.windowing import PENDING_MAX, WAITING_MAX, Leftovers, Windowing
 
 Accumulation = Literal["accumulating", "discarding", "retracting"]
 MODES: Final = ("accumulating", "discarding", "retracting")
@@ -63,6 +63,8 @@ class WindowSpec:
             windows. The panes are marked as discarding, and the trigger does not purge.
         stale_max: how many instants without timers may stay in memory. It has no effect on results.
         pending_max: how many records of a window may wait to enter its contents together. It has no effect on results.
+        waiting_max: how many records may wait for the end of their windows (windowlib.windows.same_bounds). It has no
+            effect on results.
 
     Raises:
         SpecError: the parts do not fit together.
@@ -80,6 +82,7 @@ class WindowSpec:
     stands_alone: bool = False
     stale_max: int = STALE_MAX
     pending_max: int = PENDING_MAX
+    waiting_max: int = WAITING_MAX
 
     def __post_init__(self) -> None:
         if not 0 <= self.allowed_lateness_ms <= MAX_TIME_MS:
@@ -222,6 +225,7 @@ class WindowSpec:
                 profile=self.profile,
                 stale_max=self.stale_max,
                 pending_max=self.pending_max,
+                waiting_max=self.waiting_max,
             ),
             groups,
         )

@@ -7,14 +7,15 @@ This module is the specification of window semantics: replays on Spark run this 
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from windowlib.bounds import MIN_TIME_MS, Window
 from windowlib.functions.window_functions import process_function
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState
-from windowlib.keyed.timers import EVENT, PROCESSING, Domain, DueTimer, KeyGroupRange, TimerService
+from windowlib.keyed.timers import EVENT, PROCESSING, Domain, DueTimer, KeyGroupRange, TimerService, in_order
 from windowlib.keyed.watermark_check import check_watermark
+from windowlib.records.record_columns import RecordColumns
 from windowlib.records.records import (
     ASSIGNED,
     LATE,
@@ -25,16 +26,17 @@ from windowlib.records.records import (
     WRAPPED_WINDOW,
     Fate,
     Late,
+    OnlyPanes,
     Output,
     Position,
     Record,
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import NEW, NO_EDGES
+from windowlib.records.tallies import NEW, NO_EDGES, times
 from windowlib.triggers.protocol import CONTINUE
 from windowlib.triggers.wrappers import Purging, purging
-from windowlib.windows.assigners import Stagger, Tumbling, assigning
+from windowlib.windows.assigners import Stagger, Tumbling, assigning, grid_of
 from windowlib.windows.contents import contents_of
 from windowlib.windows.firing import Firing, Moment, on_record
 from windowlib.windows.open_windows import OpenWindow, Runtime, edges_with
@@ -58,13 +60,11 @@ class WindowOperator:
         self._trigger = windowing.trigger
         self._profile = windowing.profile
         self._is_event_time = windowing.assigner.is_event_time
-        trigger = windowing.trigger
-        self._purges = isinstance(trigger, Purging)
+        self._purges = isinstance(trigger := windowing.trigger, Purging)
         """Whether the operator purges at each firing itself, which saves a call for every record."""
         self._on_record = trigger.inner.on_record if isinstance(trigger, Purging) else trigger.on_record
         self._registers_cleanup = not windowing.profile.protects_cleanup_timer
         self._pending_max = 2 * windowing.pending_max
-        self._together_max = windowing.together_max
         self._waits_for_end = windowing.trigger.waits_for_end and windowing.profile.refuses_regression
         self._timers = TimerService("window-timers", groups, stale_max=windowing.stale_max)
         then = process_function(windowing.function)
@@ -84,15 +84,23 @@ class WindowOperator:
             windowing.allowed_lateness_ms,
             sets_end_timers=self._waits_for_end,
             is_merging=windowing.assigner.is_merging,
+            pending_max=windowing.pending_max,
         )
+        self._defers = self._waits_for_end and self._store.shares_timers
+        """Whether records wait for the end of their windows (windowlib.windows.same_bounds)."""
         self._firing = Firing(windowing, runtime, contents, self._store)
-        self._opening: Opening | MergingOpening = Opening(runtime, self._store)
+        opening = Opening(runtime, self._store)
+        self._same_bounds, self._open = opening.same_bounds, opening.open
         if windowing.assigner.is_merging:
             merging = LoneJudgingOpening if windowing.profile.judges_record_alone else MergingOpening
-            self._opening = merging(windowing, contents, store=self._store, firing=self._firing)
-        self._open = self._opening.open
+            self._open = merging(windowing, contents, store=self._store, firing=self._firing).open
+        self._by_bounds = self._store.by_bounds
+        self._enter = self._enter_waiting if self._defers else self._enter_open
         self._entered: list[int] = []
         """The hash of a record for each window that it entered since the last `drain` or `take_tallies`."""
+        self._grid = grid_of(windowing.assigner, windowing.profile) if self._defers else None
+        self._last_ms = 0 if windowing.profile.completes_at_end else -1
+        """The instant that completes a window, relative to its end."""
         self._lacks_stagger = isinstance(self._assigner, Tumbling) and self._assigner.stagger is not Stagger.ALIGNED
 
     def begin(self, first_arrival_ms: int) -> None:
@@ -104,23 +112,12 @@ class WindowOperator:
         """Process one record at the current watermark and return the record's fate."""
         if self._lacks_stagger:
             self._choose_stagger(self._timers.processing_time_ms)
-        key, record_hash = record[0], record[4]  # a NamedTuple is unpacked slowly
-        item = record[2] if self._takes_values else record
+        enter, record_hash = self._enter, record[4]
         windows = self._assign(record)
         missed: list[Window] | None = None
         for window in windows:
-            open_window = self._open(key, window, record)
-            if open_window is None:
+            if not enter(window, record):
                 missed = [window] if missed is None else [*missed, window]
-                continue
-            pending = open_window.pending
-            pending.append(item)
-            pending.append(record_hash)
-            if len(pending) > self._pending_max:
-                open_window.settle()
-            # Fast path for most records: a trigger that waits for the window's end ignores records before the end.
-            if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
-                self._call_trigger(record, open_window)
         if missed is None and windows:
             if len(windows) == 1:
                 self._entered.append(record_hash)
@@ -131,14 +128,75 @@ class WindowOperator:
         self._entered += [record_hash] * entered
         return self._without_window(record, missed or (), is_assigned=entered > 0)
 
-    def _call_trigger(self, record: Record, open_window: OpenWindow) -> None:
-        """Call the trigger for a record that has entered a window, and apply the result."""
-        result = self._on_record(record, open_window.window, open_window)
-        if result is not CONTINUE:
-            result = purging(result) if self._purges else result
-            self._firing.apply(result, open_window, on_record(record[3]))
-        if self._registers_cleanup:
-            self._store.register_cleanup(open_window)
+    def _enter_waiting(self, window: Window, record: Record) -> bool:
+        """Let a record wait for a window's end. If the window has ended, do as `_enter_open`."""
+        same_bounds = self._by_bounds.get(window)
+        if same_bounds is None:
+            same_bounds = self._same_bounds(window)
+        if same_bounds is None or same_bounds.complete_ms <= self._timers.watermark_ms:
+            return self._enter_open(window, record)
+        same_bounds.keys.append(record[0])  # a NamedTuple is unpacked slowly
+        same_bounds.items.append(record[2] if self._takes_values else record)
+        same_bounds.hashes.append(record[4])
+        return True
+
+    def _enter_open(self, window: Window, record: Record) -> bool:
+        """Add a record to its open window and call the trigger. Return False if the record is late for the window."""
+        open_window = self._open(record[0], window, record)
+        if open_window is None:
+            return False
+        pending = open_window.pending
+        pending.append(record[2] if self._takes_values else record)
+        pending.append(record[4])
+        if len(pending) > self._pending_max:
+            open_window.settle()
+        # Fast path for most records: a trigger that waits for the window's end ignores records before the end.
+        if not self._waits_for_end or open_window.complete_ms <= self._timers.watermark_ms:
+            result = self._on_record(record, open_window.window, open_window)
+            if result is not CONTINUE:
+                result = purging(result) if self._purges else result
+                self._firing.apply(result, open_window, on_record(record[3]))
+            if self._registers_cleanup:
+                self._store.register_cleanup(open_window)
+        return True
+
+    def quiet_until_ms(self) -> int | None:
+        """Return the instant at which the next window can end or a timer is due, whatever records come before it.
+
+        Until the watermark reaches it, `process_together` may replace `process`. None: it never may.
+        """
+        grid = self._grid
+        if grid is None or self._timers.processing_timers.next_ms() is not None:
+            return None
+        watermark_ms = self._timers.watermark_ms
+        end_ms = grid.next_edge(watermark_ms - self._last_ms) + self._last_ms
+        timer_ms = self._timers.event_timers.next_ms()
+        return end_ms if timer_ms is None else min(end_ms, timer_ms)
+
+    def process_together(self, records: RecordColumns, chosen: range) -> tuple[int, Sequence[int]]:
+        """Process the chosen records, or the first of them. `quiet_until_ms` is above all watermarks that they meet.
+
+        Returns:
+            The place after the last record, and the places of the records before it that the caller has to pass to
+            `process` afterwards, each at its own watermark. All others are processed and assigned.
+        """
+        grid = self._grid
+        assert grid is not None, "the caller has asked quiet_until_ms"
+        # No window of these intervals ends before `quiet_until_ms`. A record in another interval can be in some of
+        # these windows, too, if it has several. Then the records after it have to wait, because windows keep the order.
+        first = grid.number(self._timers.watermark_ms - self._last_ms)
+        found = records.by_interval(chosen, grid, first=first, cuts=grid.windows_each > 1)
+        items = records.values if self._takes_values else records.records
+        for number, places in found.places.items():
+            columns = [_taken(column, places) for column in (records.keys, items, records.hashes)]
+            for window in grid.windows(number):
+                same_bounds = self._by_bounds.get(window)
+                if same_bounds is None:
+                    same_bounds = self._same_bounds(window)
+                assert same_bounds is not None, f"{window} has not ended"
+                same_bounds.wait(*columns)
+        self._firing.tallies.add(NEW, times(found.edges, grid.windows_each))
+        return found.end, found.others
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
         """Advance the watermark because of the record at `position`, and handle all due event timers.
@@ -181,15 +239,20 @@ class WindowOperator:
         timers = self._timers
         timers.watermark_ms = watermark_ms
         while (due := timers.event_timers.due_together(watermark_ms)) is not None:
-            at_ms, bounds, owners = due
+            at_ms, shared = due
             moment = Moment(at_ms, position)
-            windows = cast("list[OpenWindow]", owners)  # only windows share timers here
-            emptied = self._store.take(bounds)
+            groups = [self._by_bounds[bounds] for bounds in shared]
+            if len(groups) == 1 and groups[0].is_only_waiting(at_ms):
+                self._firing.finish_waiting(groups[0], moment)
+                del self._by_bounds[groups[0].window]
+                continue
+            windows = cast("list[OpenWindow]", in_order(shared))  # only windows share timers here
+            emptied = self._store.take(shared)
             others: list[OpenWindow] = []
             # Part by part, so that the windows of a part stay in the processor's caches until they are deleted.
             while windows:
-                part = windows[: self._together_max]
-                del windows[: self._together_max]
+                part = windows[: self.windowing.together_max]
+                del windows[: self.windowing.together_max]
                 others += self._firing.finish(part, moment)
             self._store.put_back(emptied, others)
             for open_window in others:
@@ -225,7 +288,19 @@ class WindowOperator:
 
     def drain(self) -> list[Output]:
         """Return the outputs since the last call, in emission order."""
+        outputs: list[Output] = []
+        for output in self.drain_together():
+            if isinstance(output, OnlyPanes):
+                outputs += output.panes()
+            else:
+                outputs.append(output)
+        return outputs
+
+    def drain_together(self) -> list[Output | OnlyPanes]:
+        """Return the outputs as `drain`, but panes that were computed together as one element."""
         self._count_entered()
+        if self._defers and self._store.waiting_count > self.windowing.waiting_max:
+            self._store.settle_waiting()
         outputs = self._runtime.outputs
         self._runtime.outputs = []
         return outputs
@@ -315,3 +390,7 @@ class WindowOperator:
             )
         )
         return ASSIGNED if is_assigned else LATE
+
+
+def _taken(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+    return column[places.start : places.stop] if isinstance(places, range) else [column[place] for place in places]

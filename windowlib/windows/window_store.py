@@ -11,6 +11,7 @@ from windowlib.records.records import Stored, Tally
 from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 from windowlib.windows.contents import Contents
 from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
+from windowlib.windows.same_bounds import SameBounds
 
 NEVER_LATE = MAX_TIME_MS + 1
 """A watermark that is never reached; windows that the clock completes have no late records."""
@@ -23,16 +24,6 @@ class Orphan(NamedTuple):
 
     contents: list[Any]
     edges: Edges
-
-
-class SameBounds(dict[Hashable, OpenWindow]):
-    """The open windows with equal bounds, by key. They have the same lifetime."""
-
-    __slots__ = ("late_from_ms", "lifetime")
-
-    def __init__(self, lifetime: Lifetime) -> None:
-        self.lifetime = lifetime
-        self.late_from_ms = lifetime[2]
 
 
 class WindowStore:
@@ -48,6 +39,7 @@ class WindowStore:
         "_contents",
         "_is_merging",
         "_lateness_ms",
+        "_pending_max",
         "_sets_end_timers",
         "by_bounds",
         "by_key",
@@ -57,9 +49,20 @@ class WindowStore:
     )
 
     def __init__(
-        self, runtime: Runtime, contents: Contents, lateness_ms: int, *, sets_end_timers: bool, is_merging: bool
+        self,
+        runtime: Runtime,
+        contents: Contents,
+        lateness_ms: int,
+        *,
+        sets_end_timers: bool,
+        is_merging: bool,
+        pending_max: int,
     ) -> None:
-        """Create an empty store. Set `sets_end_timers` if the trigger only waits for the window's end."""
+        """Create an empty store. Set `sets_end_timers` if the trigger only waits for the window's end.
+
+        `pending_max`: see windowlib.windows.same_bounds.SameBounds.
+        """
+        self._pending_max = pending_max
         self._sets_end_timers = sets_end_timers
         self._is_merging = is_merging
         self.shares_timers = runtime.profile.protects_cleanup_timer and not is_merging
@@ -79,13 +82,23 @@ class WindowStore:
         for same_bounds in self.by_bounds.values():
             yield from same_bounds.values()
 
+    @property
+    def waiting_count(self) -> int:
+        """The number of edges of records that wait for the end of their windows."""
+        return sum(len(same_bounds.keys) for same_bounds in self.by_bounds.values())
+
+    def settle_waiting(self) -> None:
+        """Add all records that wait to their windows."""
+        for same_bounds in self.by_bounds.values():
+            same_bounds.opened()
+
     def find(self, key: Hashable, window: Window) -> OpenWindow | None:
         """Return the open window with these bounds, or None."""
         if self._is_merging:
             windows = self.by_key.get(key)
             return windows.get(window) if windows else None
         same_bounds = self.by_bounds.get(window)
-        return same_bounds.get(key) if same_bounds else None
+        return same_bounds.opened().get(key) if same_bounds else None
 
     def lifetime(self, window: Window) -> Lifetime:
         """Return when a window is complete, when it is cleaned up, and from which watermark its records are late."""
@@ -105,12 +118,13 @@ class WindowStore:
             same_bounds = self.by_bounds.get(window)
             if same_bounds is None:
                 same_bounds = self.begin(window, lifetime)
-            same_bounds[key] = open_window
+            same_bounds.opened()[key] = open_window
         return open_window
 
     def begin(self, window: Window, lifetime: Lifetime) -> SameBounds:
         """Return a new, empty group of windows with these bounds, and register the timers that they share."""
-        same_bounds = self.by_bounds[window] = SameBounds(lifetime)
+        same_bounds = SameBounds(window, lifetime, self.runtime, pending_max=self._pending_max)
+        self.by_bounds[window] = same_bounds
         if self.shares_timers:
             complete_ms, cleanup_ms, _ = lifetime
             timers, has_cleanup = self.runtime.timers, cleanup_ms < MAX_TIME_MS
@@ -126,6 +140,12 @@ class WindowStore:
         self.register_cleanup(open_window)
         if self._sets_end_timers and open_window.complete_ms > self.runtime.timers.watermark_ms:
             open_window.register_event_timer(open_window.complete_ms)
+
+    def delete_first_timers(self, open_window: OpenWindow) -> None:
+        """Delete the timers of `register_first_timers`."""
+        self.delete_cleanup(open_window)
+        if self._sets_end_timers and open_window.complete_ms != open_window.cleanup_ms:
+            self.runtime.timers.event_timers.delete(open_window.complete_ms, open_window.key, open_window.window)
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
         """Register the window's cleanup timer, if the window has a cleanup instant."""
@@ -146,7 +166,7 @@ class WindowStore:
                 del self.by_key[key]
             return
         same_bounds = self.by_bounds[window]
-        del same_bounds[key]
+        del same_bounds.opened()[key]
         if not same_bounds:
             del self.by_bounds[window]
 
@@ -154,14 +174,14 @@ class WindowStore:
         """Remove all windows with these bounds, and return their emptied groups. Only for windows that do not merge."""
         emptied = {window: self.by_bounds.pop(window) for window in bounds}
         for same_bounds in emptied.values():
-            same_bounds.clear()
+            same_bounds.opened().clear()
         return emptied
 
     def put_back(self, emptied: Mapping[Window, SameBounds], kept: Iterable[OpenWindow]) -> None:
         """Add some of the windows that `take` has removed."""
         for open_window in kept:
             same_bounds = self.by_bounds[open_window.window] = emptied[open_window.window]
-            same_bounds[open_window.key] = open_window
+            same_bounds.opened()[open_window.key] = open_window
 
     def edges(self) -> Tally:
         """Return the tally of the edges of all open windows."""

@@ -18,6 +18,9 @@ from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.steps import Beginning
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, aggregate
+from windowlib.kernels.executor import KernelExecutor
+from windowlib.kernels.record_groups import CELLS_MAX
+from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.records import tables
 from windowlib.records.column_types import parse_type
 from windowlib.watermarks.timeline import Step
@@ -207,6 +210,8 @@ def batch_of(plan: BucketPlan, records: Sequence[Fed]) -> pa.RecordBatch:
 def play(random: Random, chunk: Chunk, state: StateColumns) -> tuple[list[Slice], StateColumns]:
     """Run the executor of a chunk's plan from a state. Return what it made of each slice, and the last state."""
     executor = executor_for(chunk.plan)
+    if isinstance(executor, KernelExecutor) and isinstance(executor._windows, TumblingWindows):
+        executor._windows._cells_max = random.choice([0.0, 1.0, CELLS_MAX, 1_000.0])
     executor.restore(state)
     found = []
     for records in chunk.records:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from windowlib.errors import SpecError
 from windowlib.keyed.key_groups import default_max_parallelism, key_group, key_group_range, stable_hash, subtask_of
-from windowlib.keyed.key_order import group_of_order, key_orderer, sortable
+from windowlib.keyed.key_order import REMEMBERED_MAX, SCAN_MAX, KeyOrders, group_of_order, key_orderer, sortable
 
 plain = {
     "int": st.integers(-(2**70), 2**70),
@@ -82,6 +82,19 @@ def test_invalid_keys_and_parallelisms_are_refused() -> None:
     with pytest.raises(SpecError, match="below the parallelism 4, got 4"):
         key_group_range(4, 4)
     assert [default_max_parallelism(n) for n in (1, 85, 86, 200, 100_000)] == [128, 128, 256, 512, 32768]
+
+
+@given(
+    st.lists(st.lists(st.integers(-3, 12), max_size=8, unique=True), max_size=6),
+    st.integers(1, 5) | st.just(REMEMBERED_MAX),
+    st.sampled_from([0, 1, SCAN_MAX]),
+)
+def test_the_items_of_a_map_are_sorted_by_key(maps: list[list[int]], remembered_max: int, scan_max: int) -> None:
+    orders = KeyOrders(remembered_max=remembered_max, scan_max=scan_max)
+    for numbers in maps:
+        found: dict[Hashable, list[int]] = {(number,): [number] for number in numbers}
+        keys = sorted(found, key=key_orderer())
+        assert orders.in_order(found) == (keys, [found[key] for key in keys])
 
 
 @given(st.lists(st.text(), max_size=12), st.integers(1, 5), st.sampled_from([1, 7, 128, 32_768]))

@@ -4,7 +4,9 @@ At every watermark both paths give equal panes, tallies and state. Windows with 
 a snapshot lists one timer for each window.
 """
 
+from dataclasses import replace
 from random import Random
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +16,12 @@ from windowlib.functions.window_functions import Reduce, Whole, aggregate
 from windowlib.keyed.operator_protocol import Operator
 from windowlib.records.records import Pane, Record
 from windowlib.testkit.harness import resumed
-from windowlib.windows.assigners import Sliding, Tumbling
+from windowlib.windows.assigners import DynamicSession, Session, Sliding, Tumbling
+from windowlib.windows.evictors import KeepCount
+from windowlib.windows.opening import MergingOpening
 from windowlib.windows.spec import WindowSpec
 from windowlib.windows.window_operator import WindowOperator
-from windowlib.windows.windowing import PENDING_MAX, TOGETHER_MAX
+from windowlib.windows.windowing import PENDING_MAX, TOGETHER_MAX, WAITING_MAX
 
 SUM = (aggregate("sum", "bigint"), aggregate("count"))
 WHOLE = Whole(Reduce(function=lambda left, right: (left[0] + right[0], 0)))
@@ -32,6 +36,7 @@ def any_spec(random: Random) -> WindowSpec:
         allowed_lateness_ms=random.choice([0, 0, 0, 1, 7]),
         accumulation=random.choice(["accumulating", "discarding"]),
         pending_max=random.choice([0, 1, 2, PENDING_MAX]),
+        waiting_max=random.choice([0, 1, 3, 10, WAITING_MAX]),
     )
 
 
@@ -54,7 +59,7 @@ def test_the_fast_path_equals_the_separate_steps() -> None:
         random = Random(seed)
         spec = any_spec(random)
         operator = spec.build()
-        operator._together_max = random.choice([1, 2, TOGETHER_MAX])
+        operator.windowing = replace(operator.windowing, together_max=random.choice([1, 2, TOGETHER_MAX]))
         quick: Operator = operator
         slow = without_fast_path(spec)
         for record in random_records(random, random.randrange(1, 60)):
@@ -73,6 +78,39 @@ def advance_both(quick: Operator, slow: WindowOperator, watermark_ms: int) -> No
     assert quick.drain() == slow.drain()
     assert quick.take_tallies() == slow.take_tallies()
     assert quick.snapshot() == slow.snapshot()
+
+
+@pytest.mark.fuzz
+def test_a_session_that_only_grows_equals_one_that_is_merged() -> None:
+    extended = 0
+    for seed in seeds(200):
+        random = Random(seed)
+        spec = WindowSpec(
+            assigner=random.choice(
+                [Session(gap_ms=random.choice([1, 3, 8])), DynamicSession(gap=lambda record: record[3][1] % 5 + 1)]
+            ),
+            function=SUM if random.random() < 0.5 else WHOLE,
+            evictor=random.choice([None, None, KeepCount(count=2)]),
+            allowed_lateness_ms=random.choice([0, 0, 1, 7]),
+            accumulation=random.choice(["accumulating", "discarding", "retracting"]),
+            pending_max=random.choice([0, 1, 2, PENDING_MAX]),
+        )
+        operator, slow = spec.build(), spec.build()
+        for one in (operator, slow):
+            opening = cast("Any", one._open).__self__
+            assert isinstance(opening, MergingOpening)
+            extended += opening._extends
+            opening._extends &= one is operator
+        quick: Operator = operator
+        for record in random_records(random, random.randrange(1, 60)):
+            assert quick.process(record) == slow.process(record)
+            rank = record.position[1]
+            if rank % 4 == 0:
+                advance_both(quick, slow, rank - 4)
+                if random.random() < 0.2:
+                    quick = resumed(spec, quick)
+        advance_both(quick, slow, MAX_TIME_MS)
+    assert extended
 
 
 def test_plain_windows_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:

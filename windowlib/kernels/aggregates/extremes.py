@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from windowlib.columnar.arrow import arrow_type
 from windowlib.functions.ordered_aggregates import Extreme
+from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s, Positions
 from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.kernels.aggregates.picks import PickColumns, inverse
@@ -75,7 +76,9 @@ class ColumnExtreme:
     @property
     def _function(self) -> np.ufunc:
         """The binary function: np.maximum returns NaN if there is one, and np.fmin only if there is nothing else."""
-        return np.maximum if self.aggregate.is_max else np.fmin
+        if self.aggregate.is_max:
+            return np.maximum
+        return np.fmin if self.dtype.kind == "f" else np.minimum
 
     @property
     def _identity(self) -> float | int:
@@ -91,6 +94,11 @@ class ColumnExtreme:
         if self.dtype.kind == "f":
             numbers = numbers + 0.0  # -0.0 becomes 0.0
         return self.reduce_states(Extremes(numbers, valid), starts)
+
+    def reduce_cells(self, values: pa.Array | None, cells: Cells) -> Extremes | None:
+        if values is None or values.null_count or self.dtype.kind != "i":
+            return None
+        return Extremes(cells.combined(self._function, self._numbers(values)[0], int(self._identity)), None)
 
     def _numbers(self, values: pa.Array) -> tuple[Numbers, Bools | None]:
         """Return values in feed form or as stored. Nulls have the identity."""
@@ -115,6 +123,8 @@ class ColumnExtreme:
 
     def ranges(self, states: Extremes, low: Int64s, high: Int64s) -> Extremes:
         filled = high > low
+        if states.valid is None and filled.all():
+            return Extremes(range_extremes(self._function, states.value, (low, high)), None)
         value = np.full(len(low), self._identity, dtype=self.dtype)
         value[filled] = range_extremes(self._function, states.value, (low[filled], high[filled]))
         if states.valid is not None:

@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.functions.aggregates import Count, MeanInteger, SumInteger
+from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s, Positions
 from windowlib.kernels.aggregates.expansions import DIGITS, distilled
 from windowlib.kernels.aggregates.quotients import rounded_quotients
 from windowlib.kernels.aggregates.segments import counts_of, group_sums, range_sums, sizes_of, valid_of
 from windowlib.kernels.aggregates.wide_integers import (
+    INT64,
     Words,
     add_words,
     concat_words,
@@ -49,6 +51,11 @@ class ColumnCount:
         if self.aggregate.input_type is None or values is None:
             return Counts(sizes_of(starts, rows))
         return Counts(counts_of(valid_of(values), starts, rows))
+
+    def reduce_cells(self, values: pa.Array | None, cells: Cells) -> Counts | None:
+        if self.aggregate.input_type is None or values is None or not values.null_count:
+            return Counts(cells.counts())
+        return None
 
     def empty(self, count: int) -> Counts:
         return Counts(np.zeros(count, dtype=np.int64))
@@ -102,6 +109,14 @@ class IntegerSumColumns:
             return self.empty(len(starts))
         numbers, valid = self._integers(values)
         return IntegerSums(counts_of(valid, starts, len(positions.rank)), reduce_words(numbers, starts))
+
+    def reduce_cells(self, values: pa.Array | None, cells: Cells) -> IntegerSums | None:
+        if values is None or values.null_count:
+            return None
+        numbers, _ = self._integers(values)
+        if len(numbers) > 1 or greatest(numbers[0]) * int(cells.sizes.max(initial=0)) >= INT64:
+            return None
+        return IntegerSums(cells.counts(), (cells.combined(np.add, numbers[0], 0),))
 
     def _integers(self, values: pa.Array) -> tuple[Words, Bools | None]:
         """Return the values as integers, 0 where null, and which are not null (None: all)."""

@@ -1,6 +1,7 @@
 """Segmented and range operations on numpy columns."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -59,24 +60,92 @@ def range_sums(values: Int64s, low: Int64s, high: Int64s) -> Int64s:
     """Return the sum of each range, modulo 2**64. It is exact if it fits 64 bits."""
     prefix = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(values, out=prefix[1:])
-    return prefix[high] - prefix[low]
+    sums = prefix.take(high)
+    sums -= prefix.take(low)
+    return sums
 
 
-def range_extremes(function: np.ufunc, values: npt.NDArray[Any], bounds: tuple[Int64s, Int64s]) -> npt.NDArray[Any]:
+TABLE_MAX: Final = 1 << 22
+"""The default of `table_max` of `range_extremes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Two blocks of elements for each range. The blocks may overlap, and together they are the range.
+
+    The length of both is the same power of two, 2**level. A block is an index into `levels` rows of `count` elements:
+    element i of row n stands for the 2**n elements from i.
+    """
+
+    low: Int64s
+    high: Int64s
+    count: int
+    levels: int
+    first: Int64s
+    second: Int64s
+
+    @classmethod
+    def of(cls, low: Int64s, high: Int64s, count: int) -> "_Blocks":
+        """Return the blocks of ranges of `count` elements. No range is empty."""
+        sizes = high - low
+        levels = int(sizes.max()).bit_length()
+        level_of_size = np.frexp(np.arange(1 << levels, dtype=np.float64))[1].astype(np.int64) - 1
+        level = level_of_size.take(sizes)
+        first = level * count
+        second = first + high
+        second -= np.left_shift(np.int64(1), level)
+        first += low
+        return cls(low, high, count, levels, first, second)
+
+
+_recent: _Blocks | None = None
+
+
+def _blocks_of(low: Int64s, high: Int64s, count: int) -> _Blocks:
+    """Return the blocks of ranges. Those of the last call are kept, because several columns have the same ranges."""
+    global _recent  # noqa: PLW0603 - a cache of one entry, which is replaced as a whole
+    found = _recent
+    if found is None or found.low is not low or found.high is not high or found.count != count:
+        found = _recent = _Blocks.of(low, high, count)
+    return found
+
+
+def range_extremes(
+    function: np.ufunc, values: npt.NDArray[Any], bounds: tuple[Int64s, Int64s], *, table_max: int = TABLE_MAX
+) -> npt.NDArray[Any]:
     """Return `function` over each range of `values`. No range may be empty.
 
     The function is associative and idempotent, such as np.minimum. A range is covered by two blocks of the same power
-    of two (a sparse table of which only one level is kept). The cost is O(values log(longest range) + ranges).
+    of two (a sparse table). The cost is O(values log(longest range) + ranges).
 
     Args:
         function: a binary ufunc.
         values: the elements.
-        bounds: the first element of each range, and the one after its last.
+        bounds: the first element of each range, and the one after its last. They are not changed later.
+        table_max: a table with more elements is not made as a whole, but level by level, which takes longer.
     """
     low, high = bounds
-    out = np.empty(len(low), dtype=values.dtype)
     if not len(low):
-        return out
+        return np.empty(0, dtype=values.dtype)
+    levels = int((high - low).max()).bit_length()
+    if levels * len(values) > table_max:
+        return _by_level(function, values, bounds)
+    blocks = _blocks_of(low, high, len(values))
+    table = np.empty((blocks.levels, len(values)), dtype=values.dtype)
+    table[0] = values
+    for level in range(1, blocks.levels):
+        width, below = 1 << (level - 1), table[level - 1]
+        function(below[:-width], below[width:], out=table[level, :-width])
+        table[level, -width:] = below[-width:]  # never read
+    flat = table.reshape(-1)
+    found: npt.NDArray[Any] = function(flat.take(blocks.first), flat.take(blocks.second))
+    return found
+
+
+def _by_level(function: np.ufunc, values: npt.NDArray[Any], bounds: tuple[Int64s, Int64s]) -> npt.NDArray[Any]:
+    """Return the same with one level of the table in memory."""
+    low, high = bounds
+    out = np.empty(len(low), dtype=values.dtype)
     level_of = np.frexp((high - low).astype(np.float64))[1] - 1
     table, width = values, 1
     for level in range(int(level_of.max()) + 1):

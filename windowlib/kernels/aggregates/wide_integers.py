@@ -20,7 +20,7 @@ from windowlib.kernels.aggregates.segments import group_sums, range_sums, sizes_
 WORD_BITS: Final = 32
 _MASK: Final = (1 << WORD_BITS) - 1
 _SIGNED_31: Final = 1 << 31
-_INT64: Final = 1 << 63
+INT64: Final = 1 << 63
 _STORED: Final = pa.decimal128(38, 0)
 _WORDS_OF_DECIMAL: Final = 3
 _HIGH: Final = 10**38 >> 64
@@ -70,7 +70,7 @@ def _carried(sums: Words) -> Words:
 
 def _with_room(words: Words, summands: int) -> Words:
     """Return the same integers with so many words that no word of a sum of `summands` (< 2**31) exceeds 64 bits."""
-    while greatest(words[-1]) * summands >= _INT64 // 2:
+    while greatest(words[-1]) * summands >= INT64 // 2:
         words = widened(words, len(words) + 1)
     return words
 

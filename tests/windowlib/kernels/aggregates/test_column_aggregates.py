@@ -9,7 +9,7 @@ from tests.support.column_aggregates import ANY, DECIMALS, DRAWERS, INTEGERS, OR
 from tests.support.fuzzing import seeds
 from windowlib.functions.window_functions import Reduce, aggregate
 from windowlib.kernels.aggregates.choice import column_aggregate, why_not
-from windowlib.kernels.aggregates.segments import group_sums, range_extremes, range_sums
+from windowlib.kernels.aggregates.segments import TABLE_MAX, group_sums, range_extremes, range_sums
 
 CASES: list[tuple[str, str | None, bool]] = [
     ("count", None, False),
@@ -55,4 +55,5 @@ def test_sums_and_extremes_of_groups_and_ranges_are_those_of_a_loop() -> None:
         ]
         low, high = low[high > low], high[high > low]
         expected = [int(values[i:j].max()) for i, j in zip(low, high, strict=True)]
-        assert range_extremes(np.maximum, values, (low, high)).tolist() == expected
+        for table_max in (0, 40, TABLE_MAX):
+            assert range_extremes(np.maximum, values, (low, high), table_max=table_max).tolist() == expected

@@ -1,0 +1,122 @@
+"""Records that an operator processes together: the same rows, in the same order, as one call for each record."""
+
+from collections.abc import Sequence
+from itertools import chain
+from random import Random
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from tests.support.fuzzing import seeds
+from tests.windowlib.kernels.random_chains import Chunk, RandomLog, base_plan, batches, random_aggregates
+from windowlib.bounds import MAX_TIME_MS
+from windowlib.columnar.executor import StateColumns
+from windowlib.columnar.operator_executor import RECORDS_PER_BLOCK, OperatorExecutor
+from windowlib.columnar.plan import BucketPlan
+from windowlib.functions.window_functions import aggregate
+from windowlib.records.record_columns import RecordColumns
+from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
+from windowlib.triggers.wrappers import Purging
+from windowlib.windows.assigners import Assigner, Session, Sliding, Tumbling
+from windowlib.windows.spec import WindowSpec
+from windowlib.windows.window_operator import WindowOperator
+from windowlib.windows.windowing import PENDING_MAX, WAITING_MAX
+
+BULK: Final[Sequence[tuple[str, str | None]]] = [("count", None), ("sum", "int"), ("min", "string"), ("avg", "double")]
+ORDERED: Final[Sequence[tuple[str, str | None]]] = [("first", "string"), ("last", "int"), ("collect_list", "int")]
+
+
+def any_assigner(random: Random) -> Assigner:
+    size_ms = random.choice([1, 7, 20, 50])
+    match random.randrange(4):
+        case 0:
+            slide_ms = random.choice([1, 5, 10])
+            return Sliding(
+                size_ms=slide_ms * random.randint(1, 6), slide_ms=slide_ms, offset_ms=random.randrange(slide_ms)
+            )
+        case 1:
+            return Sliding(size_ms=size_ms, slide_ms=3)
+        case 2:
+            return Session(gap_ms=size_ms)
+        case _:
+            return Tumbling(size_ms=size_ms, offset_ms=random.randint(-size_ms + 1, size_ms - 1))
+
+
+def any_spec(random: Random) -> WindowSpec:
+    assigner = any_assigner(random)
+    triggers = [None, None, EventTime(), Purging(EventTime()), ContinuousEventTime(5), CountReached(2)]
+    return WindowSpec(
+        assigner=assigner,
+        function=(aggregate("count"),),
+        trigger=random.choice(triggers),
+        allowed_lateness_ms=random.choice([0, 0, 0, 1, 15, 60, MAX_TIME_MS]),
+        accumulation=random.choice(["accumulating", "discarding"]),
+        leftovers="report",
+        pending_max=random.choice([0, 1, 2, PENDING_MAX]),
+        waiting_max=random.choice([0, 1, 10, WAITING_MAX]),
+    )
+
+
+Played = tuple[list[object], StateColumns]
+"""The rows, tallies and state of each slice, and the last state."""
+
+
+def play(random: Random, executor: OperatorExecutor, chunk: Chunk, state: StateColumns) -> Played:
+    """Run a chunk in random batches."""
+    executor.restore(state)
+    found: list[object] = []
+    for records in chunk.records:
+        emitted = [executor.process(batch) for batch in batches(random, chunk.plan, records)]
+        emitted.append(executor.end_slice())
+        names = sorted({*chain.from_iterable(emitted)})
+        rows = {name: pa.concat_tables([one[name] for one in emitted if name in one]).to_pylist() for name in names}
+        state = executor.state()
+        found.append(
+            (repr(rows), executor.take_tallies(), {name: repr(one.to_pylist()) for name, one in state.items()})
+        )
+    return found, state
+
+
+def one_by_one(plan: BucketPlan) -> OperatorExecutor:
+    """Return an executor whose operator processes each record in its own call, and makes an object for each window."""
+    executor = OperatorExecutor(plan)
+    operator = executor._operator
+    assert isinstance(operator, WindowOperator)
+    operator._grid = None
+    operator._enter = operator._enter_open
+    return executor
+
+
+@pytest.mark.fuzz
+def test_records_that_are_processed_together_give_the_same_rows_in_the_same_order() -> None:
+    for seed in seeds(100):
+        random = Random(seed)
+        chosen = random_aggregates(random, BULK if random.random() < 0.7 else [*BULK, *ORDERED])
+        log = RandomLog(random, base_plan(random, any_spec(random), chosen), spread_ms=random.choice([0, 10, 40, 100]))
+        alone: StateColumns = {}
+        together: StateColumns = {}
+        for _ in range(random.randint(1, 3)):
+            chunk = log.chunk(random.randint(1, 3), random.choice([0, 5, 40]))
+            expected, alone = play(random, one_by_one(chunk.plan), chunk, alone)
+            executor = OperatorExecutor(chunk.plan, block_max=random.choice([1, 2, 7, RECORDS_PER_BLOCK]))
+            found, together = play(random, executor, chunk, together)
+            assert found == expected
+
+
+def test_records_are_processed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, the test above could compare a path with itself."""
+    taken: list[int] = []
+    process_together = WindowOperator.process_together
+
+    def counted(operator: WindowOperator, records: RecordColumns, chosen: range) -> tuple[int, Sequence[int]]:
+        end, others = process_together(operator, records, chosen)
+        taken.append(end - chosen.start - len(others))
+        return end, others
+
+    monkeypatch.setattr(WindowOperator, "process_together", counted)
+    random = Random(1)
+    spec = WindowSpec(assigner=Tumbling(size_ms=50), function=(aggregate("count"),))
+    chunk = RandomLog(random, base_plan(random, spec, BULK), spread_ms=5).chunk(2, 500)
+    play(random, OperatorExecutor(chunk.plan), chunk, {})
+    assert sum(taken) > 0.5 * sum(map(len, chunk.records))

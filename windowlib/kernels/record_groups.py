@@ -1,0 +1,147 @@
+"""Records of a block grouped by (window, key), with the states of the groups.
+
+There are two ways with the same groups. Usually the groups are cells of an array (aggregates.cells). Otherwise the
+records are sorted by group.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from windowlib.kernels.aggregates.cells import CellAggregate, Cells, cell_states
+from windowlib.kernels.aggregates.column_aggregate import Int64s
+from windowlib.kernels.aggregates.segments import sizes_of
+from windowlib.kernels.block import Block
+from windowlib.kernels.edges import EdgeColumns, id_sum
+from windowlib.kernels.grouping import sorted_rows, starts_of, window_codes
+from windowlib.kernels.windows import Frame
+from windowlib.records.row_ids import IdSum
+
+CELLS_MAX: Final = 2.0
+"""The default of `cells_max` of `grouped`."""
+
+
+class GroupedIds(Protocol):
+    """The record hashes of groups."""
+
+    def sum(self, low: int, high: int) -> IdSum:
+        """Return the sum over the groups from `low` to `high` - 1."""
+
+    def edges(self, low: int, high: int) -> EdgeColumns:
+        """Return the tally of each of these groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordGroups:
+    """Groups of records, ordered by (window, key).
+
+    `number` is the number of the window, `size` the number of records.
+    """
+
+    number: Int64s
+    key_code: Int64s
+    size: Int64s
+    ids: GroupedIds
+    states: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class _SortedIds:
+    """The hashes of the records of group i are in `record_hash`, from `starts[i]`."""
+
+    record_hash: Int64s
+    starts: Int64s
+
+    def sum(self, low: int, high: int) -> IdSum:
+        return id_sum(self.record_hash[self._first(low) : self._first(high)])
+
+    def edges(self, low: int, high: int) -> EdgeColumns:
+        begin = self._first(low)
+        return EdgeColumns.of_groups(self.record_hash[begin : self._first(high)], self.starts[low:high] - begin)
+
+    def _first(self, group: int) -> int:
+        return int(self.starts[group]) if group < len(self.starts) else len(self.record_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class _CellIds:
+    """The hashes of the records, which are in the order of the log. Group i is the i-th filled cell."""
+
+    record_hash: Int64s
+    cells: Cells
+
+    def sum(self, low: int, high: int) -> IdSum:
+        rows = self._rows(low, high)
+        return id_sum(self.record_hash if rows is None else self.record_hash[rows])
+
+    def edges(self, low: int, high: int) -> EdgeColumns:
+        rows = self._rows(low, high)
+        if rows is None:
+            rows = np.arange(len(self.record_hash), dtype=np.int64)
+        order, cells = sorted_rows(self.cells.of_record[rows])
+        return EdgeColumns.of_groups(self.record_hash[rows[order]], starts_of(cells))
+
+    def _rows(self, low: int, high: int) -> Int64s | None:
+        """Return the records of the groups from `low` to `high` - 1; None: all records."""
+        filled, of_record = self.cells.filled, self.cells.of_record
+        if (low, high) == (0, len(filled)):
+            return None
+        if low >= high:
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero((of_record >= filled[low]) & (of_record <= filled[high - 1]))
+
+
+def grouped(
+    frame: Frame, block: Block, number: Int64s, *, rows: Int64s | slice, cells_max: float = CELLS_MAX
+) -> RecordGroups:
+    """Return the groups of some records of a block. `number` is the number of each record's window.
+
+    The records are sorted if there are more than `cells_max` cells for each record, or if an aggregate needs that.
+    """
+    number, key_code = number[rows], block.key_code[rows]
+    found = _in_cells(frame, block, (number, key_code), rows=rows, cells_max=cells_max)
+    if found is not None:
+        return found
+    order, codes = sorted_rows(window_codes(number, key_code))
+    starts = starts_of(codes)
+    chosen = order if isinstance(rows, slice) else rows[order]
+    leaders = order[starts]
+    return RecordGroups(
+        number=number.take(leaders),
+        key_code=key_code.take(leaders),
+        size=sizes_of(starts, len(order)),
+        ids=_SortedIds(block.record_hash.take(chosen), starts),
+        states=frame.reduced(block, chosen, starts) if len(starts) else frame.empty(0),
+    )
+
+
+def _in_cells(
+    frame: Frame, block: Block, places: tuple[Int64s, Int64s], *, rows: Int64s | slice, cells_max: float
+) -> RecordGroups | None:
+    """Return the groups as cells; None if the records have to be sorted."""
+    number, key_code = places
+    if not len(number) or not all(isinstance(one, CellAggregate) for one in frame.aggregates):
+        return None
+    first, keys = int(number.min()), int(key_code.max()) + 1
+    count = (int(number.max()) - first + 1) * keys
+    if count > cells_max * len(number):
+        return None
+    of_record = number - first
+    of_record *= keys
+    of_record += key_code
+    cells = Cells.of(of_record, count)
+    states = cell_states(frame.aggregates, block.inputs(rows, len(frame.aggregates)), cells)
+    if states is None:
+        return None
+    window = cells.filled // keys
+    return RecordGroups(
+        number=window + first,
+        key_code=cells.filled - window * keys,
+        size=cells.counts(),
+        ids=_CellIds(block.record_hash[rows], cells),
+        states=states,
+    )
