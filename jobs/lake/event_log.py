@@ -188,6 +188,15 @@ def pin_log(
     )
 
 
+def has_commit(uri: str, version: int) -> bool:
+    """Return whether a log has the commit file of a version. No file is read."""
+    import pyarrow.fs as pafs
+
+    system, root = file_system(uri)
+    [info] = system.get_file_info([f"{root}/_delta_log/{version:020}.json"])
+    return bool(info.type != pafs.FileType.NotFound)
+
+
 def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:
     found: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in slices}
     for file in files:

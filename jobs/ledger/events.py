@@ -207,6 +207,10 @@ def run_result(event: LedgerEvent) -> RunResult:
         ) from error
 
 
+_VERDICTS: Mapping[object, Verdict] = {one.value: one for one in Verdict}
+"""A look-up takes a tenth of the time of `Verdict(text)`, and a year of slices has ten thousand checks."""
+
+
 def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
     """Return the result with the verdict and checks of a `checked` event.
 
@@ -215,9 +219,9 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
     """
     try:
         checks = tuple(
-            CheckResult(**check | {"verdict": Verdict(check["verdict"])}) for check in event.details["checks"]
+            CheckResult(**check | {"verdict": _VERDICTS[check["verdict"]]}) for check in event.details["checks"]
         )
-        return replace(result, verdict=Verdict(event.verdict), checks=checks)
+        return replace(result, verdict=_VERDICTS[event.verdict], checks=checks)
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(
             f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"

@@ -295,15 +295,16 @@ class Fold:
         chosen = attempts[0]
         is_contradicted = any(_content(run.result) != _content(chosen.result) for run in attempts[1:])
         checked = self._checked.get(run_id)
+        checks: dict[str, Any] = {}
         if checked is not None:
-            chosen = replace(
-                chosen,
-                result=with_checks(chosen.result, checked),
-                checks_attempt_id=checked.attempt_id or chosen.checks_attempt_id,
-                checks_fingerprint=checked.details.get("checks_fingerprint"),
-            )
+            checks = {
+                "result": with_checks(chosen.result, checked),
+                "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
+                "checks_fingerprint": checked.details.get("checks_fingerprint"),
+            }
         return replace(
             chosen,
+            **checks,
             is_contradicted=is_contradicted,
             waiver=self._waivers.get(run_id),
             sightings=tuple(self._sightings[run_id]),

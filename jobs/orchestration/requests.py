@@ -98,7 +98,7 @@ def stage(
 
     After a crash, the same call in any process continues: runs in the ledger are not computed again. If another process
     has published the request meanwhile, the published runs are returned. `log_state` is the state of the log for the
-    slices, if the caller has just read it with the pipeline of the request.
+    slices, if the caller has read it with the pipeline of the request.
 
     Raises:
         RequestError: the request is unknown or closed, or the slice before has no run.
@@ -117,8 +117,8 @@ def stage(
         if len(replayed) == len(ask.slices):  # no plan can order more
             _complete(work, request_id)
             return _outcome(work, request_id, ask.slices, replayed=len(replayed))
-        state, log_state = log_state or work.log_state(view, ask.slices), None
-        current = make_plan(work.pipeline, view, state, ask=replace(ask, trusted=frozenset(replayed)))
+        log_state = work.log_state(view, ask.slices, before=log_state)
+        current = make_plan(work.pipeline, view, log_state, ask=replace(ask, trusted=frozenset(replayed)))
         _adopt(work, request_id, current)
         chunk = next_chunk(current, limit=staging.chunk, growing=growing, skip=frozenset(replayed))
         if not chunk or (stops_on_fail and _has_unpublishable(current)):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobs.lake.event_log import KnownLog, pin_log
+from jobs.lake.event_log import KnownLog, has_commit, pin_log
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import validate_against_schema
@@ -28,13 +28,22 @@ class LogState:
 
 
 def read_log_state(
-    pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    slices: Sequence[Slice],
+    *,
+    view: LedgerView | None = None,
+    before: LogState | None = None,
 ) -> LogState:
     """Read the Delta log for a range of slices. Commits that a run in `view` has seen are not read again.
+
+    `before` is the state of the same slices that was read a moment ago. It is returned if the log has no newer commit.
 
     Raises:
         LogError, SpecError: as for `plan`.
     """
+    if before is not None and not has_commit(lake.event_log(pipeline), before.version + 1):
+        return before
     grammar = pipeline.log.slice
     known = None if view is None else known_log(view, slices)
     pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)

@@ -22,8 +22,16 @@ from windowlib.errors import RequestError
 class ReadLog(Protocol):
     """Reads the state of the log for a range of slices; commits that a run in the view has seen are not read again."""
 
-    def __call__(self, pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None) -> LogState:
-        """Return the state of the log."""
+    def __call__(
+        self,
+        pipeline: Pipeline,
+        lake: Lake,
+        slices: Sequence[Slice],
+        *,
+        view: LedgerView | None,
+        before: LogState | None = None,
+    ) -> LogState:
+        """Return the state of the log; `before` if that was read a moment ago for these slices and is still right."""
         ...
 
 
@@ -50,9 +58,9 @@ class Workspace:
         """Return the plan for a view of the ledger; raises as `jobs.planning.plan.plan` does."""
         return make_plan(self.pipeline, view, self.log_state(view, ask.slices), ask=ask)
 
-    def log_state(self, view: LedgerView, slices: Sequence[Slice]) -> LogState:
+    def log_state(self, view: LedgerView, slices: Sequence[Slice], *, before: LogState | None = None) -> LogState:
         """Return the state of the log for a range of slices; raises as `read_log_state` does."""
-        return self.read_log(self.pipeline, self.lake, slices, view=view)
+        return self.read_log(self.pipeline, self.lake, slices, view=view, before=before)
 
 
 def open_workspace(

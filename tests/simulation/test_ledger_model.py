@@ -80,7 +80,15 @@ class World:
         self.ids += 1
         return f"{self.ids:032x}"
 
-    def read_log(self, pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, view: LedgerView | None) -> LogState:
+    def read_log(
+        self,
+        pipeline: Pipeline,
+        lake: Lake,
+        slices: Sequence[Slice],
+        *,
+        view: LedgerView | None,
+        before: LogState | None = None,  # noqa: ARG002 - this log may change at any time
+    ) -> LogState:
         del pipeline, lake, view
         return LogState(
             version=sum(map(len, self.log)),

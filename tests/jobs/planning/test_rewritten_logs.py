@@ -118,6 +118,4 @@ def test_a_plan_reads_new_commits_only(work: Workspace, monkeypatch: pytest.Monk
     append_day(Path(work.lake.root), "2024-01-03", {"c": 3})
     reasons(work)
     run(work)
-    assert read == [0, 1, 1, 0, 0], (
-        "two plans, the plan of the run, which its first step takes, the chunk, the last step"
-    )
+    assert read == [0, 1, 1, 0], "two plans, the plan of the run, which its steps take, the chunk"
