@@ -16,7 +16,7 @@ from tests.support.places import ROOT
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 SECRETS = {setting.name for setting in make_env.SETTINGS if setting.secret is not None}
 PLAIN = {setting.name: setting.default for setting in make_env.SETTINGS if setting.secret is None}
-STORAGE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+STORAGE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"}
 """Empty unless the lake is in object storage."""
 OURS = {"airflow-init", *container.PARTS}
 
@@ -28,7 +28,8 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def test_the_parts_are_all_there(services: dict[str, dict[str, Any]]) -> None:
-    assert set(services) == OURS | {"postgres"}
+    assert set(services) == OURS | {"postgres", "object-store"}
+    assert [name for name, service in services.items() if "profiles" in service] == ["object-store"]
     assert {services[name]["image"] for name in OURS} == {"hindcast:local"}
 
 
@@ -59,6 +60,7 @@ def test_every_lasting_part_has_a_health_check_and_restarts(services: dict[str, 
             assert service["restart"] == "on-failure"
         else:
             assert service["restart"] == "unless-stopped"
+        if name not in {"airflow-init", "object-store"}:
             assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
 
 
