@@ -3,14 +3,17 @@
 # The stages `java`, `python` and `jars` need the network and change with the locks only. The last stage copies their
 # results, and then the code, so a change of code rebuilds one small layer.
 
-# The last stage starts from here, too: Debian's Python, and what a part needs at run time.
+# The last stage starts from here, too: Debian's Python, and what a part needs at run time. Debian's packages have no fixed
+# versions (DL3008): its mirrors keep only the newest one, which has the security fixes.
 FROM debian:bookworm-slim AS base
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates python3.11 tini util-linux \
  && rm -rf /var/lib/apt/lists/*
 
 # A Java with the modules that Spark needs: 90 MB instead of 200 MB. Spark passes `--add-modules=jdk.incubator.vector`.
 FROM base AS java
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends openjdk-17-jdk-headless \
  && rm -rf /var/lib/apt/lists/*
@@ -21,6 +24,7 @@ RUN jlink --output /opt/java --strip-java-debug-attributes --no-header-files --n
 
 # The packages of requirements.lock, without their tests and without parts of Spark that no replay uses.
 FROM base AS python
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends python3.11-venv \
  && rm -rf /var/lib/apt/lists/*
@@ -51,8 +55,7 @@ RUN (JAVA_HOME=/opt/java PYTHONPATH=/build /opt/venv/bin/python setup/resolve_ja
  && mv .cache/ivy/jars /opt/jars
 
 FROM base
-ARG HINDCAST_UID=10001
-RUN useradd --no-create-home --home-dir /tmp --shell /usr/sbin/nologin --uid "$HINDCAST_UID" hindcast \
+RUN useradd --no-create-home --home-dir /tmp --shell /usr/sbin/nologin --uid 10001 hindcast \
  && install -d -o hindcast -g hindcast -m 0750 /lake /logs /scratch
 COPY --from=java /opt/java /opt/java
 COPY --from=python /opt/venv /opt/venv
@@ -75,7 +78,8 @@ WORKDIR /opt/hindcast
 # belong to root: no part can change its own code.
 COPY . .
 RUN /opt/venv/bin/python -m compileall -q dags deploy expectations jobs windowlib
-USER hindcast
+# A number, so that Kubernetes can see that it is not root.
+USER 10001
 # tini forwards signals, and reaps the processes that a killed Spark driver leaves.
 ENTRYPOINT ["tini", "-g", "--", "python", "/opt/hindcast/deploy/container.py"]
 ARG HINDCAST_VERSION=0.1.0

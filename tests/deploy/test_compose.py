@@ -3,6 +3,8 @@
 import base64
 import re
 import stat
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,13 @@ def test_a_secret_reaches_only_the_parts_that_use_it(services: dict[str, dict[st
     assert not parts("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") & {"spark-master", "spark-worker", "postgres"}
 
 
+def test_the_linter_of_dockerfiles_finds_nothing() -> None:
+    files = [str(ROOT / "Dockerfile"), str(ROOT / "tests" / "deploy" / "postgres" / "Dockerfile")]
+    linter = Path(sys.executable).parent / "hadolint"
+    done = subprocess.run([linter, "--no-color", *files], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_the_build_context_has_only_what_the_image_needs() -> None:
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
@@ -169,8 +178,8 @@ def test_made_settings_hold_fresh_secrets_for_their_owner_only(
 
 def test_the_image_holds_no_secret_and_does_not_run_as_root() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert "USER hindcast" in text
+    assert "USER 10001" in text
     assert not re.search(r"(PASSWORD|SECRET|TOKEN|_KEY)\s*=", text)
     last = text[text.rindex("\nFROM ") :]
-    assert last.index("COPY . .") < last.index("USER hindcast"), "the code belongs to root"
+    assert last.index("COPY . .") < last.index("USER 10001"), "the code belongs to root"
     assert "apt-get" not in last, "no tool of a build stage is in the image"
