@@ -94,6 +94,7 @@ check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
+	@.venv/bin/hadolint Dockerfile tests/deploy/postgres/Dockerfile
 
 demo: $(SET_UP)  ## run the demonstration, 6 minutes: two weeks of real flights, a blizzard, Airflow
 	@$(PY) -m jobs.demo story

@@ -66,7 +66,8 @@ SETTINGS = (
     Setting(name="HINDCAST_LAKE", about="root of the lake: the volume, or an s3:// URI", default="/lake"),
     Setting(name="AWS_ACCESS_KEY_ID", about="object storage; empty if the lake is a directory"),
     Setting(name="AWS_SECRET_ACCESS_KEY", about="object storage; empty if the lake is a directory"),
-    Setting(name="AWS_ENDPOINT_URL", about="object storage other than Amazon's, such as http://store:7070"),
+    Setting(name="AWS_ENDPOINT_URL", about="object storage other than Amazon's, such as http://object-store:7070"),
+    Setting(name="AWS_REGION", about="object storage of Amazon"),
 )
 
 

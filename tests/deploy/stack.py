@@ -96,7 +96,8 @@ class Stack:
         self.values = self._write_settings()
         self._build()
         try:
-            self.compose("up", "-d", "--no-build", "--scale", f"spark-worker={WORKERS}")
+            # Each part waits for the others itself. podman cannot start a container again that depends on dependents.
+            self.compose("up", "-d", "--no-build", "--no-deps", "--scale", f"spark-worker={WORKERS}")
             self.until(self.is_healthy, what="Airflow to be healthy", patience_s=START_S)
         except BaseException:
             self._remove()
@@ -139,7 +140,7 @@ class Stack:
         return self._run([*self.engine.compose, *settings, *arguments], check=check)
 
     def _run(self, command: Sequence[str], *, check: bool = True, timeout_s: float = 900) -> str:
-        environ = os.environ | self.engine.environ | {"HINDCAST_TEST_PIPELINES": str(self.directory / "pipelines")}
+        environ = os.environ | self.engine.environ | {"HINDCAST_TEST_DIRECTORY": str(self.directory)}
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=environ, cwd=ROOT, timeout=timeout_s
         )
@@ -168,6 +169,14 @@ class Stack:
         name = self.container(service, number)
         self._run([self.engine.name, "kill", "--signal", "KILL", name])
         self._run([self.engine.name, "start", name])
+
+    def revive(self) -> None:
+        """Start the containers that ended, as their restart policy says. podman without systemd does not do it."""
+        if self.engine.name == "podman":
+            states = self._run([self.engine.name, "ps", "--all", "--format", "{{.Names}} {{.State}}"])
+            for name, state in (line.split()[:2] for line in states.splitlines()):
+                if name.startswith(self.project) and state in {"exited", "stopped"} and "airflow-init" not in name:
+                    self._run([self.engine.name, "start", name], check=False)
 
     def restart(self, service: str) -> None:
         """Stop a container in order, and start it again."""
@@ -227,6 +236,7 @@ class Stack:
         """Wait for the end of a DAG run, and return its state."""
 
         def is_over() -> bool:
+            self.revive()
             found = self.state(pipeline, run_id)
             return found is not None and found.state in {"success", "failed"}
 
@@ -235,10 +245,10 @@ class Stack:
         assert last is not None
         return last.state
 
-    def staged(self, pipeline: str) -> list[dict[str, Any]]:
+    def staged(self, pipeline: str, *, lake: str = "/lake") -> list[dict[str, Any]]:
         """Return the runs in the ledger of a pipeline (`ledger_runs.py`), read inside a container."""
         script = (ROOT / "tests" / "deploy" / "ledger_runs.py").read_text(encoding="utf-8")
-        text = self.inside("airflow-scheduler", "python", "-c", script, "/lake", pipeline)
+        text = self.inside("airflow-scheduler", "python", "-c", script, lake, pipeline)
         found: list[dict[str, Any]] = json.loads(text)
         return found
 

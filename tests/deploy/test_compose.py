@@ -3,6 +3,8 @@
 import base64
 import re
 import stat
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from tests.support.places import ROOT
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 SECRETS = {setting.name for setting in make_env.SETTINGS if setting.secret is not None}
 PLAIN = {setting.name: setting.default for setting in make_env.SETTINGS if setting.secret is None}
-STORAGE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+STORAGE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"}
 """Empty unless the lake is in object storage."""
 OURS = {"airflow-init", *container.PARTS}
 
@@ -28,7 +30,8 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def test_the_parts_are_all_there(services: dict[str, dict[str, Any]]) -> None:
-    assert set(services) == OURS | {"postgres"}
+    assert set(services) == OURS | {"postgres", "object-store"}
+    assert [name for name, service in services.items() if "profiles" in service] == ["object-store"]
     assert {services[name]["image"] for name in OURS} == {"hindcast:local"}
 
 
@@ -59,6 +62,7 @@ def test_every_lasting_part_has_a_health_check_and_restarts(services: dict[str, 
             assert service["restart"] == "on-failure"
         else:
             assert service["restart"] == "unless-stopped"
+        if name not in {"airflow-init", "object-store"}:
             assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
 
 
@@ -100,6 +104,13 @@ def test_a_secret_reaches_only_the_parts_that_use_it(services: dict[str, dict[st
     assert parts("HINDCAST_SPARK_SECRET") == {container.DRIVER, "spark-master", "spark-worker"}
     assert parts("HINDCAST_ADMIN_PASSWORD") == {"airflow-api"}
     assert not parts("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") & {"spark-master", "spark-worker", "postgres"}
+
+
+def test_the_linter_of_dockerfiles_finds_nothing() -> None:
+    files = [str(ROOT / "Dockerfile"), str(ROOT / "tests" / "deploy" / "postgres" / "Dockerfile")]
+    linter = Path(sys.executable).parent / "hadolint"
+    done = subprocess.run([linter, "--no-color", *files], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_build_context_has_only_what_the_image_needs() -> None:
@@ -167,8 +178,9 @@ def test_made_settings_hold_fresh_secrets_for_their_owner_only(
 
 def test_the_image_holds_no_secret_and_does_not_run_as_root() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert "USER hindcast" in text
+    assert "USER 10001" in text
     assert not re.search(r"(PASSWORD|SECRET|TOKEN|_KEY)\s*=", text)
     last = text[text.rindex("\nFROM ") :]
-    assert last.index("COPY . .") < last.index("USER hindcast"), "the code belongs to root"
+    assert "--chown" not in last, "the code belongs to root"
+    assert last.index("USER 10001") < last.index("COPY --from=code"), "a change of code rebuilds the last layer only"
     assert "apt-get" not in last, "no tool of a build stage is in the image"

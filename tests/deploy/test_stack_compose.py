@@ -25,17 +25,22 @@ STORMY = ("2013-02-08", "2013-02-09")
 """The days of a blizzard: the suite of `flights` fails for them, in a container as elsewhere."""
 HINDCAST = "import sys; from jobs.cli.main import main; sys.exit(main())"
 FAULTS = ("worker_killed", "database_restarted", "scheduler_killed")
+BACKED_UP = "backed_up"
+DATABASE_TOOLS = (
+    'export PGHOST=/tmp PGUSER=airflow PGPASSWORD="$POSTGRES_PASSWORD" PATH="$(echo /usr/lib/postgresql/*/bin):$PATH"'
+)
+RESTORE = "createdb copy && pg_dump airflow | psql --quiet --output /dev/null copy"
 
 
 def write_pipelines(directory: Path) -> Path:
-    """Write `flights.yaml` as it is in the clone, and for each fault a copy without checks and schedule."""
+    """Write `flights.yaml` as it is in the clone, and for each other test a copy without checks and schedule."""
     directory.mkdir()
     text = (ROOT / "pipelines" / "flights.yaml").read_text(encoding="utf-8")
     (directory / "flights.yaml").write_text(text, encoding="utf-8")
-    for fault in FAULTS:
-        spec = yaml.safe_load(text) | {"pipeline": fault}
+    for name in (*FAULTS, BACKED_UP):
+        spec = yaml.safe_load(text) | {"pipeline": name}
         del spec["quality"], spec["schedule"]
-        (directory / f"{fault}.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+        (directory / f"{name}.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
     directory.chmod(0o755)
     return directory
 
@@ -44,6 +49,7 @@ def write_pipelines(directory: Path) -> Path:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("stack")
     write_pipelines(directory / "pipelines")
+    (directory / "empty").mkdir(mode=0o755)
     return directory
 
 
@@ -158,6 +164,26 @@ def test_a_fault_in_the_middle_changes_no_digest_and_doubles_nothing(
     fault(stack)
     assert stack.finish(pipeline, dag_run) == "success"
     _same_and_once(stack, pipeline, expected(pipeline))
+
+
+def test_a_backup_made_during_a_replay_is_whole_and_continues_to_the_same_runs(
+    stack: Stack, expected: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    """The drill of docs/DEPLOYMENT.md: back up while a backfill runs, restore elsewhere, verify, and run again."""
+    dag_run = stack.start_backfill(BACKED_UP, START, END)
+    _during_the_replay(stack, BACKED_UP, dag_run)
+    stack.inside("airflow-scheduler", "back-up-lake", "/lake", "/scratch/backup")
+    for pipeline in ("flights", BACKED_UP):
+        stack.inside("airflow-scheduler", "hindcast", "verify", pipeline, "--lake", "/scratch/backup")
+    assert stack.finish(BACKED_UP, dag_run) == "success"
+    wanted = expected(BACKED_UP)
+    _same_and_once(stack, BACKED_UP, wanted)
+    again = ["hindcast", "run", BACKED_UP, "--from", START, "--to", END, "--lake", "/scratch/backup"]
+    stack.inside("airflow-scheduler", *again, "--master", "local[2]")
+    assert stack.staged(BACKED_UP, lake="/scratch/backup") == wanted
+    runs = "psql --tuples-only --no-align --command 'select count(*) from dag_run'"
+    copied = stack.inside("postgres", "bash", "-c", f"{DATABASE_TOOLS}; {RESTORE}; {runs} copy; {runs} airflow").split()
+    assert copied[0] == copied[1] != "0"
 
 
 def test_no_secret_is_in_the_image_a_log_or_a_command_line(stack: Stack) -> None:
