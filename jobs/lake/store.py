@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import checkpoint_interval, open_delta
+from jobs.lake.delta_tables import checkpoint_interval, forget_table, open_newest
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
@@ -117,6 +117,7 @@ def until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> N
             with reading(uri):
                 return commit()
         except StoreError as error:
+            forget_table(uri)
             if not isinstance(error.__cause__, CommitFailedError):
                 raise
         time.sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + _JITTER.random()))
@@ -158,7 +159,7 @@ def open_table(uri: str) -> "DeltaTable | None":
     if opened is not None and uri in opened:
         return opened[uri]
     try:
-        found = open_delta(uri)
+        found = open_newest(uri)
     except TableNotFoundError:
         found = None
     if opened is not None:
@@ -246,10 +247,9 @@ def add_fields(uri: str, table: Table) -> None:
 def _append(uri: str, rows: "pa.Table") -> None:
     from deltalake import write_deltalake
 
-    options = delta_options(uri)
     until_committed(
         uri,
-        lambda: write_deltalake(uri, rows, mode="append", schema_mode="merge", storage_options=options),
+        lambda: write_deltalake(open_newest(uri), rows, mode="append", schema_mode="merge"),
         attempts=MAX_ATTEMPTS,
     )
 
