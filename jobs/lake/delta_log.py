@@ -92,9 +92,8 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
             return open_delta(uri, version)
         except TableNotFoundError as error:
             raise LogError(
-                f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table (it has no _delta_log "
-                "with a commit); "
-                "`log.table` must name the root of an append-only Delta table"
+                f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table: it has no "
+                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table"
             ) from error
 
 
