@@ -14,6 +14,10 @@ ADVICE = (
     "Put that file back from a copy, or remove the table's newer attempts and run the slices again; "
     "`hindcast verify PIPELINE` lists everything that is damaged"
 )
+REMOTE_ADVICE = (
+    "Check that the object store answers and that the variables of docs/STORAGE.md name it, and run the command again. "
+    "If an object is damaged or lost, put it back from a copy"
+)
 
 
 @contextmanager
@@ -59,7 +63,8 @@ def unreadable(uri: str, error: BaseException) -> StoreError:
     """Return a `StoreError` that names the table and, if one is found, the damaged file."""
     found = damaged_file(uri)
     if found is None:
-        return StoreError(f"table {uri} cannot be read: {one_line(error)}. {ADVICE}")
+        advice = REMOTE_ADVICE if is_remote(uri) else ADVICE
+        return StoreError(f"table {uri} cannot be read: {one_line(error)}. {advice}")
     path, why = found
     return StoreError(f"table {uri} cannot be read: file {path} is damaged, truncated or lost ({why}). {ADVICE}")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
-from jobs.lake.damage import table_errors
+from jobs.lake.damage import REMOTE_ADVICE, table_errors
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.log_files import LogFiles, list_log_files
 from jobs.storage import file_system, is_remote
@@ -65,6 +65,8 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
     def make_error(error: BaseException) -> LogError:
         # The text of a panic carries a backtrace of Rust: only its first line is shown.
         cause = str(error).partition("\n")[0].strip()[:_MAX_CAUSE]
+        if is_remote(uri):
+            return LogError(f"event log {uri}: {doing} failed: {cause or type(error).__name__}. {REMOTE_ADVICE}")
         return LogError(
             f"event log {uri}: {doing} failed: {cause or type(error).__name__}. A file of the table is damaged or "
             "truncated. Restore it from a backup. If it is a damaged checkpoint of Delta and all commit files still "
@@ -90,8 +92,8 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
             return open_delta(uri, version)
         except TableNotFoundError as error:
             raise LogError(
-                f"event log {uri} exists, but it is not a Delta table (it has no _delta_log with a commit); "
-                "`log.table` must name the root of an append-only Delta table"
+                f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table: it has no "
+                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table"
             ) from error
 
 

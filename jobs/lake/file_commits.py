@@ -10,7 +10,6 @@ from urllib.parse import quote
 from jobs.lake.arrow_types import arrow_table, is_same_type
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import is_delta, open_delta
 from jobs.lake.file_statistics import file_statistics
 from jobs.lake.opened_tables import expect_commits
 from jobs.lake.store import MAX_ATTEMPTS, Attempt, open_table, until_committed
@@ -108,9 +107,10 @@ def attempt_files(uri: str, attempts: Iterable[Attempt]) -> list[StoredFile]:
     """
     wanted = set(attempts)
     with reading(uri):
-        if not wanted or not is_delta(uri):
+        table = open_table(uri) if wanted else None
+        if table is None:
             return []
-        actions = arrow_table(open_delta(uri).get_add_actions(flatten=True))
+        actions = arrow_table(table.get_add_actions(flatten=True))
     names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
     _system, root = file_system(uri)
     return [

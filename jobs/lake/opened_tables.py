@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobs.lake.delta_tables import drop_kept
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
@@ -64,6 +66,7 @@ def expect_commits(uri: str | None = None) -> None:
 
 def forget_table(uri: str) -> None:
     """Let the next reader open a table again: a commit to it has failed, or has changed its columns."""
+    drop_kept(uri)
     opened = _OPENED.get()
     if opened is not None:
         opened.found.pop(uri, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import checkpoint_interval, open_delta
+from jobs.lake.delta_tables import checkpoint_interval, open_newest
 from jobs.lake.opened_tables import forget_table, opened_table
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
@@ -117,9 +117,9 @@ def until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> N
             with reading(uri):
                 return commit()
         except StoreError as error:
+            forget_table(uri)
             if not isinstance(error.__cause__, CommitFailedError):
                 raise
-            forget_table(uri)
         time.sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + _JITTER.random()))
     raise StoreError(
         f"table {uri}: another process committed first {attempts} times in a row; find the other processes that run "
@@ -157,7 +157,7 @@ def open_table(uri: str) -> "DeltaTable | None":
 
     def open_new() -> "DeltaTable | None":
         try:
-            return open_delta(uri)
+            return open_newest(uri)
         except TableNotFoundError:
             return None
 

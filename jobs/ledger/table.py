@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.lake.arrow_types import arrow_table
-from jobs.lake.damage import damaged_file, one_line, table_errors
+from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, open_delta
 from jobs.ledger.chain import Row
@@ -215,9 +215,8 @@ class LedgerTable:
         def make_error(error: BaseException) -> LedgerError:
             found = damaged_file(self.uri)
             cause = one_line(error) if found is None else f"file {found[0]} is damaged, truncated or lost ({found[1]})"
-            return LedgerError(
-                f"ledger {self.uri} cannot be {what}: {cause}. Restore the ledger's directory from a backup"
-            )
+            advice = REMOTE_ADVICE if is_remote(self.uri) else "Restore the ledger's directory from a backup"
+            return LedgerError(f"ledger {self.uri} cannot be {what}: {cause}. {advice}")
 
         try:
             with table_errors(make_error, also=(ValueError, KeyError, TypeError)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.replay.files.layout import Block
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
@@ -89,6 +90,11 @@ class LogColumns:
         try:
             yield
         except UNREADABLE as error:
+            if is_remote(self.uri):
+                raise LogError(
+                    f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: "
+                    f"{one_line(error)}. {REMOTE_ADVICE}"
+                ) from error
             raise LogError(
                 f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: it is damaged, "
                 "or it was removed while it was read. Restore it from a backup, or replay a range that does not need it"
