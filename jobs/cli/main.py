@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "report": "jobs.cli.look:report_command",
     "verify": "jobs.cli.verify:verify_command",
     "load-flights": "jobs.cli.run:load_flights_command",
+    "metrics": "jobs.cli.metrics:metrics_command",
     "setup": "jobs.cli.setup:setup_command",
 }
 """Name of a command -> its module and function. A module is imported when its command is used."""

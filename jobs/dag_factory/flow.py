@@ -4,7 +4,7 @@ This module defines pools and the order of tasks. `jobs.orchestration.dag_tasks`
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, BaseHook, Context, PokeReturnValue, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
+from airflow.sdk.observability import stats
 
 from jobs.dag_factory.settings import SPARK_CONNECTION, DagSettings
 from jobs.pipeline.models.pipeline import Pipeline
@@ -84,7 +85,7 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
         """Fail without retry if a check failed. Nothing is published until a person decides."""
         from jobs.orchestration import dag_tasks
 
-        with _our_errors():
+        with _our_errors(), _sending_gauges(order):
             return dag_tasks.gate(dag_tasks.read_order(order))
 
     @task(outlets=[asset])
@@ -92,7 +93,7 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
         """Publish the slices in one commit of the ledger, and send asset events for the changed slices."""
         from jobs.orchestration import dag_tasks
 
-        with _our_errors():
+        with _our_errors(), _sending_gauges(order):
             published = dag_tasks.publish(dag_tasks.read_order(order))
         if not published.changed:
             raise AirflowSkipException(escaped(published.why))
@@ -133,6 +134,25 @@ def _our_errors() -> Iterator[None]:
         raise LedgerError(escaped(error)) from error
     except HindcastError as error:
         raise AirflowFailException(escaped(error)) from error
+
+
+@contextmanager
+def _sending_gauges(order: Mapping[str, Any]) -> Iterator[None]:
+    """Send the gauges of the pipeline after a task, also a failed one, to the StatsD or OpenTelemetry of Airflow.
+
+    A gauge is `hindcast.<pipeline>.<name>`, with the tag `pipeline`. A problem with them never fails a task.
+    """
+    try:
+        yield
+    finally:
+        from jobs.orchestration import dag_tasks
+
+        try:
+            pipeline, found = dag_tasks.gauges_of(dag_tasks.read_order(order))
+            for one in found:
+                stats.gauge(f"hindcast.{pipeline}.{one.name}", one.value, tags={"pipeline": pipeline})
+        except Exception as error:  # noqa: BLE001 - monitoring must not stop a publication
+            log.warning("the gauges were not sent: %s", escaped(error))
 
 
 def _dag_run() -> "DagRun":

@@ -24,7 +24,8 @@ from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import shortened
-from jobs.planning.workspace import Asked, Opened
+from jobs.planning.workspace import Asked, Opened, open_workspace
+from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError, RequestError
 
@@ -170,6 +171,13 @@ def places(order: Order) -> tuple[str, str]:
     """Return the places that the replay of an order reads: the lake and the event log."""
     lake = Lake(root=order.lake)
     return lake.root, lake.event_log(load_file(Path(order.pipeline)))
+
+
+def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
+    """Return the name of the order's pipeline and the gauges of its ledger now."""
+    pipeline = load_file(Path(order.pipeline))
+    work = open_workspace(pipeline, Lake(root=order.lake), now_ms=now_ms)
+    return pipeline.name, gauges(work.ledger.view(), now_ms=now_ms())
 
 
 def replay(order: Order) -> tuple[StagedRun, ...]:

@@ -103,6 +103,36 @@ def test_a_failed_check_fails_the_gate_without_retry(tasks: Tasks, lake: Lake) -
         tasks.function("gate")(order)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("is_down", [False, True])
+def test_gate_and_publish_send_the_gauges_of_the_pipeline_to_airflow(
+    tasks: Tasks, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_down: bool, fails: bool
+) -> None:
+    """A gate that fails sends them, too, because somebody has to see the held slice. A problem fails no task."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    sent: dict[str, float] = {}
+
+    def gauge(name: str, value: float, *, tags: dict[str, str]) -> None:
+        if is_down:
+            raise OSError("no StatsD")
+        assert tags == {"pipeline": "sales"}
+        sent[name] = value
+
+    monkeypatch.setattr(tasks.function("gate").__globals__["stats"], "gauge", gauge)
+    if fails:
+        append_day(Path(lake.root), "2024-01-01", {"b": FAILS})
+    order = stage(lake, tasks.function("plan")().xcom_value)
+    if fails:
+        with pytest.raises(AirflowFailException, match="check failed"):
+            tasks.function("gate")(order)
+    else:
+        tasks.function("gate")(order)
+        tasks.function("publish")(order)
+    found = (sent.get("hindcast.sales.held_slices"), sent.get("hindcast.sales.published_slices"))
+    assert found == ((None, None) if is_down else (1, 0) if fails else (0, 1))
+
+
 def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

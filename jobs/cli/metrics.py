@@ -1,0 +1,87 @@
+"""The command `hindcast metrics`: the state of all pipelines in the text format of Prometheus."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import click
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import CollectorRegistry
+
+from jobs.cli import common
+from jobs.pipeline.files import load_all
+from jobs.review.metrics import HELP, Gauge, gauges
+from jobs.wall_clock import now_ms
+from windowlib.errors import HindcastError
+
+PREFIX: Final = "hindcast"
+READABLE: Final = "readable"
+
+
+@click.command(
+    "metrics",
+    short_help="Print the state of the pipelines for a monitoring system.",
+    epilog="Example: hindcast metrics > /var/lib/node_exporter/hindcast.prom",
+)
+@click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
+@common.json_option
+@common.existing_place_options
+def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
+    """Print gauges in the text format of Prometheus: slices, held slices, open requests, age of the newest publication.
+
+    Without PIPELINE, the command prints all pipelines of the pipelines directory. A pipeline whose file or ledger
+    cannot be read has the gauge hindcast_readable 0, and the exit status is 1.
+    """
+    files = load_all(places.pipelines) if pipeline_name is None else None
+    pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
+    found: dict[str, list[Gauge]] = {one.name: [_readable(0)] for one in (files.broken if files else ())}
+    status = common.REFUSED if found else common.OK
+    for pipeline in pipelines:
+        try:
+            view = places.workspace(pipeline).ledger.view()
+            found[pipeline.name] = [_readable(1), *gauges(view, now_ms=now_ms())]
+        except HindcastError as error:
+            common.complain(f"{pipeline.name}: {error}")
+            found[pipeline.name] = [_readable(0)]
+            status = common.REFUSED
+    if as_json:
+        common.print_json({name: {one.name: one.value for one in own} for name, own in found.items()})
+    else:
+        for line in prometheus_text(found).splitlines():
+            common.say(line)
+    return status
+
+
+def prometheus_text(found: Mapping[str, Sequence[Gauge]]) -> str:
+    """Return the gauges of pipelines in the text format of Prometheus, one family per gauge."""
+    registry = CollectorRegistry()
+    registry.register(_Families(found))
+    return generate_latest(registry).decode("utf-8")
+
+
+class _Families:
+    """A collector over fixed gauges."""
+
+    def __init__(self, found: Mapping[str, Sequence[Gauge]]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        names = {one.name: one.help for own in self._found.values() for one in own}
+        for name in sorted(names, key=_place):
+            family = GaugeMetricFamily(f"{PREFIX}_{name}", names[name], labels=["pipeline"])
+            for pipeline, own in self._found.items():
+                for value in _values(own, name):
+                    family.add_metric([pipeline], value)
+            yield family
+
+
+def _values(own: Iterable[Gauge], name: str) -> Iterator[float]:
+    return (one.value for one in own if one.name == name)
+
+
+def _place(name: str) -> int:
+    return -1 if name == READABLE else list(HELP).index(name)
+
+
+def _readable(value: int) -> Gauge:
+    return Gauge(name=READABLE, help="1 if the pipeline's file and ledger can be read, else 0.", value=value)

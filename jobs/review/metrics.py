@@ -1,0 +1,76 @@
+"""The state of a pipeline as numbers for a monitoring system: `hindcast metrics`, and the gauges of Airflow's tasks.
+
+The ledger alone gives them, so they are the same whoever asks, and asking costs no reading of rows.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.ledger.view import LedgerView, StagedRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """A number and what it means. `name` has the unit at its end, as Prometheus recommends."""
+
+    name: str
+    help: str
+    value: float
+
+
+HELP: Final[Mapping[str, str]] = {
+    "published_slices": "Slices that readers see.",
+    "held_slices": "Slices of open requests whose checks failed and that nobody has waived.",
+    "open_requests": "Requests that are not published and not closed.",
+    "failed_requests": "Open requests whose newest attempt failed.",
+    "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
+    "newest_publication_age_seconds": "Seconds since readers saw a change.",
+    "newest_watermark_seconds": "Watermark of the last published slice, in seconds since 1970.",
+    "newest_publication_slices": "Slices that the newest publication changed.",
+    "newest_publication_records": "Records that the runs of the newest publication read.",
+    "newest_publication_records_per_second": "Records read by second of replay, of the newest publication's runs.",
+    "newest_publication_late_ratio": "Share of the newest publication's records that were late, 0 to 1.",
+    "newest_publication_invalid_ratio": "Share of the newest publication's records that were invalid, 0 to 1.",
+}
+"""Every gauge. One that has no value yet, because nothing is published, is left out."""
+
+
+def gauges(view: LedgerView, *, now_ms: int) -> list[Gauge]:
+    """Return the gauges of a pipeline, in the order of `HELP`."""
+    found = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms))
+    return [Gauge(name=name, help=text, value=found[name]) for name, text in HELP.items() if name in found]
+
+
+def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
+    requests = view.open_requests()
+    staged = [view.run(run_id) for request in requests for run_id in request.runs.values()]
+    yield "held_slices", len({run.result.slice.slice_id for run in staged if not run.is_publishable})
+    yield "open_requests", len(requests)
+    yield "failed_requests", sum(request.failure is not None for request in requests)
+    yield "rolled_back", float(view.hold is not None)
+
+
+def _published(view: LedgerView, *, now_ms: int) -> Iterator[tuple[str, float]]:
+    yield "published_slices", len(view.published)
+    head = view.head
+    if head is not None and head.result.watermark_ms is not None:
+        yield "newest_watermark_seconds", head.result.watermark_ms / 1000
+    if not view.publications:
+        return
+    newest = view.publications[-1]
+    yield "newest_publication_age_seconds", max(0, now_ms - newest.at_ms) / 1000
+    yield "newest_publication_slices", len(newest.changes)
+    yield from _work(view.run(run_id) for run_id in newest.changes.values() if run_id is not None)
+
+
+def _work(runs: Iterable[StagedRun]) -> Iterator[tuple[str, float]]:
+    done: Sequence[StagedRun] = list(runs)
+    records = sum(run.result.counts.read for run in done)
+    seconds = sum(run.result.seconds for run in done)
+    yield "newest_publication_records", records
+    if seconds > 0:
+        yield "newest_publication_records_per_second", records / seconds
+    if records:
+        yield "newest_publication_late_ratio", sum(run.result.counts.late for run in done) / records
+        yield "newest_publication_invalid_ratio", sum(run.result.counts.invalid for run in done) / records

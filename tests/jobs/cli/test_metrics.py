@@ -1,0 +1,71 @@
+"""`hindcast metrics`: the gauges follow what happens to a pipeline, and Prometheus can read them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobs.review.metrics import HELP
+from tests.support.fake_replay import FAILS, append_day
+
+if TYPE_CHECKING:
+    from tests.jobs.cli.conftest import Shell
+
+RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
+
+
+def gauges(shell: "Shell", status: int = 0) -> dict[str, float]:
+    """Return what Prometheus reads for the pipeline: the same as the JSON form."""
+    assert shell("metrics") == status
+    read = {
+        sample.name.removeprefix("hindcast_"): sample.value
+        for family in text_string_to_metric_families(shell.out)
+        for sample in family.samples
+        if sample.labels == {"pipeline": "sales"}
+    }
+    plain = shell.json("metrics")["sales"]
+    age = "newest_publication_age_seconds"
+    assert {name: value for name, value in read.items() if name != age} == {
+        name: pytest.approx(value) for name, value in plain.items() if name != age
+    }
+    assert shell("metrics") == status
+    return read
+
+
+def test_the_gauges_follow_a_request_from_a_failed_check_to_its_rollback(shell: "Shell") -> None:
+    nothing = gauges(shell)
+    assert (nothing["readable"], nothing["published_slices"], nothing["open_requests"]) == (1, 0, 0)
+    assert "newest_publication_age_seconds" not in nothing
+
+    append_day(shell.root, "2024-01-03", {"c": FAILS})
+    assert shell("run", "sales", *RANGE) == 1
+    held = gauges(shell)
+    assert (held["held_slices"], held["open_requests"], held["published_slices"]) == (1, 1, 0)
+
+    assert shell("waive", "sales", "2024-01-03", "--reason", "a real sale") == 0
+    assert gauges(shell)["held_slices"] == 0
+    assert shell("publish", "sales") == 0
+    seen = gauges(shell)
+    assert (seen["published_slices"], seen["newest_publication_slices"], seen["open_requests"]) == (4, 4, 0)
+    assert seen["newest_publication_records"] == 9
+    assert 0 <= seen["newest_publication_age_seconds"] < 600
+    assert {"readable", *HELP} >= seen.keys()
+
+    newest = str(shell.json("status", "sales")["pipelines"][0]["newest_publication"]["publication"])
+    assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
+    back = gauges(shell)
+    assert (back["rolled_back"], back["published_slices"]) == (1, 0)
+
+
+def test_a_pipeline_that_cannot_be_read_is_a_gauge_and_an_exit_status(shell: "Shell") -> None:
+    (shell.root / "pipelines" / "other.yaml").write_text("pipeline: other\n", encoding="utf-8")
+    assert gauges(shell, status=1)["readable"] == 1
+    assert 'hindcast_readable{pipeline="other"} 0.0' in shell.out
+    assert shell("run", "sales", *RANGE) == 0
+    (commit,) = Path(shell.root, "sales", "ledger", "_delta_log").glob("*03.json")
+    commit.write_text("{", encoding="utf-8")
+    assert shell("metrics") == 1
+    assert 'hindcast_readable{pipeline="sales"} 0.0' in shell.out
+    assert "hindcast_published_slices" not in shell.out
+    assert shell.err.startswith("sales: ledger ")
