@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from jobs.lake.checkpoint_rows import checkpoint_batches, read_checkpoint
 from jobs.lake.store import Attempt
+from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.key_sets import KeySet, key_words
-from jobs.replay.files.scan import bucket_of, feed_form
+from jobs.replay.files.scan import Scanned, bucket_of, feed_form
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.pinned import Pinned
 from windowlib.columnar.arrow import arrow_type
@@ -77,6 +78,16 @@ class DividedState:
     of_bucket: Mapping[int, tuple[tuple[str, Fragment], ...]]
     staying: Mapping[str, IdSum]
     damages: tuple[str, ...]
+
+
+def changeable_by(scanned: Sequence[Scanned], time: ChunkTime, *, key_bits: int | None) -> Changeable | None:
+    """Return the keys that a chunk may change; None if the scan collected no keys: all rows go to the buckets."""
+    if key_bits is None:
+        return None
+    keys = KeySet.together(key_bits, [one.keys for one in scanned if one.keys is not None])
+    watermarks_ms = time.steps.watermark_ms
+    last_ms = int(watermarks_ms[-1]) if len(watermarks_ms) else time.beginning.watermark_ms
+    return Changeable(keys=keys.packed(), index_bits=key_bits, watermark_ms=max(last_ms, time.beginning.watermark_ms))
 
 
 def divide_plan(
