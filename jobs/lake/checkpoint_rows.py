@@ -1,9 +1,9 @@
 """Reads the rows of a checkpoint that may be stored in parts (docs/CHECKPOINTS.md), without Spark."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from jobs.lake.store import Attempt, read_each_attempt
+from jobs.lake.store import Attempt, attempt_batches, read_each_attempt
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -43,6 +43,27 @@ def read_checkpoint(
             alive = ~np.isin(rows[tables.ROW_ID].to_numpy(), gone)
         found.append((rows.select([name for name in columns if name in rows.column_names]), alive))
     return found
+
+
+def checkpoint_batches(
+    uri_of: Callable[[str], str], parts: Sequence[Attempt], table: str, *, columns: Sequence[str], rows: int
+) -> "Iterator[tuple[pa.Table, Bools]]":
+    """Yield the same as `read_checkpoint` for a table of `INCREMENTAL_TABLES`, in batches of at most `rows` rows.
+
+    `columns` has the row id.
+
+    Raises:
+        StoreError: a table cannot be read; the message names the damaged file.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    for part, gone in zip(parts, _removed(uri_of, parts, table), strict=True):
+        for batch in attempt_batches(uri_of(table), part, columns, rows=rows):
+            alive = np.ones(batch.num_rows, dtype=np.bool_)
+            if len(gone):
+                alive = ~np.isin(batch.column(tables.ROW_ID).to_numpy(), gone)
+            yield pa.Table.from_batches([batch]), alive
 
 
 def live_rows(parts: "Sequence[tuple[pa.Table, Bools]]") -> "pa.Table":

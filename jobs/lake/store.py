@@ -6,7 +6,7 @@ Readers, the audit and the next slice see rows only by attempt (DESIGN, section 
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -281,6 +281,24 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
             return [pa.table({}) for _ in attempts]
         datasets = [dataset_of(table, [attempt]) for attempt in attempts]
         return [one.to_table(columns=[name for name in columns if name in one.schema.names]) for one in datasets]
+
+
+def attempt_batches(uri: str, attempt: Attempt, columns: Sequence[str], *, rows: int) -> "Iterator[pa.RecordBatch]":
+    """Yield the rows of one attempt in batches of at most `rows` rows, with the memory of a few batches.
+
+    Columns that the table does not have are missing.
+
+    Raises:
+        StoreError: the table cannot be read; the message names the damaged file.
+    """
+    with reading(uri):
+        table = open_table(uri)
+        if table is None:
+            return
+        dataset = dataset_of(table, [attempt])
+        known = [name for name in columns if name in dataset.schema.names]
+        scanned = dataset.to_batches(columns=known, batch_size=rows, batch_readahead=2, fragment_readahead=1)
+        yield from (batch for batch in scanned if batch.num_rows)
 
 
 class ArrowSql:

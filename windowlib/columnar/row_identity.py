@@ -52,6 +52,14 @@ class RowIdentity:
         """Whether the rows have positions, so that the id of a row depends on the other rows of its key."""
         return bool(self._placed)
 
+    @property
+    def needs_whole_keys(self) -> bool:
+        """Whether an aggregate's state has positions, so that ids are computed from all rows of a key.
+
+        Whole records (`contents`) have positions as well. No aggregate that the columnar executor covers keeps records.
+        """
+        return any(name != "contents" for name in self._placed)
+
     def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Return rows as Arrow columns. Each row is in the order of `Table.columns()`, as RowBuilder makes it."""
         values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]

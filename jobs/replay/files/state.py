@@ -4,22 +4,24 @@ A chunk with few records changes few keys of a large state. Then only the rows o
 buckets. The other rows *stay*: they are read and checked here, and remain part of the state as they are stored.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.lake.checkpoint_rows import read_checkpoint
+from jobs.lake.checkpoint_rows import checkpoint_batches, read_checkpoint
 from jobs.lake.store import Attempt
+from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.key_sets import KeySet, key_words
-from jobs.replay.files.scan import bucket_of, feed_form
+from jobs.replay.files.scan import Scanned, bucket_of, feed_form
 from jobs.replay.files.tasks import Tasks
 from jobs.replay.pinned import Pinned
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.restored import damage_in
+from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.steps import Bools
 from windowlib.keyed.timers import EVENT
 from windowlib.records import tables
@@ -44,7 +46,7 @@ class DividePlan:
     """What every task gets besides the name of a table.
 
     `uris` has the paths of `tables` and of `state_removals`, `parts` the attempts that stored the checkpoint. If
-    `changeable` is None, all rows go to the buckets.
+    `changeable` is None, all rows go to the buckets. `rows_per_read` rows are read at once, where this is possible.
     """
 
     uris: Mapping[str, str]
@@ -52,6 +54,7 @@ class DividePlan:
     tables: tuple[Table, ...]
     buckets: int
     directory: str
+    rows_per_read: int
     changeable: Changeable | None
 
 
@@ -76,6 +79,16 @@ class DividedState:
     damages: tuple[str, ...]
 
 
+def changeable_by(scanned: Sequence[Scanned], time: ChunkTime, *, key_bits: int | None) -> Changeable | None:
+    """Return the keys that a chunk may change; None if the scan collected no keys: all rows go to the buckets."""
+    if key_bits is None:
+        return None
+    keys = KeySet.together(key_bits, [one.keys for one in scanned if one.keys is not None])
+    watermarks_ms = time.steps.watermark_ms
+    last_ms = int(watermarks_ms[-1]) if len(watermarks_ms) else time.beginning.watermark_ms
+    return Changeable(keys=keys.packed(), index_bits=key_bits, watermark_ms=max(last_ms, time.beginning.watermark_ms))
+
+
 def divide_plan(
     pinned: Pinned, directory: str, buckets: int, *, changeable: Changeable | None = None
 ) -> DividePlan | None:
@@ -90,6 +103,7 @@ def divide_plan(
         tables=stored,
         buckets=buckets,
         directory=directory,
+        rows_per_read=pinned.sizes.rows_per_read,
         changeable=changeable,
     )
 
@@ -123,7 +137,7 @@ def divide(table_name: str, plan: DividePlan) -> DividedTable:
     staying = IdSum()
     writer = FragmentWriter(plan.directory, f"state-{table_name}")
     with fragment_writers(writer):
-        for stored, alive in _parts(plan, table_name, [*kinds]):
+        for stored, alive in _rows(plan, table, [*kinds]):
             rows = pa.table({name: _conformed(stored, name, kind) for name, kind in kinds.items()})
             if changeable is None:
                 rows = rows if alive.all() else rows.filter(pa.array(alive))
@@ -139,15 +153,19 @@ def divide(table_name: str, plan: DividePlan) -> DividedTable:
     return DividedTable(fragments=tuple(writer.fragments), staying=staying)
 
 
-def _parts(plan: DividePlan, table: str, columns: Sequence[str]) -> list[tuple[pa.Table, Bools]]:
-    return read_checkpoint(plan.uris.__getitem__, plan.parts, table, columns=columns)
+def _rows(plan: DividePlan, table: Table, columns: Sequence[str]) -> Iterable[tuple[pa.Table, Bools]]:
+    """Return the rows of a table, and which of them are in the state: in batches, if no id needs other rows."""
+    uri_of = plan.uris.__getitem__
+    if plan.changeable is not None and RowIdentity(table).needs_whole_keys:
+        return read_checkpoint(uri_of, plan.parts, table.name, columns=columns)
+    return checkpoint_batches(uri_of, plan.parts, table.name, columns=columns, rows=plan.rows_per_read)
 
 
 def _changeable_keys(plan: DividePlan, chunk: Changeable) -> KeySet:
     """Return the keys of the records and of the timers that the chunk reaches. Timers that are removed do no harm."""
     keys = KeySet.together(chunk.index_bits, [chunk.keys])
     table = next(table for table in plan.tables if table.name == tables.TIMERS)
-    for rows, _ in _parts(plan, tables.TIMERS, [*table.keys, "domain", "at_ms"]):
+    for rows, _ in _rows(plan, table, [*table.keys, "domain", "at_ms", tables.ROW_ID]):
         if rows.num_rows:
             is_later = pc.and_(pc.equal(rows["domain"], EVENT), pc.greater(rows["at_ms"], chunk.watermark_ms))
             reached = rows.filter(pc.invert(pc.fill_null(is_later, fill_value=False)))

@@ -19,13 +19,13 @@ from jobs.replay.chunk.tallies import STATE, Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
 from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment, read_fragments
-from jobs.replay.files.key_sets import KeySet, bits_for
+from jobs.replay.files.key_sets import bits_for
 from jobs.replay.files.layout import Block, Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
-from jobs.replay.files.state import Changeable, DividedState, divide_plan, divided_state
+from jobs.replay.files.state import DividedState, changeable_by, divide_plan, divided_state
 from jobs.replay.files.tasks import Tasks, tasks_of
 from jobs.replay.files.windows import (
     BucketRows,
@@ -96,7 +96,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     windows = _windows_plan(pinned, layout, directory=directory, buckets=plan.buckets, time=time, known=known)
     try:
         with stage("windows and second scan"), pinned.checkpoint.restoring() if pinned.checkpoint else nullcontext():
-            changeable = _changeable(scanned, plan, time)
+            changeable = changeable_by(scanned, time, key_bits=plan.key_bits)
             state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets, changeable=changeable))
             # The scans are short, so they fill the cores that wait for the last bucket.
             asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *groups]
@@ -249,15 +249,6 @@ def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState)
         BucketTask(bucket=bucket, fragments=tuple(found), state=state.of_bucket.get(bucket, ()))
         for bucket, found in of_bucket.items()
     ]
-
-
-def _changeable(scanned: Sequence[Scanned], plan: ScanPlan, time: ChunkTime) -> Changeable | None:
-    """Return the keys that the chunk may change; None if all rows of the state go to the buckets."""
-    if plan.key_bits is None:
-        return None
-    keys = KeySet.together(plan.key_bits, [one.keys for one in scanned if one.keys is not None])
-    last = int(time.steps.watermark_ms[-1]) if len(time.steps.watermark_ms) else time.beginning.watermark_ms
-    return Changeable(keys=keys.packed(), index_bits=plan.key_bits, watermark_ms=max(last, time.beginning.watermark_ms))
 
 
 def _counted(pinned: Pinned, found: Iterable[BucketRows], state: DividedState) -> Sums:
