@@ -30,8 +30,10 @@ SCHEMES: Final = ("s3", "s3a")
 RETRY: Final = "120s"
 """How long a request is tried again when the store does not answer, unless HINDCAST_STORAGE_RETRY states it."""
 
-_FIRST_PAUSE_MS: Final = 25
+_ARROW_PAUSE_MS: Final = 25
 """Arrow's client waits so long after the first try, and twice as long after each further one."""
+_S3A_PAUSE_MS: Final = 500
+"""The same of Hadoop's S3A (fs.s3a.retry.interval)."""
 _REGION: Final = "us-east-1"
 """Stores other than Amazon's have no regions. Their clients sign requests with this one by default."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -131,7 +133,6 @@ class StorageSettings(BaseModel):
                 "session_token": self.session_token,
             }.items()
         }
-        tries = max(1, math.floor(math.log2(max(self.retry_ms, 1) / _FIRST_PAUSE_MS + 1)) + 1)
         return pafs.S3FileSystem(
             **secrets,
             region=self.region,
@@ -139,8 +140,12 @@ class StorageSettings(BaseModel):
             endpoint_override=host or None,
             force_virtual_addressing=self.addressing == "virtual",
             allow_delayed_open=True,  # a small file is one request instead of three
-            retry_strategy=pafs.AwsDefaultS3RetryStrategy(max_attempts=tries),
+            retry_strategy=pafs.AwsDefaultS3RetryStrategy(max_attempts=1 + self._retries(_ARROW_PAUSE_MS)),
         )
+
+    def _retries(self, first_pause_ms: int) -> int:
+        """Return how many pauses, each twice as long as the one before it, take `retry_ms` or a little less."""
+        return math.floor(math.log2(self.retry_ms / first_pause_ms + 1))
 
     def for_spark(self) -> dict[str, str]:
         """Return the settings of Spark's S3A file system. Its JVMs find credentials in their own environment."""
@@ -150,6 +155,7 @@ class StorageSettings(BaseModel):
             f"{prefix}.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
             f"{prefix}.path.style.access": str(self.addressing == "path").lower(),
             f"{prefix}.connection.ssl.enabled": str(not self.is_plain_http).lower(),
+            f"{prefix}.retry.limit": str(self._retries(_S3A_PAUSE_MS)),
         }
         if self.region is not None:
             found[f"{prefix}.endpoint.region"] = self.region

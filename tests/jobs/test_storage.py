@@ -48,6 +48,15 @@ def test_buckets_are_in_the_path_of_a_named_endpoint_unless_the_setting_says_oth
     assert virtual.for_spark()["spark.hadoop.fs.s3a.path.style.access"] == "false"
 
 
+def test_pauses_that_double_take_half_of_the_time_to_all_of_it() -> None:
+    for seconds in (1, 2, 30, 120, 3_600):
+        found = StorageSettings.read({"HINDCAST_STORAGE_RETRY": f"{seconds}s"})
+        limit = int(found.for_spark()["spark.hadoop.fs.s3a.retry.limit"])
+        assert seconds * 500 <= 500 * (2 ** (limit + 1) - 1)
+        assert 500 * (2**limit - 1) <= seconds * 1_000
+    assert StorageSettings.read({"HINDCAST_STORAGE_RETRY": "0s"}).for_spark()["spark.hadoop.fs.s3a.retry.limit"] == "0"
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
