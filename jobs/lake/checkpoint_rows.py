@@ -59,7 +59,7 @@ def checkpoint_batches(
     import pyarrow as pa
 
     for part, gone in zip(parts, _removed(uri_of, parts, table), strict=True):
-        for batch in attempt_batches(uri_of(table), part, columns, rows=rows):
+        for batch in attempt_batches(uri_of(table), [part], columns, rows=rows):
             alive = np.ones(batch.num_rows, dtype=np.bool_)
             if len(gone):
                 alive = ~np.isin(batch.column(tables.ROW_ID).to_numpy(), gone)

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 Attempt = tuple[str, str]
 """(slice_id, attempt_id): the partition of a table that one attempt at a slice wrote."""
 
+Share = tuple[int, int]
+"""(i, n): every n-th file, from the i-th on, in the order of their paths. The n shares have each file once."""
+WHOLE: Share = (0, 1)
+"""All files."""
+
 MAX_ATTEMPTS = 50
 """How many times a commit to a table is tried. A try fails if another process committed first."""
 _JITTER = SystemRandom()
@@ -164,7 +169,7 @@ def open_table(uri: str) -> "DeltaTable | None":
     return opened_table(uri, open_new)
 
 
-def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSystemDataset":
+def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt], *, share: Share = WHOLE) -> "pads.FileSystemDataset":
     """Return the files of some attempts as an Arrow dataset. It has no row of another attempt.
 
     `DeltaTable.to_pyarrow_dataset` would make an expression of the statistics of each file, and Arrow would compare a
@@ -174,6 +179,7 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSy
     Args:
         table: a table of ours.
         attempts: pairs of (slice_id, attempt_id).
+        share: which of these files.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -193,10 +199,16 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt]) -> "pads.FileSy
             file_size=size,  # without it, an object store is asked
             partition_expression=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id),
         )
-        for path, size, slice_id, attempt_id in zip(*columns, strict=True)
-        if (slice_id, attempt_id) in wanted
+        for path, size, slice_id, attempt_id in _shared(zip(*columns, strict=True), wanted, share)
     ]
     return pads.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), files, system)
+
+
+def _shared(files: Iterable[tuple[Any, ...]], wanted: set[Attempt], share: Share) -> list[tuple[Any, ...]]:
+    """Return (path, size, slice_id, attempt_id) of the files of the wanted attempts that are in the share."""
+    found = [file for file in files if file[2:] in wanted]
+    number, parts = share
+    return found if parts == 1 else sorted(found)[number::parts]
 
 
 def append_rows(uri: str, rows: "pa.Table") -> None:
@@ -283,10 +295,13 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
         return [one.to_table(columns=[name for name in columns if name in one.schema.names]) for one in datasets]
 
 
-def attempt_batches(uri: str, attempt: Attempt, columns: Sequence[str], *, rows: int) -> "Iterator[pa.RecordBatch]":
-    """Yield the rows of one attempt in batches of at most `rows` rows, with the memory of a few batches.
+def attempt_batches(
+    uri: str, attempts: Iterable[Attempt], columns: Sequence[str], *, rows: int, share: tuple[int, int] = (0, 1)
+) -> "Iterator[pa.RecordBatch]":
+    """Yield the rows of attempts in batches of at most `rows` rows, with the memory of a few batches.
 
-    Columns that the table does not have are missing.
+    Columns that the table does not have are missing. With `share` (i, n), only every n-th file is read, from the i-th
+    on: n shares together are all rows.
 
     Raises:
         StoreError: the table cannot be read; the message names the damaged file.
@@ -295,7 +310,7 @@ def attempt_batches(uri: str, attempt: Attempt, columns: Sequence[str], *, rows:
         table = open_table(uri)
         if table is None:
             return
-        dataset = dataset_of(table, [attempt])
+        dataset = dataset_of(table, attempts, share=share)
         known = [name for name in columns if name in dataset.schema.names]
         scanned = dataset.to_batches(columns=known, batch_size=rows, batch_readahead=2, fragment_readahead=1)
         yield from (batch for batch in scanned if batch.num_rows)

@@ -47,6 +47,8 @@ def audit(written: Written) -> Audited:
         row_tables=(*pinned.tables.digested(), tables.STATE_REMOVALS),
         contents={table.name: table for table in pinned.tables.stored},
         content_rows=pinned.sizes.audited_rows,
+        tasks=written.computed.run.rows.tasks,
+        rows_per_task=pinned.sizes.records_per_task,
     )
     return Audited(computed=written.computed, laws=equations.close())
 

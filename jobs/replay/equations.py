@@ -7,11 +7,12 @@ all be zero at the end, because an XOR alone does not detect a row that is store
 the tree failed, the attempt is void, and the chunk is replayed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from jobs.lake.store import ArrowSql, Attempt, plain_rows, read_attempts
+from jobs.replay.committed_rows import EDGES, REMOVED_EDGES, REMOVED_IDS, ROWS_PER_BATCH, ROWS_PER_TASK, CommittedRows
+from jobs.replay.tasks import LocalTasks, Tasks
 from jobs.runs import LAWS, CheckpointRef, CheckResult, Verdict
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import AuditError
@@ -21,9 +22,6 @@ from windowlib.records.tables import Table
 from windowlib.records.tallies import NO_EDGES
 from windowlib.storm.acker.acker import STRICT, Acker
 from windowlib.storm.acker.messages import Ack, Init, Message, NoticeKind, RootId
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROW_TABLES = (
     tables.WINDOW_OUTPUTS,
@@ -64,7 +62,8 @@ class Audit:
 
     The committed rows of `row_tables`, and of every table that the tasks tallied, must be the rows that the tasks
     emitted. If a table of `contents` has at most `content_rows` rows, each row must also give its id again when it is
-    read back. Tables with at most `kept_rows` rows are read once.
+    read back. Tables with at most `kept_rows` rows are read once. `tasks` read the files of larger tables, about
+    `rows_per_task` rows each, in batches of `rows_per_batch`.
     """
 
     table_uri: Callable[[str], str]
@@ -77,6 +76,9 @@ class Audit:
     contents: Mapping[str, Table] = field(default_factory=dict)
     content_rows: int = AUDITED_ROWS
     kept_rows: int = KEPT_ROWS
+    tasks: Tasks = field(default_factory=LocalTasks)
+    rows_per_task: int = ROWS_PER_TASK
+    rows_per_batch: int = ROWS_PER_BATCH
 
     def close(self) -> tuple[CheckResult, ...]:
         """Check every equation of every slice.
@@ -99,14 +101,22 @@ class Audit:
         self._require_contents(committed)
         return tuple(_passed(slice_id, equation) for slice_id in self.slice_ids for equation in EQUATIONS)
 
-    def _committed(self, sql: ArrowSql, tallied: Tallies) -> "_Committed":
+    def _committed(self, sql: ArrowSql, tallied: Tallies) -> CommittedRows:
         counts = dict.fromkeys((*self.row_tables, *self.contents), 0)
         for (_, equation, table), ids in tallied.items():
             if equation == "rows":
                 counts[table] = counts.get(table, 0) + ids.count
-        kept = [table for table, count in counts.items() if count <= self.kept_rows]
-        committed = _Committed(sql=sql, table_uri=self.table_uri, own=self._attempts())
-        committed.keep(kept)
+        committed = CommittedRows(
+            sql=sql,
+            table_uri=self.table_uri,
+            own=self._attempts(),
+            counts=counts,
+            kept_rows=self.kept_rows,
+            tasks=self.tasks,
+            rows_per_task=self.rows_per_task,
+            rows_per_batch=self.rows_per_batch,
+        )
+        committed.keep()
         return committed
 
     def _tallies(self) -> Tallies:
@@ -120,11 +130,11 @@ class Audit:
     def _attempts(self) -> list[Attempt]:
         return [(slice_id, self.attempt_id) for slice_id in self.slice_ids]
 
-    def _rows(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+    def _rows(self, forest: "_Forest", tallied: Tallies, committed: CommittedRows) -> None:
         """For each table, the committed rows are the rows that the tasks emitted."""
         emitted_to = {term for _, equation, term in tallied if equation == "rows"}
         for table in (*self.row_tables, *sorted(emitted_to - set(self.row_tables))):
-            found = committed.ids(table, tables.ROW_ID, self._attempts())
+            found = committed.ids(table, tables.ROW_ID)
             for slice_id in self.slice_ids:
                 forest.grow(
                     _Tree(
@@ -135,9 +145,9 @@ class Audit:
                     )
                 )
 
-    def _fates(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+    def _fates(self, forest: "_Forest", tallied: Tallies, committed: CommittedRows) -> None:
         """Every record read has one fate. For a fate with a side table, the tallies equal the committed rows."""
-        records = {fate: committed.ids(table, "record_hash", self._attempts()) for table, fate in FATES.items()}
+        records = {fate: committed.ids(table, "record_hash") for table, fate in FATES.items()}
         for slice_id in self.slice_ids:
             others = {fate: sums.get(slice_id, IdSum()) for fate, sums in records.items()}
             read, assigned = (tallied.get((slice_id, "fates", term), IdSum()) for term in (READ, ASSIGNED))
@@ -155,9 +165,9 @@ class Audit:
                     )
                 )
 
-    def _edges(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+    def _edges(self, forest: "_Forest", tallied: Tallies, committed: CommittedRows) -> None:
         """Edges are (record, window) pairs: state before + new = state after + closed."""
-        stored, removed = committed.edges(self._attempts()), committed.removed_edges(self._attempts())
+        stored, removed = committed.by_slice(EDGES), committed.by_slice(REMOVED_EDGES)
         before = self._edges_before(committed)
         for slice_id in self.slice_ids:
             new = tallied.get((slice_id, "edges", "new"), IdSum())
@@ -172,22 +182,22 @@ class Audit:
             acked = {"state after": before, **closed}
             forest.grow(_Tree(slice_id=slice_id, equation="edges", anchored=anchored, acked=acked))
 
-    def _edges_before(self, committed: "_Committed") -> IdSum:
+    def _edges_before(self, committed: CommittedRows) -> IdSum:
         """Return the edges of the checkpoint that the attempt started from."""
         if self.before is None:
             return IdSum()
         attempts = self.before.attempts
-        found = IdSum.together(committed.edges(attempts).values())
-        for removed in committed.removed_edges(attempts[1:]).values():
+        found = IdSum.together(committed.by_slice(EDGES, attempts).values())
+        for removed in committed.by_slice(REMOVED_EDGES, attempts[1:]).values():
             found.remove(removed)
         return found
 
-    def _states(self, forest: "_Forest", tallied: Tallies, committed: "_Committed") -> None:
+    def _states(self, forest: "_Forest", tallied: Tallies, committed: CommittedRows) -> None:
         """For each checkpoint table: committed rows = state after; of changes, with the state before and removals."""
         named = {term for _, equation, term in tallied if equation == "state"}
-        removed = committed.removed_ids(self._attempts()) if named else {}
+        removed = committed.sums(REMOVED_IDS) if named else {}
         for table in sorted(named):
-            stored = committed.ids(table, tables.ROW_ID, self._attempts())
+            stored = committed.ids(table, tables.ROW_ID)
             before = self.state_before.get(table, IdSum())
             for slice_id in self.slice_ids:
                 after, rows = tallied.get((slice_id, "state", table), IdSum()), stored.get(slice_id, IdSum())
@@ -198,12 +208,12 @@ class Audit:
                 forest.grow(_Tree(slice_id=slice_id, equation=f"state in {table}", anchored=anchored, acked=acked))
                 before = after
 
-    def _require_contents(self, committed: "_Committed") -> None:
+    def _require_contents(self, committed: CommittedRows) -> None:
         """Every row, read back, gives the id that is stored with it."""
         for name, table in self.contents.items():
-            if not 0 < committed.rows(name, self._attempts(), ("slice_id",)).num_rows <= self.content_rows:
+            if not 0 < committed.count(name) <= self.content_rows:
                 continue
-            rows = committed.rows(name, self._attempts())
+            rows = committed.rows(name)
             columns = {column: rows[column] for column in rows.column_names}
             for damage in RowIdentity(table).damage(columns):
                 raise AuditError(
@@ -221,102 +231,6 @@ class Audit:
             f"{_spell(first.anchored)} = {_spell(first.acked)}.{_name(others)} What was emitted is not what was "
             f"committed. {VOID}"
         )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Committed:
-    """Reads sums of ids from the committed tables, by slice. A slice without rows has no entry.
-
-    `own` are the audited attempts. Rows of small tables of these attempts are kept.
-    """
-
-    sql: ArrowSql
-    table_uri: Callable[[str], str]
-    own: Sequence[Attempt]
-    _kept: "dict[str, pa.Table]" = field(default_factory=dict)
-    _sums_of_kept: dict[tuple[str, str], dict[str, IdSum]] = field(default_factory=dict)
-
-    def keep(self, names: Iterable[str]) -> None:
-        """Read the audited rows of small tables, and sum up all their ids in one query."""
-        import pyarrow as pa
-
-        found = []
-        for name in names:
-            self._kept[name] = read_attempts(self.table_uri(name), self.own)
-            for column in (tables.ROW_ID, *(("record_hash",) if name in FATES else ())):
-                self._sums_of_kept[name, column] = {}
-                rows = self.rows(name, self.own, _id_columns(name, column))
-                if rows.num_rows and "missed_all" in rows.column_names:
-                    rows = rows.filter(rows["missed_all"])
-                if rows.num_rows:
-                    place = {"t": pa.array([name] * rows.num_rows), "c": pa.array([column] * rows.num_rows)}
-                    ids = rows[column].cast(pa.int64())
-                    found.append(pa.table({**place, "slice_id": rows["slice_id"].cast(pa.string()), "id": ids}))
-        if found:
-            sql = "SELECT t, c, slice_id, count(*), bit_xor(id), sum(id::HUGEINT) FROM kept GROUP BY ALL"
-            for name, column, slice_id, count, xor, total in plain_rows(
-                self.sql.query({"kept": pa.concat_tables(found)}, sql)
-            ):
-                self._sums_of_kept[name, column][slice_id] = IdSum(int(count), xor, int(total))
-
-    def rows(self, table: str, attempts: Sequence[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
-        """Return rows of attempts, from the kept ones or from the files."""
-        if table not in self._kept or attempts != self.own:
-            return read_attempts(self.table_uri(table), attempts, columns)
-        kept = self._kept[table]
-        return kept if columns is None or not kept.column_names else kept.select(list(columns))
-
-    def ids(self, table: str, column: str, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
-        """Sum up one column of ids. The fate of a record is late only if the record missed all its windows."""
-        if attempts == self.own and (table, column) in self._sums_of_kept:
-            return self._sums_of_kept[table, column]
-        columns = _id_columns(table, column)
-        sql = (
-            f'SELECT slice_id, count(*), bit_xor("{column}"), sum("{column}"::HUGEINT) '  # noqa: S608 - our own names
-            f"FROM committed WHERE {'missed_all' if 'missed_all' in columns else 'true'} GROUP BY slice_id"
-        )
-        return self._sums(sql, self.rows(table, attempts, columns))
-
-    def edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
-        """Sum up the edges of open windows. Edges of lost contents (F1) count as closed, with that reason."""
-        columns = ("slice_id", "edge_count", "edge_xor", "edge_sum", "is_orphan")
-        sql = (
-            "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
-            "WHERE is_orphan IS NOT TRUE GROUP BY slice_id"
-        )
-        return self._sums(sql, self.rows(tables.WINDOW_STATE, attempts, columns))
-
-    def removed_edges(self, attempts: Sequence[Attempt]) -> dict[str, IdSum]:
-        """Sum up the edges of the windows that incremental checkpoints removed."""
-        sql = (
-            "SELECT slice_id, sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT) FROM committed "
-            "WHERE edge_count IS NOT NULL GROUP BY slice_id"
-        )
-        columns = ("slice_id", *tables.EDGE_COLUMNS)
-        return self._sums(sql, self.rows(tables.STATE_REMOVALS, attempts, columns))
-
-    def removed_ids(self, attempts: Sequence[Attempt]) -> dict[tuple[str, str], IdSum]:
-        """Sum up the ids of the removed rows by slice and table."""
-        rows = self.rows(tables.STATE_REMOVALS, attempts, ("slice_id", "table_name", "removed_id"))
-        if not rows.num_rows:
-            return {}
-        sql = (
-            "SELECT slice_id, table_name, count(*), bit_xor(removed_id), sum(removed_id::HUGEINT) "
-            "FROM committed GROUP BY ALL"
-        )
-        found = plain_rows(self.sql.query({"committed": rows}, sql))
-        return {(one, table): IdSum(int(count), xor, int(total)) for one, table, count, xor, total in found}
-
-    def _sums(self, sql: str, rows: "pa.Table") -> dict[str, IdSum]:
-        if not rows.num_rows:
-            return {}
-        found = plain_rows(self.sql.query({"committed": rows}, sql))
-        return {slice_id: IdSum(int(count), xor, int(total)) for slice_id, count, xor, total in found}
-
-
-def _id_columns(table: str, column: str) -> tuple[str, ...]:
-    is_fate_of_late = (table, column) == (tables.LATE_RECORDS, "record_hash")
-    return ("slice_id", column, *(("missed_all",) if is_fate_of_late else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from jobs.replay import replayer
 from jobs.replay.files import way
 from jobs.replay.files.layout import Block, layout_of
 from jobs.replay.files.scan import Scanned, ScanPlan, rises
-from jobs.replay.files.tasks import SparkTasks
 from jobs.replay.pinned import pin
+from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
 from jobs.spark.session import spark_session
 from jobs.wall_clock import now_ms

@@ -8,6 +8,7 @@ from typing import Protocol
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime
+from jobs.replay.tasks import Tasks
 from windowlib.records.row_ids import IdSum
 
 
@@ -27,6 +28,11 @@ class SliceInput:
 
 class ComputedRows(Protocol):
     """The rows that the tasks of a chunk made, where they left them. Their tables exist."""
+
+    @property
+    def tasks(self) -> Tasks:
+        """Runs further tasks where the rows were made."""
+        ...
 
     def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:
         """Append the rows to their tables: one commit per table for all slices, at most once."""

@@ -17,8 +17,8 @@ from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.key_sets import KeySet, key_words
 from jobs.replay.files.scan import Scanned, bucket_of, feed_form
-from jobs.replay.files.tasks import Tasks
 from jobs.replay.pinned import Pinned
+from jobs.replay.tasks import Tasks
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.restored import damage_in
 from windowlib.columnar.row_identity import RowIdentity

@@ -26,7 +26,6 @@ from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
 from jobs.replay.files.state import DividedState, changeable_by, divide_plan, divided_state
-from jobs.replay.files.tasks import Tasks, tasks_of
 from jobs.replay.files.windows import (
     BucketRows,
     BucketTask,
@@ -35,6 +34,7 @@ from jobs.replay.files.windows import (
     save_steps,
 )
 from jobs.replay.pinned import Pinned
+from jobs.replay.tasks import Tasks, tasks_of
 from jobs.runs import EMPTY_STATE
 from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory

@@ -18,6 +18,7 @@ from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.frames.frame_time import frame_time
 from jobs.replay.frames.table_writes import Rows, table_rows, write_tables
 from jobs.replay.pinned import Pinned
+from jobs.replay.tasks import SparkTasks, Tasks
 from jobs.runs import CheckpointRef
 from jobs.storage import spark_uri
 from windowlib.columnar.restored import BEFORE
@@ -61,6 +62,11 @@ class FrameRows:
     pinned: Pinned
     read: ChunkInput
     tagged: "DataFrame"
+
+    @property
+    def tasks(self) -> Tasks:
+        """Tasks in the workers of the session."""
+        return SparkTasks(self.tagged.sparkSession)
 
     def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:
         """Append the rows of all tables."""

@@ -27,9 +27,9 @@ from jobs.reading.verify import verify
 from jobs.replay.files import way
 from jobs.replay.files.key_sets import BITS_MAX, BITS_MIN, KeySet, bits_for, key_words
 from jobs.replay.files.state import divided_state
-from jobs.replay.files.tasks import LocalTasks
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
+from jobs.replay.tasks import LocalTasks
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
