@@ -74,14 +74,10 @@ class BatchColumns:
         columns = (self.keys, times, values, positions, self.hashes, gaps)
         return map(_new_record, repeat(Record), zip(*columns, strict=True))
 
-    def record(self, place: int) -> Record:
-        """Return one record."""
-        if "records" in self.__dict__:
-            return self.records[place]
-        (found,) = BatchColumns(
-            self._batch.slice(place, 1), self._layout, self._reader, slice_start_ms=self._slice_start_ms
-        ).each()
-        return found
+    def at(self, places: Sequence[int]) -> Iterator[Record]:
+        """Return the records at some places as `each`."""
+        some = self._batch.take(pa.array(places, pa.int64()))
+        return BatchColumns(some, self._layout, self._reader, slice_start_ms=self._slice_start_ms).each()
 
     def by_interval(self, chosen: range, intervals: Intervals, *, first: int, cuts: bool) -> ByInterval:
         low, end = chosen.start, chosen.stop

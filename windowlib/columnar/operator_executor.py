@@ -113,8 +113,8 @@ class OperatorExecutor:
             step = self._plan.steps.watermark_ms.searchsorted(quiet_ms, side="left")
             end = int(steps_before.searchsorted(step, side="right"))
             place, rest = operator.process_together(records, range(place, end))
-            some = [records.record(other) for other in rest]
-            self._process_each(some, steps_before[list(rest)].tolist() if rest else (), others=others)
+            if rest:
+                self._process_each(records.at(rest), steps_before[rest].tolist(), others=others)
 
     def _count_fates(self, read: IdSum, others: Mapping[Fate, Sequence[int]]) -> None:
         """Add the fates of a batch: all of its records are assigned, except `others`."""

@@ -9,23 +9,21 @@ equal bounds can `share` one timer entry that exists as long as they do; then a 
 """
 
 from bisect import insort
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import CheckpointError, SpecError
 from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
 from windowlib.keyed.key_order import KeyOrders, group_of_order
+from windowlib.keyed.timer_owners import DueTimer, Namespace, Owner, Owners
 
 Domain = Literal["event", "processing"]
 EVENT: Final = "event"
 PROCESSING: Final = "processing"
-
-Namespace = Any
-"""The owner of a timer: a window, or () for the key. Namespaces of one queue are plain, hashable and comparable."""
 
 STALE_MAX: Final = 1024
 """The default of `stale_max`: the heap is rebuilt when it is longer than 2 * instants with timers + `stale_max`."""
@@ -47,39 +45,6 @@ class TimerRow(NamedTuple):
     namespace: Namespace
     domain: Domain
     at_ms: int
-
-
-class DueTimer(Protocol):
-    """A timer that is due: a `Timer`, or the owner of a shared one."""
-
-    @property
-    def key(self) -> Hashable:
-        """The key of the timer."""
-
-    @property
-    def namespace(self) -> Namespace:
-        """The namespace of the timer."""
-
-
-class Owner(DueTimer, Protocol):
-    """An object with a shared timer, such as an open window (see `TimerQueue.share`)."""
-
-    @property
-    def order(self) -> str:
-        """The order string of the key, as the queue's `order` returns it."""
-
-
-class Owners(Protocol):
-    """The objects that share a timer, each with a key of its own. A dict by key is one."""
-
-    def __len__(self) -> int:
-        """Return 0 only if there is no owner."""
-
-    def __contains__(self, key: object, /) -> bool:
-        """Return whether a key has an owner."""
-
-    def values(self) -> Collection[Owner]:
-        """Return the owners, in any order."""
 
 
 class Timer(NamedTuple):

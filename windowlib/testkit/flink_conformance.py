@@ -7,7 +7,8 @@ from windowlib.bounds import Window, wrap_int64
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import Apply, Reduce, UserAggregate, Whole, WindowFunction
 from windowlib.keyed import key_groups
-from windowlib.keyed.timers import EVENT, DueTimer, TimerQueue, TimerRow, TimerService
+from windowlib.keyed.timer_owners import DueTimer
+from windowlib.keyed.timers import EVENT, TimerQueue, TimerRow, TimerService
 from windowlib.profiles import FLINK, EngineFault
 from windowlib.records.records import LATE_IN_GAP, PAST_CLEANUP, Late, Output, Pane, Record, Value
 from windowlib.triggers.flink import (

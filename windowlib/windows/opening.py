@@ -26,12 +26,12 @@ class Opening:
     def __init__(self, runtime: Runtime, store: WindowStore) -> None:
         self._runtime = runtime
         self._timers = runtime.timers
-        self._by_bounds = store.by_bounds
+        self.by_bounds = store.by_bounds
         self._store = store
 
     def same_bounds(self, window: Window) -> SameBounds | None:
         """Return the windows with these bounds, an empty group if there are none; None if a record is late for them."""
-        same_bounds = self._by_bounds.get(window)
+        same_bounds = self.by_bounds.get(window)
         if same_bounds is None:
             lifetime = self._store.lifetime(window)
             if lifetime[2] <= self._timers.watermark_ms:
@@ -41,7 +41,7 @@ class Opening:
 
     def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:  # noqa: ARG002
         """Return the open window with these bounds, created if necessary; None if the record is late for it."""
-        same_bounds = self._by_bounds.get(window)
+        same_bounds = self.by_bounds.get(window)
         if same_bounds is None or same_bounds.late_from_ms <= self._timers.watermark_ms:
             same_bounds = self.same_bounds(window)
             if same_bounds is None:

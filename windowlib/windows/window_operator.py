@@ -7,13 +7,14 @@ This module is the specification of window semantics: replays on Spark run this 
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from windowlib.bounds import MIN_TIME_MS, Window
 from windowlib.functions.window_functions import process_function
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState
-from windowlib.keyed.timers import EVENT, PROCESSING, Domain, DueTimer, KeyGroupRange, TimerService, in_order
+from windowlib.keyed.timer_owners import DueTimer
+from windowlib.keyed.timers import EVENT, PROCESSING, Domain, KeyGroupRange, TimerService, in_order
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.record_columns import RecordColumns
 from windowlib.records.records import (
@@ -36,11 +37,12 @@ from windowlib.records.records import (
 from windowlib.records.tallies import NEW, NO_EDGES, times
 from windowlib.triggers.protocol import CONTINUE
 from windowlib.triggers.wrappers import Purging, purging
-from windowlib.windows.assigners import Stagger, Tumbling, assigning, grid_of
+from windowlib.windows.assigners import Stagger, Tumbling, assigning
 from windowlib.windows.contents import contents_of
 from windowlib.windows.firing import Firing, Moment, on_record
 from windowlib.windows.open_windows import OpenWindow, Runtime, edges_with
 from windowlib.windows.opening import LoneJudgingOpening, MergingOpening, Opening
+from windowlib.windows.waiting import WaitingRecords
 from windowlib.windows.window_store import EndStore, WindowStore
 from windowlib.windows.windowing import Windowing
 
@@ -90,17 +92,17 @@ class WindowOperator:
         """Whether records wait for the end of their windows (windowlib.windows.same_bounds)."""
         self._firing = Firing(windowing, runtime, contents, self._store)
         opening = Opening(runtime, self._store)
-        self._same_bounds, self._open = opening.same_bounds, opening.open
+        self._waiting = WaitingRecords(runtime, opening, windowing.assigner, takes_values=contents.takes_values)
+        self._every_ms = self._waiting.every_ms if self._defers else 0
+        self._open = opening.open
         if windowing.assigner.is_merging:
             merging = LoneJudgingOpening if windowing.profile.judges_record_alone else MergingOpening
             self._open = merging(windowing, contents, store=self._store, firing=self._firing).open
         self._by_bounds = self._store.by_bounds
+        self._intervals, self._offset_ms = self._waiting.intervals, self._waiting.offset_ms
         self._enter = self._enter_waiting if self._defers else self._enter_open
         self._entered: list[int] = []
         """The hash of a record for each window that it entered since the last `drain` or `take_tallies`."""
-        self._grid = grid_of(windowing.assigner, windowing.profile) if self._defers else None
-        self._last_ms = 0 if windowing.profile.completes_at_end else -1
-        """The instant that completes a window, relative to its end."""
         self._lacks_stagger = isinstance(self._assigner, Tumbling) and self._assigner.stagger is not Stagger.ALIGNED
 
     def begin(self, first_arrival_ms: int) -> None:
@@ -110,6 +112,20 @@ class WindowOperator:
 
     def process(self, record: Record) -> Fate:
         """Process one record at the current watermark and return the record's fate."""
+        instant_ms = record[1]  # a NamedTuple is unpacked slowly
+        if self._every_ms and instant_ms is not None:
+            groups = self._intervals.get((instant_ms - self._offset_ms) // self._every_ms)
+            if groups is not None:
+                for same_bounds in groups:
+                    same_bounds.keys.append(record[0])
+                    same_bounds.items.append(record[2] if self._takes_values else record)
+                    same_bounds.hashes.append(record[4])
+                    self._entered.append(record[4])
+                return ASSIGNED
+        return self._process_by_window(record)
+
+    def _process_by_window(self, record: Record) -> Fate:
+        """Add a record to each of its windows that is not late for it, and return the record's fate."""
         if self._lacks_stagger:
             self._choose_stagger(self._timers.processing_time_ms)
         enter, record_hash = self._enter, record[4]
@@ -119,6 +135,8 @@ class WindowOperator:
             if not enter(window, record):
                 missed = [window] if missed is None else [*missed, window]
         if missed is None and windows:
+            if self._every_ms:
+                self._waiting.remember(record, windows)
             if len(windows) == 1:
                 self._entered.append(record_hash)
             else:
@@ -130,15 +148,7 @@ class WindowOperator:
 
     def _enter_waiting(self, window: Window, record: Record) -> bool:
         """Let a record wait for a window's end. If the window has ended, do as `_enter_open`."""
-        same_bounds = self._by_bounds.get(window)
-        if same_bounds is None:
-            same_bounds = self._same_bounds(window)
-        if same_bounds is None or same_bounds.complete_ms <= self._timers.watermark_ms:
-            return self._enter_open(window, record)
-        same_bounds.keys.append(record[0])  # a NamedTuple is unpacked slowly
-        same_bounds.items.append(record[2] if self._takes_values else record)
-        same_bounds.hashes.append(record[4])
-        return True
+        return self._waiting.add(window, record) or self._enter_open(window, record)
 
     def _enter_open(self, window: Window, record: Record) -> bool:
         """Add a record to its open window and call the trigger. Return False if the record is late for the window."""
@@ -161,17 +171,8 @@ class WindowOperator:
         return True
 
     def quiet_until_ms(self) -> int | None:
-        """Return the instant at which the next window can end or a timer is due, whatever records come before it.
-
-        Until the watermark reaches it, `process_together` may replace `process`. None: it never may.
-        """
-        grid = self._grid
-        if grid is None or self._timers.processing_timers.next_ms() is not None:
-            return None
-        watermark_ms = self._timers.watermark_ms
-        end_ms = grid.next_edge(watermark_ms - self._last_ms) + self._last_ms
-        timer_ms = self._timers.event_timers.next_ms()
-        return end_ms if timer_ms is None else min(end_ms, timer_ms)
+        """Return an instant: until the watermark reaches it, `process_together` may replace `process`. None: never."""
+        return self._waiting.quiet_until_ms() if self._defers else None
 
     def process_together(self, records: RecordColumns, chosen: range) -> tuple[int, Sequence[int]]:
         """Process the chosen records, or the first of them. `quiet_until_ms` is above all watermarks that they meet.
@@ -180,22 +181,8 @@ class WindowOperator:
             The place after the last record, and the places of the records before it that the caller has to pass to
             `process` afterwards, each at its own watermark. All others are processed and assigned.
         """
-        grid = self._grid
-        assert grid is not None, "the caller has asked quiet_until_ms"
-        # No window of these intervals ends before `quiet_until_ms`. A record in another interval can be in some of
-        # these windows, too, if it has several. Then the records after it have to wait, because windows keep the order.
-        first = grid.number(self._timers.watermark_ms - self._last_ms)
-        found = records.by_interval(chosen, grid, first=first, cuts=grid.windows_each > 1)
-        items = records.values if self._takes_values else records.records
-        for number, places in found.places.items():
-            columns = [_taken(column, places) for column in (records.keys, items, records.hashes)]
-            for window in grid.windows(number):
-                same_bounds = self._by_bounds.get(window)
-                if same_bounds is None:
-                    same_bounds = self._same_bounds(window)
-                assert same_bounds is not None, f"{window} has not ended"
-                same_bounds.wait(*columns)
-        self._firing.tallies.add(NEW, times(found.edges, grid.windows_each))
+        found = self._waiting.add_together(records, chosen)
+        self._firing.tallies.add(NEW, times(found.edges, self._waiting.windows_each))
         return found.end, found.others
 
     def advance_watermark(self, watermark_ms: int, position: Position = START) -> None:
@@ -210,6 +197,7 @@ class WindowOperator:
         if not timers.event_timers.may_be_due(watermark_ms):
             timers.watermark_ms = watermark_ms
             return
+        self._intervals.clear()
         if self._firing.is_plain:
             self._finish_windows(watermark_ms, position)
         moment = Moment(MIN_TIME_MS, position)
@@ -390,7 +378,3 @@ class WindowOperator:
             )
         )
         return ASSIGNED if is_assigned else LATE
-
-
-def _taken(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
-    return column[places.start : places.stop] if isinstance(places, range) else [column[place] for place in places]

@@ -83,7 +83,7 @@ def one_by_one(plan: BucketPlan) -> OperatorExecutor:
     executor = OperatorExecutor(plan)
     operator = executor._operator
     assert isinstance(operator, WindowOperator)
-    operator._grid = None
+    operator._waiting._grid = None
     operator._enter = operator._enter_open
     return executor
 

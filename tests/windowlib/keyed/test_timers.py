@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.support.fuzzing import cases, seeds
 from windowlib.keyed.key_groups import key_group, key_group_range
 from windowlib.keyed.key_order import key_orderer, sortable
-from windowlib.keyed.timers import STALE_MAX, Domain, KeyGroupRange, Owner, TimerQueue, TimerService, rows_by_group
+from windowlib.keyed.timers import STALE_MAX, Domain, KeyGroupRange, TimerQueue, TimerService, rows_by_group
+
+if TYPE_CHECKING:
+    from windowlib.keyed.timer_owners import Owner
 
 keys = st.sampled_from(["a", "b", "c", ("a", 1), ("a", 2), 7, -7])
 namespaces = st.sampled_from([(0, 10), (5, 15)])
