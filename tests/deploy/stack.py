@@ -150,6 +150,18 @@ class Stack:
             )
         return done.stdout
 
+    def refusal(self, *arguments: str) -> str:
+        """Return what a compose command prints that fails."""
+        done = subprocess.run(
+            [*self.engine.compose, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | self.engine.environ,
+        )
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
     def container(self, service: str, number: int = 1) -> str:
         """Return the name of the container of a service."""
         [found] = {f"{self.project}{mark}{service}{mark}{number}" for mark in "-_"} & set(self.containers())

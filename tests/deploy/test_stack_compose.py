@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy import make_env
 from tests.deploy.ledger_runs import runs
 from tests.deploy.stack import EngineMissing, Stack, find_engine
 from tests.support.commands import Commands
@@ -184,6 +185,14 @@ def test_a_backup_made_during_a_replay_is_whole_and_continues_to_the_same_runs(
     runs = "psql --tuples-only --no-align --command 'select count(*) from dag_run'"
     copied = stack.inside("postgres", "bash", "-c", f"{DATABASE_TOOLS}; {RESTORE}; {runs} copy; {runs} airflow").split()
     assert copied[0] == copied[1] != "0"
+
+
+def test_a_missing_secret_stops_compose_with_its_name(stack: Stack, tmp_path: Path) -> None:
+    for name in sorted(setting.name for setting in make_env.SETTINGS if setting.secret is not None):
+        file = tmp_path / f"{name}.env"
+        lines = [f"{one}={value}" for one, value in stack.values.items() if one != name]
+        file.write_text("\n".join(lines), encoding="utf-8")
+        assert name in stack.refusal("--env-file", str(file), "-f", str(ROOT / "docker-compose.yml"), "config")
 
 
 def test_no_secret_is_in_the_image_a_log_or_a_command_line(stack: Stack) -> None:
