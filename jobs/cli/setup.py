@@ -6,7 +6,11 @@ from jobs.console import REFUSED, say
 from jobs.project import CACHE
 
 
-@click.command("setup")
+@click.command(
+    "setup",
+    short_help="Fetch what Spark needs, where Hindcast is installed as a wheel.",
+    epilog="Example: hindcast setup",
+)
 @click.option(
     "--s3", is_flag=True, help="Also fetch Spark's S3 file system. Only a replay through DataFrames needs it."
 )
