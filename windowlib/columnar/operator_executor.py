@@ -112,7 +112,11 @@ class OperatorExecutor:
             # The records before the first step that reaches the instant.
             step = self._plan.steps.watermark_ms.searchsorted(quiet_ms, side="left")
             end = int(steps_before.searchsorted(step, side="right"))
-            place, rest = operator.process_together(records, range(place, end))
+            if end > place:
+                place, rest = operator.process_together(records, range(place, end))
+            else:  # the watermark is at the instant already: take the records up to the next step one by one
+                end = int(steps_before.searchsorted(steps_before[place], side="right"))
+                place, rest = end, range(place, end)
             if rest:
                 self._process_each(records.at(rest), steps_before[rest].tolist(), others=others)
 
