@@ -60,13 +60,15 @@ class Attempt:
 class Lakes:
     """Commits attempts. A table with the same rows as an earlier one is not written again.
 
-    The audits keep small tables in turns: none, those with few rows, all.
+    The audits keep small tables in turns: none, those with few rows, all. In turns, tasks read few or all rows.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._written: dict[str, Path] = {}
         self._kept_rows = itertools.cycle((-1, 12, 1_000))
+        self._rows_per_task = itertools.cycle((1, 7, 1_000, 3, 2))
+        self._rows_per_batch = itertools.cycle((1, 5, 1_000, 2))
 
     def audit(self, attempt: Attempt) -> Audit:
         """Commit the tables that have rows, and return the audit over them."""
@@ -77,6 +79,8 @@ class Lakes:
             attempt_id=ATTEMPT,
             before=attempt.before,
             kept_rows=next(self._kept_rows),
+            rows_per_task=next(self._rows_per_task),
+            rows_per_batch=next(self._rows_per_batch),
         )
 
     def _table(self, name: str, rows: list[Row]) -> Path:
