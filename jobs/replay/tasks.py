@@ -1,7 +1,8 @@
 """Runs Python functions as tasks: in Spark's workers, or one after the other in this process.
 
 Spark schedules its tasks and tries them again; only their arguments move. A Spark job takes 50 ms, and starting Spark
-takes seconds, so a chunk with little work runs in this process (`Pinned.runs_here`). The functions are the same.
+takes seconds, so a chunk with little work runs in this process (`Pinned.runs_here`) if the session would be on this
+machine as well. The functions are the same.
 """
 
 import gc

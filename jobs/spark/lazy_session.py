@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.spark.object_storage import object_storage
-from jobs.spark.session import spark_session
+from jobs.spark.session import chosen_master, spark_session
+from jobs.spark.submit import is_on_this_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,21 +19,26 @@ class LazySession:
     """The session of a replayer.
 
     `begin` starts it for about so many records that the JVM will process, and for places that DataFrames will perhaps
-    read.
+    read. `is_local` tells whether its workers are on this machine.
     """
 
     begin: "Callable[[int, Sequence[str]], SparkSession]"
+    is_local: bool
     _spark: "SparkSession | None" = None
 
     @classmethod
     def named(cls, app_name: str, master: str | None = None) -> "LazySession":
         """Return a session that is not started yet (`spark_session`)."""
-        return cls(lambda records, places: spark_session(app_name, master, records=records, may_read=places))
+        chosen = chosen_master(master)
+        return cls(
+            lambda records, places: spark_session(app_name, chosen, records=records, may_read=places),
+            is_local=is_on_this_machine(chosen),
+        )
 
     @classmethod
     def of(cls, spark: "SparkSession") -> "LazySession":
         """Return a session that runs already."""
-        return cls(lambda _records, _places: spark, spark)
+        return cls(lambda _records, _places: spark, is_on_this_machine(str(spark.sparkContext.master)), spark)
 
     @property
     def is_running(self) -> bool:

@@ -14,6 +14,7 @@ from jobs.spark.private_dir import private_directory
 from jobs.spark.submit import are_on_class_path, is_on_this_machine
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 DEFAULT_MASTER = "local[*]"
@@ -72,11 +73,10 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start the python3 of the PATH
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-        from pyspark import SparkConf
         from pyspark.sql import SparkSession
 
-        given = SparkConf()
-        chosen = master or given.get("spark.master", None) or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER
+        given = _submitted()
+        chosen = chosen_master(master)
         is_local = is_on_this_machine(chosen)
         settings = _CONF | (_LOCAL_CONF if is_local else {})
         private = private_directory()
@@ -102,6 +102,26 @@ def spark_session(
         if not is_local:
             send_code(spark)
         return spark
+
+
+def chosen_master(master: str | None = None) -> str:
+    """Return the Spark master of this process: the given one, else as `spark_session` says. No session is started."""
+    if master:
+        return master
+    submitted = _submitted().get("spark.master", None) if _RUNNING_JVM in os.environ else None
+    return submitted or os.environ.get("HINDCAST_MASTER") or DEFAULT_MASTER
+
+
+def _submitted() -> "SparkConf":
+    """Return the settings of spark-submit, empty without it. They are those of its JVM, so this process connects to it.
+
+    Before the connection, `SparkConf` is empty, and a master that is set here would replace that of spark-submit.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if _RUNNING_JVM in os.environ:
+        SparkContext._ensure_initialized()  # noqa: SLF001 - pyspark has no other way to connect without a session
+    return SparkConf()
 
 
 def send_code(spark: "SparkSession") -> None:

@@ -64,7 +64,8 @@ def run_files(session: LazySession, pinned: Pinned) -> ChunkRun:
         CheckpointError: a task found a damaged row of the checkpoint.
         SpecError: a user's function failed.
     """
-    runs_here = pinned.runs_here(has_session=session.is_running)
+    # A cluster is there to do the work: the driver's machine may be small.
+    runs_here = session.is_local and pinned.runs_here(has_session=session.is_running)
     tasks = tasks_of(session, runs_here=runs_here, may_read=pinned.places)
     directory = _directory(tasks, pinned)
     make_directory(directory)

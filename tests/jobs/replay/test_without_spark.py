@@ -91,7 +91,7 @@ def replay(lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, sizes: Si
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = LazySession(no_session)
+    session = LazySession(no_session, is_local=True)
     return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
 
 
