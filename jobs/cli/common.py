@@ -13,7 +13,7 @@ from rich.text import Text
 
 from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
 from jobs.lake.lake import Lake
-from jobs.pipeline.files import load_pipeline
+from jobs.pipeline.files import PipelineFiles, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.workspace import Workspace, open_workspace
 from jobs.project import HOME, ROOT
@@ -44,6 +44,10 @@ class Places:
     def pipeline(self, name: str) -> Pipeline:
         """Read a pipeline by its name or by the path of its file; raises as `load_pipeline`."""
         return load_pipeline(name, self.pipelines)
+
+    def chosen(self, name: str | None) -> PipelineFiles:
+        """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones."""
+        return load_all(self.pipelines) if name is None else PipelineFiles(good=(self.pipeline(name),), broken=())
 
     def workspace(self, pipeline: Pipeline, *, checks: str | None = None) -> Workspace:
         """Open the pipeline's ledger and lake, with the wall clock."""

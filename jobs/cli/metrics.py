@@ -9,7 +9,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from jobs.cli import common
-from jobs.pipeline.files import load_all
 from jobs.review.metrics import HELP, Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
@@ -32,11 +31,10 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.
     Without PIPELINE, the command prints all pipelines of the pipelines directory. A pipeline whose file or ledger
     cannot be read has the gauge hindcast_readable 0, and the exit status is 1.
     """
-    files = load_all(places.pipelines) if pipeline_name is None else None
-    pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
-    found: dict[str, list[Gauge]] = {one.name: [_readable(0)] for one in (files.broken if files else ())}
+    files = places.chosen(pipeline_name)
+    found: dict[str, list[Gauge]] = {one.name: [_readable(0)] for one in files.broken}
     status = common.REFUSED if found else common.OK
-    for pipeline in pipelines:
+    for pipeline in files.good:
         try:
             view = places.workspace(pipeline).ledger.view()
             found[pipeline.name] = [_readable(1), *gauges(view, now_ms=now_ms())]

@@ -6,7 +6,6 @@ import click
 
 from jobs.cli import common
 from jobs.ledger.view import LedgerView, Request
-from jobs.pipeline.files import load_all
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
@@ -27,15 +26,14 @@ def status_command(*, pipeline_name: str | None, as_json: bool, places: common.P
     Without PIPELINE, the command prints all pipelines of the pipelines directory. A file that cannot be read is printed
     with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
     """
-    files = load_all(places.pipelines) if pipeline_name is None else None
-    pipelines = files.good if files else (places.pipeline(pipeline_name or ""),)
-    broken = [{"pipeline": one.name, "error": one.error} for one in (files.broken if files else ())]
+    files = places.chosen(pipeline_name)
+    broken = [{"pipeline": one.name, "error": one.error} for one in files.broken]
     states, status = [], common.OK
-    for pipeline in pipelines:
+    for pipeline in files.good:
         try:
             states.append(_state(places.workspace(pipeline)))
         except HindcastError as error:
-            if files is None:
+            if pipeline_name is not None:
                 raise
             broken.append({"pipeline": pipeline.name, "error": str(error)})  # the others are still shown (law L10)
             status = common.REFUSED

@@ -296,12 +296,11 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
 
 
 def attempt_batches(
-    uri: str, attempts: Iterable[Attempt], columns: Sequence[str], *, rows: int, share: tuple[int, int] = (0, 1)
+    uri: str, attempts: Iterable[Attempt], columns: Sequence[str], *, rows: int, share: Share = WHOLE
 ) -> "Iterator[pa.RecordBatch]":
     """Yield the rows of attempts in batches of at most `rows` rows, with the memory of a few batches.
 
-    Columns that the table does not have are missing. With `share` (i, n), only every n-th file is read, from the i-th
-    on: n shares together are all rows.
+    Columns that the table does not have are missing. Only the files of `share` are read.
 
     Raises:
         StoreError: the table cannot be read; the message names the damaged file.

@@ -93,13 +93,13 @@ class _Part:
 
 
 def _sums_of_part(part: _Part) -> dict[Key, IdSum]:
+    import pyarrow as pa
+
     found: dict[Key, IdSum] = {}
     share = (part.number, part.parts)
     batches = attempt_batches(part.uri, part.attempts, part.query.columns, rows=part.rows_per_batch, share=share)
     with ArrowSql() as sql:
         for batch in batches:
-            import pyarrow as pa
-
             _add(found, part.query, sql.query({"committed": pa.Table.from_batches([batch])}, part.query.sql))
     return found
 
