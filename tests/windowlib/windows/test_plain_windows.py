@@ -60,16 +60,19 @@ def test_the_fast_path_equals_the_separate_steps() -> None:
         spec = any_spec(random)
         operator = spec.build()
         operator.windowing = replace(operator.windowing, together_max=random.choice([1, 2, TOGETHER_MAX]))
-        quick: Operator = operator
-        slow = without_fast_path(spec)
-        for record in random_records(random, random.randrange(1, 60)):
-            assert quick.process(record) == slow.process(record)
-            rank = record.position[1]
-            if rank % 4 == 0:
-                advance_both(quick, slow, rank - 4)
-                if random.random() < 0.2:
-                    quick = resumed(spec, quick)
-        advance_both(quick, slow, MAX_TIME_MS)
+        play_both(random, spec, operator, without_fast_path(spec))
+
+
+def play_both(random: Random, spec: WindowSpec, quick: Operator, slow: WindowOperator) -> None:
+    """Give random records to both operators, and compare them. `quick` is resumed from a snapshot now and then."""
+    for record in random_records(random, random.randrange(1, 60)):
+        assert quick.process(record) == slow.process(record)
+        rank = record.position[1]
+        if rank % 4 == 0:
+            advance_both(quick, slow, rank - 4)
+            if random.random() < 0.2:
+                quick = resumed(spec, quick)
+    advance_both(quick, slow, MAX_TIME_MS)
 
 
 def advance_both(quick: Operator, slow: WindowOperator, watermark_ms: int) -> None:
@@ -101,15 +104,7 @@ def test_a_session_that_only_grows_equals_one_that_is_merged() -> None:
             assert isinstance(opening, MergingOpening)
             extended += opening._extends
             opening._extends &= one is operator
-        quick: Operator = operator
-        for record in random_records(random, random.randrange(1, 60)):
-            assert quick.process(record) == slow.process(record)
-            rank = record.position[1]
-            if rank % 4 == 0:
-                advance_both(quick, slow, rank - 4)
-                if random.random() < 0.2:
-                    quick = resumed(spec, quick)
-        advance_both(quick, slow, MAX_TIME_MS)
+        play_both(random, spec, operator, slow)
     assert extended
 
 
