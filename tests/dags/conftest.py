@@ -28,14 +28,15 @@ def load_dags(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> LoadDags:
         from airflow.sdk import DAG
 
         monkeypatch.setenv("HINDCAST_PIPELINES", str(pipelines))
-        module = _import_afresh()
+        module = import_dag_file(DAG_FILE)
         return {name: value for name, value in vars(module).items() if isinstance(value, DAG)}
 
     return load
 
 
-def _import_afresh() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hindcast_dags_under_test", DAG_FILE)
+def import_dag_file(file: Path) -> ModuleType:
+    """Import a DAG file again, whatever was imported before."""
+    spec = importlib.util.spec_from_file_location("hindcast_dags_under_test", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

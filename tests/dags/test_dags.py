@@ -14,6 +14,7 @@ import pytest
 from jobs.orchestration.embedded.airflow_env import POOLS
 from jobs.pipeline.slices import SliceGrid, slice_grid
 from jobs.plain_text import escaped
+from tests.dags.conftest import import_dag_file
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
 
@@ -44,6 +45,14 @@ spec.loader.exec_module(module)
 heavy = [name for name in ("pyspark", "great_expectations", "delta", "pandas", "deltalake") if name in sys.modules]
 dags = [name for name in vars(module) if name.startswith("replay_")]
 print(json.dumps({"ours": time.process_time() - started, "airflows": started - began, "heavy": heavy, "dags": dags}))
+"""
+
+
+DAG_FILE_OF_A_USER = """
+from jobs.dag_factory import Pools, hindcast_dags
+
+pools = Pools(daily="nightly", backfill="spare")
+dags = hindcast_dags({pipelines!r}, pools=pools, spark_connection="cluster", owner="data team", tags=("events",))
 """
 
 
@@ -130,6 +139,7 @@ def test_a_waiting_plan_task_holds_no_slot(dags: "dict[str, DAG]") -> None:
 
 def test_spark_is_submitted_through_the_wrapper_with_the_death_signal(dags: "dict[str, DAG]") -> None:
     for dag in dags.values():
+        assert "broken" not in dag.tags, dag.doc_md
         replay: Any = dag.get_task("replay")
         wrapper = Path(replay._spark_binary)
         assert wrapper.name == "spark-submit-pdeathsig"
@@ -311,17 +321,17 @@ def test_the_scheduler_accepts_the_first_and_the_last_day_of_the_calendar(
 def test_a_dag_file_of_an_existing_airflow_chooses_pools_connection_owner_and_tags(
     airflow_home: Path, tmp_path: Path
 ) -> None:
-    from jobs.dag_factory import Pools, hindcast_dags
-
     assert airflow_home.is_dir()
-    pools = Pools(daily="nightly", backfill="spare")
     for name in NAMES:
         text = (PIPELINES / f"{name}.yaml").read_text(encoding="utf-8")
         (tmp_path / f"{name}.yaml").write_text(text.replace("owner: operations\n", ""), encoding="utf-8")
-    dags = hindcast_dags(tmp_path, pools=pools, spark_connection="cluster", owner="data team", tags=("events",))
+    dag_file = tmp_path / "events.py"
+    dag_file.write_text(DAG_FILE_OF_A_USER.format(pipelines=str(tmp_path)), encoding="utf-8")
+    dags: dict[str, DAG] = import_dag_file(dag_file).dags
     assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill") for name in NAMES)
     for dag_id, dag in dags.items():
         kind = dag_id.partition("_")[0]
+        assert "broken" not in dag.tags, dag.doc_md
         replay: Any = dag.get_task("replay")
         assert replay.pool == {"replay": "nightly", "backfill": "spare"}[kind]
         assert replay._conn_id == "cluster"
