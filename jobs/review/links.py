@@ -1,0 +1,84 @@
+"""Addresses of the review pages. Pages, logs, alerts and extra links of Airflow take them from here.
+
+The pages are an app of their own, mounted below `PREFIX` in Airflow's web server. Airflow's interface shows them in a
+frame, below `FRAME`; the path after `FRAME` is the path of the page itself, so that each page can be opened in both ways.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+PREFIX = "/hindcast"
+"""Where the app of the pages is mounted."""
+ROUTE = "hindcast"
+"""The route of the entry in Airflow's navigation."""
+FRAME = f"/plugin/{ROUTE}"
+"""Where Airflow's interface shows the pages in a frame."""
+
+
+def overview() -> str:
+    """Return the path of the page of all pipelines."""
+    return f"{PREFIX}/"
+
+
+def pipeline_page(pipeline: str) -> str:
+    """Return the path of the page of a pipeline."""
+    return f"{PREFIX}/pipelines/{_part(pipeline)}"
+
+
+def slice_page(pipeline: str, slice_id: str, *, run_id: str | None = None) -> str:
+    """Return the path of the page of a slice, for its newest run or for one run."""
+    return _with(f"{pipeline_page(pipeline)}/slices/{_part(slice_id)}", {"run": run_id})
+
+
+def rows_page(pipeline: str, slice_id: str, table: str, *, run_id: str | None = None) -> str:
+    """Return the path of the paged rows of one table of a slice, such as `late_records`."""
+    return _with(f"{pipeline_page(pipeline)}/slices/{_part(slice_id)}/{_part(table)}", {"run": run_id})
+
+
+def request_page(pipeline: str, request_id: str) -> str:
+    """Return the path of the page of a request."""
+    return f"{pipeline_page(pipeline)}/requests/{_part(request_id)}"
+
+
+def record_page(pipeline: str, record_id: str | None = None) -> str:
+    """Return the path of the search for records."""
+    return _with(f"{pipeline_page(pipeline)}/records", {"record_id": record_id})
+
+
+def compare_page(pipeline: str, *, before: int | None = None, after: int | None = None) -> str:
+    """Return the path of the comparison of two ledger versions."""
+    return _with(f"{pipeline_page(pipeline)}/compare", {"before": before, "after": after})
+
+
+def decisions_path(pipeline: str) -> str:
+    """Return the path that takes decisions (POST)."""
+    return f"{pipeline_page(pipeline)}/decisions"
+
+
+def dag_page(dag_id: str) -> str:
+    """Return the path of the page for a DAG of Airflow, also of a DAG that is not ours."""
+    return _with(f"{PREFIX}/dag", {"dag_id": dag_id})
+
+
+def dag_run_page(dag_id: str, run_id: str) -> str:
+    """Return the path of the page for a DAG run of Airflow."""
+    return _with(f"{PREFIX}/dag-run", {"dag_id": dag_id, "run_id": run_id})
+
+
+def in_airflow(path: str, *, base_url: str = "") -> str:
+    """Return the address at which Airflow's interface shows a page in its frame.
+
+    Args:
+        path: a path of this module.
+        base_url: the address of Airflow, such as `https://airflow.example.com`. Empty: the result is a path.
+    """
+    return f"{base_url.rstrip('/')}{FRAME}{path}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _with(path: str, query: Mapping[str, str | int | None]) -> str:
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
