@@ -1,7 +1,7 @@
 """Addresses of the review pages. Pages, logs, alerts and extra links of Airflow take them from here.
 
-The pages are an app of their own, mounted below `PREFIX` in Airflow's web server. Airflow's interface shows them in a
-frame, below `FRAME`; the path after `FRAME` is the path of the page itself, so that each page can be opened in both ways.
+The pages are an app of their own, mounted below `PREFIX` in the web server of Airflow. The interface of Airflow shows
+them in a frame, below `FRAME`. The path after `FRAME` is the path of the page, so a page can be opened in both ways.
 """
 
 from collections.abc import Mapping
