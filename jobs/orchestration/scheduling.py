@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, RequestKind
+from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.readiness import ready_prefix
 from jobs.orchestration.requests import Staging, stage
@@ -94,7 +94,14 @@ class Gate:
 
 
 def plan_scheduled(
-    pipeline: Pipeline, lake: Lake, *, interval_end_ms: int, now_ms: int, who: str, request_id: str | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    interval_end_ms: int,
+    now_ms: int,
+    who: str,
+    request_id: str | None = None,
+    origin: DagRunOrigin | None = None,
 ) -> Decision:
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
 
@@ -105,6 +112,7 @@ def plan_scheduled(
         now_ms: the current time, for readiness and leases.
         who: recorded in the ledger with the request.
         request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
+        origin: the DAG run, recorded in the ledger with the request.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
@@ -123,19 +131,29 @@ def plan_scheduled(
                 reason="schedule",
                 kind=RequestKind.SCHEDULED,
                 request_id=request_id,
+                origin=origin,
             )
-            return Replay(why=why, warnings=warnings, opened=_open(work, asked), slices=_ids(slices), records=records)
+            opened = _open(work, asked, slices)
+            return Replay(why=why, warnings=warnings, opened=opened, slices=_ids(slices), records=records)
         case _:
             assert_never(decided)
 
 
 def plan_backfill_interval(
-    pipeline: Pipeline, lake: Lake, *, start_ms: int, end_ms: int, now_ms: int, who: str, lease_id: str | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    start_ms: int,
+    end_ms: int,
+    now_ms: int,
+    who: str,
+    lease_id: str | None = None,
+    origin: DagRunOrigin | None = None,
 ) -> Decision:
     """Decide what one DAG run of Airflow's own backfill replays: the slices that end in `(start_ms, end_ms]`.
 
-    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run. Raises
-    as `plan_scheduled` does.
+    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
+    `origin` names. Raises as `plan_scheduled` does.
     """
     work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
     slices = tuple(one for one in slices_ending_in(work.pipeline, start_ms, end_ms) if one.end_ms <= now_ms)
@@ -157,6 +175,7 @@ def plan_backfill_interval(
         reason="Airflow backfill",
         kind=RequestKind.AIRFLOW_BACKFILL,
         lease_id=lease_id,
+        origin=origin,
     )
     return replace(_open_unless_current(work, planned, asked), warnings=warnings)
 
@@ -291,7 +310,7 @@ def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
     slices = tuple(step.slice for step in planned.steps)
-    opened = _open(work, asked)
+    opened = _open(work, asked, slices)
     return Replay(why=planned.chain_note, opened=opened, slices=_ids(slices), records=_records(planned))
 
 
@@ -350,8 +369,10 @@ def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
     return tuple(passing), ""
 
 
-def _open(work: Workspace, asked: Asked) -> Opened:
+def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
+    if asked.origin is not None:
+        asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))
     return open_request(replace(work, holder=None), asked)
 
 
