@@ -18,6 +18,7 @@ from jobs.review.report.commands import bound_text
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
 from jobs.review.report.rows import ReportRows, RequestRow
 from jobs.review.report.slice_calendar import months, strips
+from jobs.review.report.style import report_style
 from jobs.review.report.svg import FATES, overview, share_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Counts, Verdict
 from windowlib.errors import RequestError, SpecError
@@ -83,7 +84,7 @@ def _replace(target: Path, content: bytes) -> None:
 
 def render(model: ReportModel) -> str:
     """Return the page as HTML; equal models give equal texts."""
-    style, calendar = _style(), months(model)
+    style, calendar = report_style(), months(model)
     return (
         _environment()
         .get_template("report.html.j2")
@@ -108,11 +109,12 @@ def render(model: ReportModel) -> str:
 def _environment() -> Environment:
     """Return the template environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
     environment = Environment(loader=PackageLoader("jobs.review.report"), autoescape=True, undefined=StrictUndefined)
-    environment.globals.update(_helpers())
+    environment.globals.update(helpers())
     return environment
 
 
-def _helpers() -> Mapping[str, Any]:
+def helpers() -> Mapping[str, Any]:
+    """Return the functions that the templates of the report and of the review pages call."""
     return {
         "bar": stacked_bar,
         "spark": sparkline,
@@ -128,11 +130,6 @@ def _helpers() -> Mapping[str, Any]:
         "instant": instant,
         "slice_list": _slice_list,
     }
-
-
-@cache
-def _style() -> str:
-    return (Path(__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
 
 
 def _hash(style: str) -> str:
