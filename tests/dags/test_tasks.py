@@ -40,7 +40,10 @@ class Tasks:
         self.event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
         outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, self.event)
         self.order: object = None
-        ti = SimpleNamespace(xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None)
+        ti = SimpleNamespace(
+            xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None,
+            get_dr_count=lambda **_asked: 0,
+        )
         self.context = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
 
     def task(self, name: str) -> Any:  # noqa: ANN401 - an operator of Airflow
