@@ -16,7 +16,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from jobs.airflow_ui.security import HEADERS
-from jobs.plain_text import escaped, escaped_lines
+from jobs.plain_text import escaped, escaped_json, escaped_lines
 from jobs.review import links
 from jobs.review.report.page import helpers
 from jobs.review.report.style import page_style
@@ -70,7 +70,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         finalize=_shown,
     )
-    made.globals.update(helpers(), links=links, dag_run_in_airflow=_dag_run)
+    made.globals.update(helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json)
     made.filters["lines"] = _lines
     return made
 

@@ -1,7 +1,7 @@
 """The page of a slice, and the paged rows of its tables, also as CSV."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -11,11 +11,12 @@ from pydantic import BaseModel, Field
 from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep
 from jobs.airflow_ui.drawings import plot_caption, plot_svg
 from jobs.airflow_ui.rendering import NO_STORE, page
+from jobs.airflow_ui.tables import Cells, cells_of
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review import links
-from jobs.review.pages.cells import NULL, cell, csv_line, is_number
+from jobs.review.pages.cells import csv_line
 from jobs.review.pages.failing import Examples, find_examples
 from jobs.review.pages.plots import output_plots
 from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RowsPage, RunRows
@@ -25,13 +26,9 @@ from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError
 from windowlib.records.tables import WINDOW_OUTPUTS
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 router = APIRouter(prefix="/pipelines/{pipeline}/slices/{slice_id}")
 MAX_PAGE = 10_000_000
 MAX_VALUE = 500
-Cells = list[list[tuple[str | None, bool]]]
 
 
 @router.get("")
@@ -175,18 +172,6 @@ def _run_with_rows(found: PipelineContext, one: Slice, *, run_id: str | None, ta
     if table not in row_tables(run):
         raise HTTPException(404, f"There is no page of table {table!r}; the tables are {', '.join(row_tables(run))}.")
     return run
-
-
-def cells_of(table: "pa.Table") -> Cells:
-    """Return rows of (text, whether it is a number); the text of null is None."""
-    names = table.column_names
-    columns = [[(_text(value, name), is_number(value)) for value in table[name].to_pylist()] for name in names]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _text(value: object, name: str) -> str | None:
-    text = cell(value, name)
-    return None if value is None and text == NULL else text
 
 
 def _csv(own: RunRows, ask: RowsAsk, *, name: str) -> Response:

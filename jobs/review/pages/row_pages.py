@@ -239,6 +239,11 @@ class RunRows:
                 start = end
 
 
+def shown_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns that pages show: without ids, run and attempt."""
+    return [name for name in names if name not in _HIDDEN]
+
+
 def _needs_query(ask: RowsAsk) -> bool:
     return ask.filter is not None or ask.sort is not None
 
