@@ -1,14 +1,17 @@
 """The rules of publication: whether a request may be published, and if not, why. Pure functions over a view."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from expectations import wording
 from jobs.ledger.leases import Lease
 from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
+from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
 from jobs.planning.workspace import Workspace, holders
-from jobs.runs import EMPTY_STATE, Slice, Verdict
+from jobs.runs import EMPTY_STATE, CheckResult, Slice, Verdict
 
 MAX_NAMED = 8
 SEEN = "readers see all of it already"
@@ -81,16 +84,45 @@ def judge_publication(
     return Publication(request_id=request.request_id, is_published=True, why=why, changed=changed)
 
 
-def describe_stop(run: StagedRun) -> str:
-    """Return in a few words why a run stops publication: failed or broken checks, or two attempts that differ."""
-    slice_id = run.result.slice.slice_id
+def changed_slices(view: LedgerView, publication: LedgerPublication) -> tuple[str, ...]:
+    """Return the slices of a publication whose rows differ from what readers saw directly before it."""
+    earlier = view.published_at(publication.seq - 1)
+    return tuple(
+        slice_id
+        for slice_id in view.slices
+        if slice_id in publication.changes
+        and _digests(view, earlier.get(slice_id)) != _digests(view, publication.changes[slice_id])
+    )
+
+
+def stop_reasons(run: StagedRun) -> tuple[str, ...]:
+    """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check."""
     if run.is_contradicted:
         run_id = run.result.run_id[:12]
-        return f"{slice_id}: two attempts at run {run_id} left different rows, so the replay is not deterministic"
+        return (f"two attempts at run {run_id} left different rows, so the replay is not deterministic",)
     stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
-    names = ", ".join(dict.fromkeys(f"{one.check}({one.column})" if one.column else one.check for one in stopping))
-    what = "check failed" if run.verdict is Verdict.FAIL else "check broke"
-    return f"{slice_id}: {what}" + (f" ({names})" if names else "")
+    return tuple(dict.fromkeys(map(_missed, stopping))) or ("a check failed",)
+
+
+def describe_stop(run: StagedRun) -> str:
+    """Return on one line which slice stops publication, and why."""
+    return f"{run.result.slice.slice_id}: {'; '.join(stop_reasons(run))}"
+
+
+def _missed(one: CheckResult) -> str:
+    arguments, observed = _stored(one.arguments), _stored(one.observed)
+    if one.verdict is Verdict.ERROR:
+        return f"{wording.demand(one.check, one.column, arguments)}: the check itself failed"
+    return wording.shortfall(one.check, one.column, arguments=arguments, observed=observed)
+
+
+def _stored(text: str | None) -> Mapping[str, Any]:
+    """Return a JSON object of a check result; empty if another version of Hindcast wrote something else."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def waiver_advice(stopping: Sequence[StagedRun]) -> str:
