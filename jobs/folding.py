@@ -69,12 +69,17 @@ def fold(
     return found
 
 
-def span(names: Sequence[str], what: str = "slices") -> str:
+def how_many(count: int, what: str = "slice") -> str:
+    """Return a number with its noun: `1 slice`, `1,234 slices`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def span(names: Sequence[str], what: str = "slice") -> str:
     """Return one name, or the first and the last of several: `2013-01-23 … 2013-02-28: 37 slices`."""
-    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}: {len(names):,} {what}"
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}: {how_many(len(names), what)}"
 
 
-def folded_line(names: Sequence[str], text: str, what: str = "slices") -> str:
+def folded_line(names: Sequence[str], text: str, what: str = "slice") -> str:
     """Return a line about one name or several: `2013-01-23: current`, `2013-01-23 … 2013-02-28: 37 slices, current`."""
     return f"{span(names, what)}{': ' if len(names) == 1 else ', '}{text}"
 
