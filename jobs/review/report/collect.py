@@ -94,9 +94,7 @@ def _shown(slices: "tuple[Slice, ...]", part: Part) -> "tuple[Slice, ...]":
     return slices[max(0, end - part.count) : end]
 
 
-def _late_of(
-    stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None
-) -> tuple[Mapping[str, LateRow], int]:
+def _late_of(stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None) -> tuple[Mapping[str, LateRow], int]:
     """Return slice -> lateness, and the number of slices with late records whose lateness is not read."""
     if part is None:
         return _late_rows(stored, runs), 0
