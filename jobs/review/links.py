@@ -14,6 +14,9 @@ ROUTE = "hindcast"
 FRAME = f"/plugin/{ROUTE}"
 """Where Airflow's interface shows the pages in a frame."""
 
+VERDICT_KEY = "hindcast_verdict"
+"""The key in XCom under which tasks leave the verdict of their DAG run, for the run's note."""
+
 
 def overview() -> str:
     """Return the path of the page of all pipelines."""
