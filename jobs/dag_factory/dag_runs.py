@@ -44,7 +44,7 @@ def wait_for_decisions(
 ) -> None:
     """Return when no decision on a pipeline is on its way any more, or after `limit_s`.
 
-    A page clears the gate when it starts `decide_<pipeline>`. The gate then begins before the decision is in the ledger.
+    A page clears the gate when it starts `decide_<pipeline>`, so the gate may begin before the ledger has the decision.
     """
     waited = 0.0
     while waited < limit_s and _pending(context, pipeline):

@@ -47,6 +47,7 @@ class PlanOperator(BaseSensorOperator):
     @override
     def poke(self, context: Context) -> PokeReturnValue:
         from jobs.orchestration import dag_tasks
+        from jobs.orchestration.plan_outline import folded
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors():
@@ -55,6 +56,7 @@ class PlanOperator(BaseSensorOperator):
             self.log.warning("%s", escaped(warning))
         match planned:
             case Skip(why=why):
+                leave_verdict(context, f"nothing to replay: {why}")
                 raise AirflowSkipException(escaped(why))
             case Wait(why=why):
                 self.log.info("wait: %s", escaped(why))
@@ -62,6 +64,7 @@ class PlanOperator(BaseSensorOperator):
             case dag_tasks.Order():
                 for line in planned.outline:
                     self.log.info("%s", escaped(line))
+                leave_verdict(context, f"{folded(planned.slices)}: replayed, not judged yet")
                 return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
             case _:
                 assert_never(planned)
@@ -87,6 +90,7 @@ class GateOperator(BaseOperator):
                 found = dag_tasks.gate(order)
         if found.is_passed:
             return found.why
+        leave_verdict(context, "; ".join((found.why, *(one.line for one in found.held))))
         for held in found.held:
             for reason in held.reasons:
                 self.log.error("%s: %s", held.slice_id, escaped(reason))
@@ -106,16 +110,23 @@ class PublishOperator(BaseOperator):
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import dag_tasks
+        from jobs.orchestration.plan_outline import folded
 
         with our_errors():
             order = order_of(context)
             with sending_gauges(order):
                 published = dag_tasks.publish(order, publisher=publisher_of(context))
         self.log.info("%s", escaped(published.why))
+        leave_verdict(context, f"{folded(order.slices)}: {published.why}")
         if not published.changed:
             raise AirflowSkipException(escaped(published.why))
         send_event(context, self.asset, self.pipeline_name, published=published)
         return published.to_json()
+
+
+def leave_verdict(context: Context, text: str) -> None:
+    """Leave the verdict of the DAG run in XCom. `jobs.airflow_ui.run_notes` copies it into the note of the run."""
+    context["ti"].xcom_push(key=links.VERDICT_KEY, value=escaped(text))
 
 
 def order_of(context: Context) -> "Order":

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
+from jobs.orchestration.alerts import Alert, overdue_alert
 from jobs.orchestration.backfill_form import read_form, replayable_range
 from jobs.orchestration.decisions import was_decided
 from jobs.orchestration.gating import Gate
@@ -236,6 +237,16 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     if found.waits_for is not None:
         return Published(is_published=False, why=found.why)
     raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
+
+
+def overdue(pipeline_file: str, *, lake: str | None = None, url: Callable[[str], str]) -> tuple[Pipeline, Alert | None]:
+    """Return the pipeline, and the message on slices that readers should see by now; None if they see all of them.
+
+    `url` returns the address of the page of a pipeline.
+    """
+    pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
+    work = open_workspace(pipeline, place, now_ms=now_ms)
+    return pipeline, overdue_alert(work, url=url(pipeline.name))
 
 
 def request_id(run: DagRun) -> str:

@@ -231,6 +231,7 @@ def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, l
         who=decider.who,
         decision_id=f"{decider.decision_id}/publish",
         seen=_seen(work, decided.seen),
+        tells=True,
     )
     found = publish_request(work, decided.request_id, who=decider.who, by=by)
     request = work.ledger.view().requests[decided.request_id]

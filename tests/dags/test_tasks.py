@@ -40,8 +40,10 @@ class Tasks:
         self.event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
         outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, self.event)
         self.order: object = None
+        self.pushed: dict[str, str] = {}
         ti = SimpleNamespace(
             xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None,
+            xcom_push=lambda key, value: self.pushed.update({key: value}),
             get_dr_count=lambda **_asked: 0,
         )
         self.context = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +21,7 @@ from jobs.planning.lease_keeping import release
 from jobs.planning.workspace import Asked, Opened, Workspace, open_request, open_workspace
 from jobs.publishing.publishing import publish
 from jobs.publishing.seen import OutdatedDecision
+from jobs.wall_clock import now_ms
 from tests.support.fake_replay import BREAKS, FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from windowlib.errors import HindcastError, RequestError
@@ -175,8 +177,7 @@ def test_an_error_cannot_be_waived(tmp_path: Path) -> None:
 def test_cancel_closes_a_request_that_nobody_works_on(place: Place) -> None:
     cancel = {"action": "cancel", "request_id": place.request_id, "reason": "wrong range"}
     asked = Asked(from_ms=None, to_ms=None, who="x", reason="x", request_id=place.request_id, lease_id="busy")
-    other = place.workspace()
-    open_request(other, asked)
+    other = open_workspace(sales(), Lake(root=str(place.lake)), now_ms=now_ms)
     gone = Holder(host="elsewhere", boot_id="b", pid_namespace="n", pid=7, start_ticks=1)
     open_request(replace(other, holder=gone), asked)
     with pytest.raises(RequestError, match="worked on by process 7 on elsewhere"):
@@ -245,10 +246,7 @@ def test_of_decisions_at_once_one_is_made_and_each_other_hears_of_it(tmp_path: P
              "ledger_version": place.work.ledger.view().version},
         ]  # fmt: skip
         chosen = [rng.choice(choices) for _ in range(rng.randint(2, 4))]
-        results = _at_once([
-            lambda place=place, given=given, index=index: place.decide(Decider(who=f"p{index}", decision_id=str(index)), given)
-            for index, given in enumerate(chosen)
-        ])  # fmt: skip
+        results = _at_once([partial(_decide, place, index, given) for index, given in enumerate(chosen)])
         made = [index for index, one in enumerate(results) if isinstance(one, decisions.Decided)]
         assert len(made) == 1, (seed, results)
         for index, one in enumerate(results):
@@ -270,13 +268,16 @@ def test_of_publications_at_once_one_changes_what_readers_see(tmp_path: Path) ->
         given = {"action": "publish", "request_id": place.request_id}
         ready = [Decider(who=f"p{index}", decision_id=str(index)) for index in range(3)]
         decided = [place.decide(one, given) for one in ready]
-        results = _at_once([
-            *(lambda place=place, one=one, what=what: place.publish(one, what)
-              for one, what in zip(ready, decided, strict=True)),
-            lambda place=place: publish(place.workspace(), who="shell", request_id=place.request_id),
-        ])  # fmt: skip
+        calls: list[Callable[[], Any]] = [
+            partial(place.publish, one, what) for one, what in zip(ready, decided, strict=True)
+        ]
+        results = _at_once([*calls, partial(publish, place.workspace(), who="shell", request_id=place.request_id)])
         assert sorted(len(one.changed) for one in results) == [0, 0, 0, len(DAYS)], (seed, results)
         assert len(place.work.ledger.view().publications) == 1
+
+
+def _decide(place: Place, index: int, given: Mapping[str, Any]) -> decisions.Decided:
+    return place.decide(Decider(who=f"p{index}", decision_id=str(index)), given)
 
 
 def _made(directory: Path) -> Path:
