@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
@@ -15,7 +16,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from jobs.airflow_ui.security import HEADERS
-from jobs.plain_text import escaped, escaped_lines
+from jobs.plain_text import escaped, escaped_json, escaped_lines
 from jobs.review import links
 from jobs.review.report.page import helpers
 from jobs.review.report.style import page_style
@@ -69,7 +70,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         finalize=_shown,
     )
-    made.globals.update(helpers(), links=links)
+    made.globals.update(helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json)
     made.filters["lines"] = _lines
     return made
 
@@ -84,6 +85,11 @@ def _shown(value: object) -> object:
 def _lines(value: str) -> Markup:
     """Return a text of several lines, such as an error, with its line breaks."""
     return Markup("<br>").join(escape(line) for line in escaped_lines(value[: 10 * MAX_TEXT]).split("\n"))
+
+
+def _dag_run(dag_id: str, run_id: str) -> str:
+    """Return the path of a DAG run in Airflow's interface."""
+    return f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
 def _theme(request: Request) -> str:

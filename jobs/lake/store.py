@@ -279,6 +279,18 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
         return dataset_of(table, pairs).to_table(columns=None if columns is None else list(columns))
 
 
+def count_rows(uri: str, attempts: Iterable[Attempt]) -> int:
+    """Return the number of rows of the given attempts, from the footers of their files.
+
+    Raises:
+        StoreError: the table cannot be read; the message names the damaged file.
+    """
+    pairs = set(attempts)
+    with reading(uri):
+        table = open_table(uri) if pairs else None
+        return 0 if table is None else int(dataset_of(table, pairs).count_rows())
+
+
 def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[str]) -> "list[pa.Table]":
     """Return the rows of each of the given attempts. Columns that the table does not have are missing.
 
@@ -321,10 +333,20 @@ class ArrowSql:
     Opening a connection can cost as much as a query, so callers with several queries share one.
     """
 
+    def __init__(self, *, memory_mb: int | None = None, spill: str | None = None) -> None:
+        """Prepare a connection.
+
+        Args:
+            memory_mb: how much memory DuckDB may use for its own data; None: its default, a share of the machine.
+            spill: the directory for data that does not fit; None: DuckDB's default.
+        """
+        limits = {} if memory_mb is None else {"memory_limit": f"{memory_mb}MB"}
+        self._config = limits if spill is None else {**limits, "temp_directory": spill}
+
     def __enter__(self) -> "ArrowSql":
         import duckdb
 
-        self._connection = duckdb.connect(":memory:")
+        self._connection = duckdb.connect(":memory:", config=dict(self._config))
         self._connection.execute("SET TimeZone = 'UTC'")
         return self
 

@@ -16,8 +16,11 @@ from typing import Any, assert_never
 
 from jobs.ledger.events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
 from jobs.ledger.leases import Lease, lease_from_details
+from jobs.ledger.provenance import decision_of, origin_of
 from jobs.ledger.view import (
     Attempt,
+    DagRunOrigin,
+    Decided,
     Hold,
     LedgerView,
     Publication,
@@ -54,6 +57,7 @@ class _RequestFold:
     runs: dict[str, str] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     leases: dict[str, Lease] = field(default_factory=dict)
+    origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
     frozen: Request | None = None
 
     def add_run(self, slice_id: str, run_id: str) -> None:
@@ -76,6 +80,7 @@ class _RequestFold:
                 runs=dict(self.runs),
                 attempts=tuple(self.attempts),
                 leases=tuple(self.leases.values()),
+                origins=tuple(self.origins.values()),
             )
         return self.frozen
 
@@ -106,6 +111,7 @@ class Fold:
         self._publications: dict[int, _PublicationFold] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
+        self._decisions: dict[str, Decided] = {}
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
 
@@ -119,6 +125,8 @@ class Fold:
             self._slices.setdefault(event.slice_id, event.slice)
         if event.run_id is not None:
             self._resolved.pop(event.run_id, None)
+        if (decided := decision_of(event)) is not None:
+            self._decisions.setdefault(decided.decision_id, decided)
         match event.kind:
             case EventKind.REQUESTED:
                 self._open(event)
@@ -176,6 +184,7 @@ class Fold:
             slices=slices,
             condemned=frozenset(self._condemned),
             hold=self._hold,
+            decisions=dict(self._decisions),
         )
 
     def _open(self, event: LedgerEvent) -> None:
@@ -274,7 +283,7 @@ class Fold:
                     request_id=event.request_id,
                     who=event.who or "",
                     undoes=undoes,
-                    changes={},
+                    decision_id=event.details.get("published_by"),
                 )
             )
         publication.frozen = None
@@ -326,6 +335,8 @@ def _lease(event: LedgerEvent, one: _RequestFold) -> None:
     one.frozen = None
     if not one.request.is_open:
         return
+    if (origin := origin_of(event)) is not None:
+        one.origins[origin.dag_id, origin.run_id] = origin
     try:
         lease = lease_from_details(event.details, event.at_ms)
     except (KeyError, TypeError) as error:

@@ -103,8 +103,34 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DagRunOrigin:
+    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays."""
+
+    dag_id: str
+    run_id: str
+    slice_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision of a person that the ledger has recorded.
+
+    `decision_id` identifies it, so that a retry finds that it has been made. `action` is its name, such as `waive`.
+    `seq` is the ledger version of its commit. `request_id` is None for a decision on the chain: a rollback, its end.
+    """
+
+    decision_id: str
+    action: str
+    request_id: str | None
+    who: str
+    reason: str
+    at_ms: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request and its progress. `runs` maps slice ids to run ids.
+    """A request and its progress. `runs` maps slice ids to run ids. `origins` are the DAG runs that work on it.
 
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
@@ -124,6 +150,7 @@ class Request:
     runs: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     leases: tuple[Lease, ...] = ()
+    origins: tuple[DagRunOrigin, ...] = ()
     is_complete: bool = False
     failure: str | None = None
     state: RequestState = RequestState.OPEN
@@ -150,7 +177,7 @@ class Publication:
     """One change of what readers see. `changes` maps a slice id to its run id, or to None if the slice is hidden again.
 
     `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
-    of the publication that the rollback reverts.
+    of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
     """
 
     seq: int
@@ -158,7 +185,8 @@ class Publication:
     request_id: str | None
     who: str
     undoes: int | None
-    changes: Mapping[str, str | None]
+    decision_id: str | None = None
+    changes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def is_rollback(self) -> bool:
@@ -185,6 +213,7 @@ class LedgerView:
     """The ledger at one version.
 
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
+    `decisions` maps decision ids to the decisions of persons, in ledger order.
     """
 
     version: int
@@ -195,6 +224,7 @@ class LedgerView:
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
     hold: Hold | None = None
+    decisions: Mapping[str, Decided] = field(default_factory=dict)
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.

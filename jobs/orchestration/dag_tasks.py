@@ -16,7 +16,7 @@ from typing import Any, Literal, assert_never
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import StagedRun
+from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.alerts import Alert, overdue_alert
 from jobs.orchestration.backfill_form import read_form, replayable_range
@@ -293,12 +293,23 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
             now_ms=now_ms(),
             who=who,
             lease_id=request_id(run),
+            origin=_origin(run),
         )
     # A run by hand has an empty interval or none, so it takes all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
     return scheduling.plan_scheduled(
-        pipeline, lake, interval_end_ms=until_ms, now_ms=now_ms(), who=who, request_id=request_id(run)
+        pipeline,
+        lake,
+        interval_end_ms=until_ms,
+        now_ms=now_ms(),
+        who=who,
+        request_id=request_id(run),
+        origin=_origin(run),
     )
+
+
+def _origin(run: DagRun) -> DagRunOrigin:
+    return DagRunOrigin(dag_id=run.dag_id, run_id=run.run_id, slice_ids=())
 
 
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
@@ -311,6 +322,7 @@ def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
         reason=form.reason,
         is_fresh=form.is_fresh,
         request_id=request_id(run),
+        origin=_origin(run),
     )
 
 

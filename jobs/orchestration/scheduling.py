@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, RequestKind
+from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.readiness import ready_prefix
@@ -84,7 +84,14 @@ Decision = Replay | Wait | Skip
 
 
 def plan_scheduled(
-    pipeline: Pipeline, lake: Lake, *, interval_end_ms: int, now_ms: int, who: str, request_id: str | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    interval_end_ms: int,
+    now_ms: int,
+    who: str,
+    request_id: str | None = None,
+    origin: DagRunOrigin | None = None,
 ) -> Decision:
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
 
@@ -95,6 +102,7 @@ def plan_scheduled(
         now_ms: the current time, for readiness and leases.
         who: recorded in the ledger with the request.
         request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
+        origin: the DAG run, recorded in the ledger with the request.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
@@ -113,19 +121,28 @@ def plan_scheduled(
                 reason="schedule",
                 kind=RequestKind.SCHEDULED,
                 request_id=request_id,
+                origin=origin,
             )
-            return replace(_replay(planned, _open(work, asked)), warnings=warnings, slices=_ids(slices))
+            return replace(_replay(planned, _open(work, asked, slices)), warnings=warnings, slices=_ids(slices))
         case _:
             assert_never(decided)
 
 
 def plan_backfill_interval(
-    pipeline: Pipeline, lake: Lake, *, start_ms: int, end_ms: int, now_ms: int, who: str, lease_id: str | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    start_ms: int,
+    end_ms: int,
+    now_ms: int,
+    who: str,
+    lease_id: str | None = None,
+    origin: DagRunOrigin | None = None,
 ) -> Decision:
     """Decide what one DAG run of Airflow's own backfill replays: the slices that end in `(start_ms, end_ms]`.
 
-    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run. Raises
-    as `plan_scheduled` does.
+    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
+    `origin` names. Raises as `plan_scheduled` does.
     """
     work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
     slices = tuple(one for one in slices_ending_in(work.pipeline, start_ms, end_ms) if one.end_ms <= now_ms)
@@ -147,6 +164,7 @@ def plan_backfill_interval(
         reason="Airflow backfill",
         kind=RequestKind.AIRFLOW_BACKFILL,
         lease_id=lease_id,
+        origin=origin,
     )
     return replace(_open_unless_current(work, planned, asked), warnings=warnings)
 
@@ -252,7 +270,7 @@ def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
-    return _replay(planned, _open(work, asked))
+    return _replay(planned, _open(work, asked, [step.slice for step in planned.steps]))
 
 
 def _replay(planned: Plan, opened: Opened) -> Replay:
@@ -322,8 +340,10 @@ def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
     return tuple(passing), ""
 
 
-def _open(work: Workspace, asked: Asked) -> Opened:
+def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
+    if asked.origin is not None:
+        asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))
     return open_request(replace(work, holder=None), asked)
 
 

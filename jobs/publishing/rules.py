@@ -8,6 +8,7 @@ from typing import Any
 from expectations import wording
 from jobs.ledger.leases import Lease
 from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
+from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
 from jobs.planning.workspace import Workspace, holders
 from jobs.runs import EMPTY_STATE, CheckResult, Slice, Verdict
@@ -81,6 +82,17 @@ def judge_publication(
     )
     why = f"{len(request.runs)} slices published together"
     return Publication(request_id=request.request_id, is_published=True, why=why, changed=changed)
+
+
+def changed_slices(view: LedgerView, publication: LedgerPublication) -> tuple[str, ...]:
+    """Return the slices of a publication whose rows differ from what readers saw directly before it."""
+    earlier = view.published_at(publication.seq - 1)
+    return tuple(
+        slice_id
+        for slice_id in view.slices
+        if slice_id in publication.changes
+        and _digests(view, earlier.get(slice_id)) != _digests(view, publication.changes[slice_id])
+    )
 
 
 def stop_reasons(run: StagedRun) -> tuple[str, ...]:

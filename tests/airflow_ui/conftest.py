@@ -51,17 +51,16 @@ Clients = Callable[[str | None], "TestClient"]
 def clients(airflow_home: Path) -> Iterator[Clients]:
     """Return a function that makes a client. It does not follow redirects."""
     assert airflow_home.is_dir()
-    from airflow.api_fastapi.app import create_auth_manager
-    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-    from airflow.api_fastapi.core_api.security import get_user
-    from fastapi import FastAPI
-
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # starlette would like a successor of httpx, which Airflow does not use yet
+        warnings.simplefilter("ignore")  # Airflow imports deprecated modules; starlette would like a newer httpx
+        from airflow.api_fastapi.app import create_auth_manager
+        from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+        from airflow.api_fastapi.core_api.security import get_user
+        from fastapi import FastAPI
         from fastapi.testclient import TestClient
 
-    from jobs.airflow_ui.app import make_app
-    from jobs.review.links import PREFIX
+        from jobs.airflow_ui.app import make_app
+        from jobs.review.links import PREFIX
 
     create_auth_manager()
     opened: list[TestClient] = []

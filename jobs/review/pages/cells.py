@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
@@ -22,26 +21,27 @@ def cell(value: object, column: str) -> str:
     match value:
         case None:
             return NULL
-        case bool():
-            return "yes" if value else "no"
-        case int() if column.endswith("_by_ms"):
-            return duration(value)
-        case int() if column.endswith("_ms"):
-            return instant(value)
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:,.12g}" if math.isfinite(value) else str(value)
-        case datetime():
-            return _time(value)
-        case date():
-            return value.isoformat()
-        case list() if value and all(_is_window(one) for one in value):
-            return ", ".join(interval(one["window_start"], one["window_end"]) for one in value)
         case str():
             return value
+        case bool() | int() | float():
+            return _number(value, column)
+        case date():
+            return _time(value) if isinstance(value, datetime) else value.isoformat()
+        case list() if value and all(_is_window(one) for one in value):
+            return ", ".join(interval(one["window_start"], one["window_end"]) for one in value)
         case _:
             return escaped_json(plain(value))
+
+
+def _number(value: float, column: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.12g}"
+    for suffix, spelled in (("_by_ms", duration), ("_ms", instant)):
+        if column.endswith(suffix):
+            return spelled(value)
+    return f"{value:,}"
 
 
 def is_number(value: object) -> bool:

@@ -115,7 +115,7 @@ class RunRows:
             else:
                 found.append(name)
         if self.table in RECORD_TABLES:  # what the record was, before where it was
-            found.sort(key=lambda name: (name.startswith("record."), name == "rank"))
+            found.sort(key=lambda name: (name != "record_id", name.startswith("record."), name == "rank"))
         return tuple(found)
 
     def page(self, ask: RowsAsk) -> RowsPage:
@@ -149,6 +149,14 @@ class RunRows:
             matching=matching,
             is_compared=is_compared,
         )
+
+    def at(self, positions: Sequence[int]) -> "pa.Table":
+        """Return the rows at ascending positions, in stored order, without comparing them with the ledger.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        return _flat(self._whole(None, list(positions), is_compared=False), self.columns())
 
     def batches(self, ask: RowsAsk) -> "Iterator[pa.Table]":
         """Yield all rows of a filter in parts, at most `CSV_ROWS`. Tables with many rows are in stored order.
@@ -229,6 +237,11 @@ class RunRows:
                 if here:
                     yield pa.Table.from_batches([batch]).take(here)
                 start = end
+
+
+def shown_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns that pages show: without ids, run and attempt."""
+    return [name for name in names if name not in _HIDDEN]
 
 
 def _needs_query(ask: RowsAsk) -> bool:

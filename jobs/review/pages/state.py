@@ -153,6 +153,11 @@ def spanned(slice_ids: Sequence[str]) -> str:
     return slice_ids[0] if len(slice_ids) == 1 else f"{slice_ids[0]} to {slice_ids[-1]}, the last one included"
 
 
+def held_of(view: LedgerView, request: Request) -> tuple[HeldSlice, ...]:
+    """Return the slices that stop the publication of a request, in slice order."""
+    return tuple(sorted(_held(view, request), key=lambda one: one.slice_id))
+
+
 def _held(view: LedgerView, request: Request) -> Iterator[HeldSlice]:
     for slice_id, run_id in request.runs.items():
         run = view.runs.get(run_id)

@@ -26,7 +26,7 @@ SHORT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The part of a pipeline's slices that a page shows: `count` slices, the last of which is `last` (None: the newest).
+    """The part of a pipeline's slices that a page shows: `count` slices, the last of which is `last`, or the newest.
 
     The lateness is read for at most `late_rows` late records, those of the newest slices first. `known` has the
     lateness of attempts that was read before; the rows of an attempt never change.
@@ -70,7 +70,7 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         as_of_ms=_as_of_ms(view),
         fail_on=pipeline.quality.fail_on if pipeline.quality else None,
         slices=slices,
-        runs={slice_id: _run_row(run, view, late.get(slice_id)) for slice_id, run in newest.items()},
+        runs={slice_id: run_row(run, view, late.get(slice_id)) for slice_id, run in newest.items()},
         published=view.published,
         description=pipeline.description or "",
         owner=pipeline.owner or "",
@@ -137,7 +137,8 @@ def _all_slices(view: "LedgerView", pipeline: "Pipeline") -> "tuple[Slice, ...]"
     return tuple(sorted(found.values(), key=lambda one: one.start_ms))
 
 
-def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunRow:
+def run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None = None) -> RunRow:
+    """Return a run as the report and the pages show it."""
     result = run.result
     return RunRow(
         slice=result.slice,
