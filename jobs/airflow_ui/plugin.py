@@ -38,10 +38,14 @@ class HindcastPlugin(AirflowPlugin):
 
     @property
     def fastapi_root_middlewares(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow declares a list
-        """The check of the form of a backfill."""
+        """The check of the form of a backfill, and its dates."""
         from jobs.airflow_ui.form_check import BackfillFormCheck
+        from jobs.airflow_ui.form_defaults import BackfillFormDefaults
 
-        return [{"middleware": BackfillFormCheck, "name": "Form of a backfill"}]
+        return [
+            {"middleware": BackfillFormCheck, "name": "Check of the form of a backfill"},
+            {"middleware": BackfillFormDefaults, "name": "Dates in the form of a backfill"},
+        ]
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow declares a list

@@ -10,7 +10,7 @@ import pytest
 from tests.airflow_ui.conftest import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fastapi.testclient import TestClient
 
@@ -136,3 +136,64 @@ def test_the_verdict_is_below_what_a_person_wrote_and_replaces_an_earlier_one() 
     assert note_with(first, "published") == "asked by ann\n\nHindcast: published"
     assert len(note_with("x" * 500, "y" * 2_000)) == MAX_NOTE
     assert note_with("x" * MAX_NOTE, "published") == "x" * MAX_NOTE
+
+
+@pytest.fixture
+def details(place: Place) -> "Iterator[Callable[[dict[str, Any] | None], Any]]":
+    """Return a function: what Airflow answers for the details of a DAG (None: status 404) -> what the browser gets."""
+    assert place.lake.is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from fastapi import FastAPI
+        from fastapi.middleware.gzip import GZipMiddleware
+        from fastapi.responses import JSONResponse
+        from fastapi.testclient import TestClient
+
+        from jobs.airflow_ui.form_defaults import BackfillFormDefaults
+
+    answers: list[dict[str, Any] | None] = []
+    app = FastAPI()
+
+    @app.get("/{path:path}")
+    def answer() -> JSONResponse:
+        return JSONResponse(answers[-1], 404 if answers[-1] is None else 200)
+
+    app.add_middleware(GZipMiddleware, minimum_size=10)
+    app.add_middleware(BackfillFormDefaults)
+    with TestClient(app) as client:
+
+        def get(given: dict[str, Any] | None) -> Any:  # noqa: ANN401
+            answers.append(given)
+            return client.get("/api/v2/dags/backfill_sales/details").json()
+
+        yield get
+
+
+def test_the_form_has_the_dates_of_the_first_gap(details: "Callable[[dict[str, Any] | None], Any]") -> None:
+    field = {"value": None, "schema": {"type": ["null", "string"], "description_md": "The first slice."}}
+    given = {
+        "dag_id": "backfill_sales",
+        "params": {"from": field, "to": field, "reason": {"value": None, "schema": {}}},
+    }
+    got = details(given)
+    assert (got["params"]["from"]["value"], got["params"]["to"]["value"]) == ("2024-01-01", "2024-01-05")
+    assert got["params"]["from"]["schema"]["description_md"] == (
+        "The first slice. The log has complete slices from **2024-01-01** to **2024-01-04**. "
+        "Readers do not see 2024-01-01."
+    )
+    assert got["params"]["reason"] == given["params"]["reason"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("given", [None, {"params": {}}, {"params": {"from": 1}}, {}])
+def test_an_answer_without_the_fields_goes_on_unchanged(
+    details: "Callable[[dict[str, Any] | None], Any]", given: dict[str, Any] | None
+) -> None:
+    assert details(given) == given
+
+
+def test_a_lake_that_cannot_be_read_leaves_the_form_empty(
+    details: "Callable[[dict[str, Any] | None], Any]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "nowhere"))
+    given = {"params": {"from": {"value": None, "schema": {}}, "to": {"value": None, "schema": {}}}}
+    assert details(given) == given

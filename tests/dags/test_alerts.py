@@ -99,8 +99,9 @@ def failed(dag: "DAG", task: str, error: Exception, order: object = None) -> Any
     """Call the failure callbacks of a task as Airflow does after its last retry."""
     run = SimpleNamespace(dag_id=dag.dag_id, run_id="manual__1")
     ti = SimpleNamespace(task_id=task, xcom_pull=lambda task_ids: order)  # noqa: ARG005
-    for callback in dag.get_task(task).on_failure_callback:
-        callback({"dag": dag, "dag_run": run, "ti": ti, "exception": error})  # type: ignore[operator]
+    operator: Any = dag.get_task(task)
+    for callback in operator.on_failure_callback:
+        callback({"dag": dag, "dag_run": run, "ti": ti, "exception": error})
 
 
 def staged(lake: Lake) -> dag_tasks.Order:
@@ -181,7 +182,7 @@ def test_a_message_that_cannot_be_sent_is_a_line_without_the_address_and_the_oth
         monkeypatch.setenv(f"AIRFLOW_CONN_{recipient.upper()}", json.dumps(connection))
     alerts = sales(f"{PIPELINE}\nalerts: {{to: [{recipient}, hook]}}\n").alerts
     assert alerts is not None
-    assert send(ALERT, alerts, {}) == 1  # type: ignore[typeddict-item]
+    assert send(ALERT, alerts, {}) == 1
     assert hooks.bodies[0]["subject"] == ALERT.subject
     assert why in logged.text
     assert SECRET not in logged.text
@@ -196,7 +197,7 @@ def test_a_webhook_that_refuses_a_message_is_told_by_its_status(
     hooks.status = 503
     alerts = sales(f"{PIPELINE}\nalerts: {{to: hook}}\n").alerts
     assert alerts is not None
-    assert send(ALERT, alerts, {}) == 0  # type: ignore[typeddict-item]
+    assert send(ALERT, alerts, {}) == 0
     assert "the server answered with status 503" in logged.text
 
 
@@ -221,7 +222,7 @@ def test_any_notifier_gets_the_message_in_its_arguments() -> None:
     alerts = sales(f"{PIPELINE}\nalerts: {{to: {{notifier: {name}, arguments: {arguments}}}}}\n").alerts
     assert alerts is not None
     RecordingNotifier.made.clear()
-    assert send(ALERT, alerts, {}) == 1  # type: ignore[typeddict-item]
+    assert send(ALERT, alerts, {}) == 1
     assert RecordingNotifier.made == [
         {"summary": "sales: 1 slice held!", "details": {"links": ["http://x/y"], "tries": 3}}
     ]
@@ -230,11 +231,11 @@ def test_any_notifier_gets_the_message_in_its_arguments() -> None:
 def test_the_dag_of_the_alert_runs_at_its_time_and_tells_what_readers_do_not_see(
     dags: "dict[str, DAG]", hooks: WebhookSink
 ) -> None:
-    dag = dags["alert_sales"]
-    assert dag.timetable.expression == "0 8 * * *"  # type: ignore[attr-defined]
+    dag: Any = dags["alert_sales"]
+    assert dag.timetable.expression == "0 8 * * *"
     assert dag.is_paused_upon_creation is False
     check = dag.get_task("check_published")
-    assert "not visible to readers" in check.execute({})  # type: ignore[typeddict-item]
+    assert "not visible to readers" in check.execute({})
     [hook] = hooks.bodies
     assert hook["event"] == "not published"
     assert "no request has replayed them" in hook["text"]
@@ -245,8 +246,9 @@ def test_a_message_of_the_alert_dag_that_nobody_got_fails_its_task_so_that_airfl
 ) -> None:
     for name in ("MAIL", "HOOK"):
         monkeypatch.delenv(f"AIRFLOW_CONN_{name}")
+    check: Any = dags["alert_sales"].get_task("check_published")
     with pytest.raises(ConnectionError, match="was sent to nobody"):
-        dags["alert_sales"].get_task("check_published").execute({})  # type: ignore[typeddict-item]
+        check.execute({})
 
 
 def test_readers_who_see_all_slices_before_today_cause_no_message(lake: Lake) -> None:
