@@ -10,6 +10,7 @@ from jobs.ledger.leases import Lease
 from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
 from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
+from jobs.plain_text import counted
 from jobs.planning.workspace import Workspace, holders
 from jobs.runs import EMPTY_STATE, CheckResult, Slice, Verdict
 
@@ -80,7 +81,7 @@ def judge_publication(
         if view.published.get(slice_id) != run_id
         and _digests(view, view.published.get(slice_id)) != _digests(view, run_id)
     )
-    why = f"{len(request.runs)} slices published together"
+    why = f"{counted(len(request.runs), 'slice')} published together"
     return Publication(request_id=request.request_id, is_published=True, why=why, changed=changed)
 
 
