@@ -38,6 +38,7 @@ from jobs.planning.workspace import (
     open_workspace,
     shared_request,
 )
+from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication, describe_hold, describe_stop, waiver_advice
 from jobs.replay.orders import Replayer
@@ -207,7 +208,7 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         RequestError: there is no such request.
     """
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
-    view = work.ledger.view()
+    view = judge_request(work, opened.request_id)
     request = view.requests.get(opened.request_id)
     if request is None:
         raise RequestError(

@@ -7,6 +7,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.planning.workspace import Opened, Workspace, covers, is_live
+from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.rules import Publication, judge_publication, other_holders
 from windowlib.errors import RequestError
 
@@ -55,7 +56,12 @@ def _publish(work: Workspace, request_id: str, *, who: str, lease_id: str | None
             return [_closed(request, found.why)] if request.is_open and is_last else []
         return _publish_events(work, view, request, who=who)
 
-    view = work.ledger.write(decide)
+    for _ in range(MAX_TRIES):
+        judge_request(work, request_id)
+        view = work.ledger.write(decide)
+        request = view.requests.get(request_id)
+        if found.is_published or request is None or not is_due(work, view, request):
+            break  # else another publication came first: what readers see is not what was judged
     return replace(found, ledger_version=view.version)
 
 
@@ -79,8 +85,10 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
         )
     newer: set[str] = set()
     for request in waiting:
-        if not newer & set(request.runs) and judge_publication(work, view, request).is_published:
-            return publish_request(work, request.request_id, who=who)
+        if not newer & set(request.runs):
+            view = judge_request(work, request.request_id)
+            if judge_publication(work, view, view.requests[request.request_id]).is_published:
+                return publish_request(work, request.request_id, who=who)
         newer |= set(request.runs)
     return publish_request(work, waiting[0].request_id, who=who)
 
