@@ -181,5 +181,8 @@ EMPTY_STATE = "empty"
 VERDICTS = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 """All verdicts, from the best to the worst."""
 
+SETTLED = "settled"
+"""`CheckResult.table` of the check of settled windows, which depends on what readers see and is in no table."""
+
 LAWS = "laws"
 """`CheckResult.table` of the checks that compare the counts of a run: conservation and the equations of the audit."""

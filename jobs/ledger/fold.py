@@ -5,6 +5,7 @@ Only this module implements these rules:
 - One attempt counts for a run: the first that was staged and not condemned.
 - If a later attempt at the run left other content, the run's verdict is ERROR.
 - A waiver lets a failed run pass until checks fail that had not failed when the person waived it.
+- The newest judgement of a run adds its checks to those of the suite.
 - A rollback holds the chain until the next publication, or until a person resumes the chain.
 
 A `Fold` is incremental: a reader that reads again folds the new events only.
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from jobs.ledger.events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
+from jobs.ledger.events import EventKind, LedgerEvent, judged_checks, run_result, verified_sighting, with_checks
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.provenance import decision_of, origin_of
 from jobs.ledger.view import (
@@ -22,6 +23,7 @@ from jobs.ledger.view import (
     DagRunOrigin,
     Decided,
     Hold,
+    Judgement,
     LedgerView,
     Publication,
     Request,
@@ -30,7 +32,7 @@ from jobs.ledger.view import (
     StagedRun,
     Waiver,
 )
-from jobs.runs import RunResult, Sighting, Slice, Verdict
+from jobs.runs import VERDICTS, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -106,6 +108,7 @@ class Fold:
         self._requests: dict[str, _RequestFold] = {}
         self._staged: dict[str, list[StagedRun]] = {}  # run -> all attempts, in ledger order
         self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
+        self._judgements: dict[str, Judgement] = {}  # run -> its newest judgement
         self._waivers: dict[str, Waiver] = {}
         self._condemned: set[str] = set()  # "run/attempt"
         self._publications: dict[int, _PublicationFold] = {}
@@ -144,6 +147,8 @@ class Fold:
                 self._request(event).change(is_complete=True)
             case EventKind.CHECKED:
                 self._check(event)
+            case EventKind.JUDGED:
+                self._judge(event)
             case EventKind.WAIVED:
                 self._waive(event)
             case EventKind.PUBLISHED:
@@ -239,6 +244,15 @@ class Fold:
         if waiver is not None and not _failed_checks(event) <= waiver.failed:
             del self._waivers[run_id]
 
+    def _judge(self, event: LedgerEvent) -> None:
+        for run_id, checks in judged_checks(event).items():
+            judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
+            self._judgements[run_id] = judgement
+            self._resolved.pop(run_id, None)
+            waiver = self._waivers.get(run_id)
+            if waiver is not None and not _failed_judgement(judgement) <= waiver.failed:
+                del self._waivers[run_id]
+
     def _waive(self, event: LedgerEvent) -> None:
         run_id = _text(event, "run_id")
         checked = self._checked.get(run_id)
@@ -248,7 +262,8 @@ class Fold:
             who=event.who or "",
             reason=event.reason or "",
             at_ms=event.at_ms,
-            failed=_failed_checks(checked) if checked is not None else frozenset(),
+            failed=(_failed_checks(checked) if checked is not None else frozenset())
+            | _failed_judgement(self._judgements.get(run_id)),
         )
 
     def _publish(self, event: LedgerEvent) -> None:
@@ -312,9 +327,13 @@ class Fold:
                 "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
                 "checks_fingerprint": checked.details.get("checks_fingerprint"),
             }
+        judgement = self._judgements.get(run_id)
+        if judgement is not None:
+            checks["result"] = _with_judgement(checks.get("result", chosen.result), judgement)
         return replace(
             chosen,
             **checks,
+            judgement=judgement,
             is_contradicted=is_contradicted,
             waiver=self._waivers.get(run_id),
             sightings=tuple(self._sightings[run_id]),
@@ -366,6 +385,17 @@ def _fail(event: LedgerEvent, one: _RequestFold) -> None:
 def _content(result: RunResult) -> tuple[object, ...]:
     """Return the fields that must be equal in all attempts at one run (law L1)."""
     return dict(result.digests), result.state_after, result.counts, result.watermark_ms
+
+
+def _with_judgement(result: RunResult, judgement: Judgement) -> RunResult:
+    verdicts = [result.verdict, *(check.verdict for check in judgement.checks)]
+    return replace(result, checks=(*result.checks, *judgement.checks), verdict=max(verdicts, key=VERDICTS.index))
+
+
+def _failed_judgement(judgement: Judgement | None) -> frozenset[tuple[str, str, str | None]]:
+    stopping = {Verdict.FAIL, Verdict.ERROR}
+    checks = judgement.checks if judgement is not None else ()
+    return frozenset((one.table, one.check, one.observed) for one in checks if one.verdict in stopping)
 
 
 def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]:
