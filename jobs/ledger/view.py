@@ -185,6 +185,8 @@ class LedgerView:
     """The ledger at one version.
 
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
+    `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
+    attempts that were condemned as a whole: no run of them counts, and none is staged any more.
     """
 
     version: int
@@ -194,6 +196,8 @@ class LedgerView:
     publications: tuple[Publication, ...] = ()
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
+    staged_attempts: frozenset[str] = frozenset()
+    condemned_attempts: frozenset[str] = frozenset()
     hold: Hold | None = None
 
     def run(self, run_id: str) -> StagedRun:
