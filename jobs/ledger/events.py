@@ -36,7 +36,7 @@ class EventKind(Enum):
     PUBLISHED = "published"  # readers see this run of the slice from now on
     ROLLED_BACK = "rolled_back"  # readers see this earlier run again (null: no run), and the chain is held
     RESUMED = "resumed"  # a person ends the hold of the chain
-    CONDEMNED = "condemned"  # the attempt does not count any more
+    CONDEMNED = "condemned"  # the attempt does not count any more (without a run: no run of it, and none is staged)
     FAILED = "failed"  # an attempt ended with an error
     CLOSED = "closed"  # the request ended without publication
     VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run

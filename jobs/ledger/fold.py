@@ -110,7 +110,9 @@ class Fold:
         self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
         self._judgements: dict[str, Judgement] = {}  # run -> its newest judgement
         self._waivers: dict[str, Waiver] = {}
+        self._staged_attempts: set[str] = set()
         self._condemned: set[str] = set()  # "run/attempt"
+        self._condemned_attempts: set[str] = set()
         self._publications: dict[int, _PublicationFold] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
@@ -158,7 +160,7 @@ class Fold:
             case EventKind.RESUMED:
                 self._hold = None
             case EventKind.CONDEMNED:
-                self._condemned.add(f"{event.run_id}/{event.attempt_id}")
+                self._condemn(event)
             case EventKind.FAILED:
                 _fail(event, self._request(event))
             case EventKind.CLOSED:
@@ -188,6 +190,8 @@ class Fold:
             publications=tuple(publication.freeze() for publication in self._publications.values()),
             slices=slices,
             condemned=frozenset(self._condemned),
+            staged_attempts=frozenset(self._staged_attempts),
+            condemned_attempts=frozenset(self._condemned_attempts),
             hold=self._hold,
             decisions=dict(self._decisions),
         )
@@ -232,6 +236,7 @@ class Fold:
             checks_attempt_id=result.attempt_id,
         )
         self._staged.setdefault(result.run_id, []).append(run)
+        self._staged_attempts.add(result.attempt_id)
         self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
         request = self._requests.get(run.request_id)
         if request is not None:
@@ -305,11 +310,19 @@ class Fold:
         publication.frozen = None
         publication.changes[_text(event, "slice_id")] = event.run_id
 
+    def _condemn(self, event: LedgerEvent) -> None:
+        if event.run_id is None:
+            self._condemned_attempts.add(_text(event, "attempt_id"))
+            self._resolved.clear()
+        else:
+            self._condemned.add(f"{event.run_id}/{event.attempt_id}")
+
     def _is_condemned(self, result: RunResult) -> bool:
         """Return whether an attempt is condemned, or an attempt that stored an earlier part of its checkpoint."""
-        own = f"{result.run_id}/{result.attempt_id}"
+        parts = ((part.run_id, part.attempt_id) for part in result.checkpoint.earlier)
         return any(
-            one in self._condemned for one in (own, *(f"{p.run_id}/{p.attempt_id}" for p in result.checkpoint.earlier))
+            attempt_id in self._condemned_attempts or f"{run_id}/{attempt_id}" in self._condemned
+            for run_id, attempt_id in ((result.run_id, result.attempt_id), *parts)
         )
 
     def _resolve(self, run_id: str) -> StagedRun | None:

@@ -227,6 +227,8 @@ class LedgerView:
 
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
     `decisions` maps decision ids to the decisions of persons, in ledger order.
+    `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
+    attempts that were condemned as a whole: no run of them counts, and none is staged any more.
     """
 
     version: int
@@ -236,6 +238,8 @@ class LedgerView:
     publications: tuple[Publication, ...] = ()
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
+    staged_attempts: frozenset[str] = frozenset()
+    condemned_attempts: frozenset[str] = frozenset()
     hold: Hold | None = None
     decisions: Mapping[str, Decided] = field(default_factory=dict)
 

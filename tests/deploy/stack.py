@@ -142,7 +142,7 @@ class Stack:
         file = self.directory / ".env"
         ports = {"AIRFLOW_PORT": str(self.port), "SPARK_PORT": str(free_port())}
         values = dict(line.split("=", 1) for line in file.read_text(encoding="utf-8").splitlines() if line[0] != "#")
-        values |= SMALL | ports | self.settings
+        values |= {**SMALL, **ports, **self.settings}
         file.write_text("".join(f"{name}={value}\n" for name, value in values.items()), encoding="utf-8")
         return values
 

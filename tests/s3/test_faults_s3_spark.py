@@ -178,7 +178,9 @@ def _command_lines(session: int) -> set[str]:
     return found
 
 
-def test_every_command_takes_a_lake_in_the_store(lake: str, pipeline: str, commands: Commands, tmp_path: Path) -> None:
+def test_every_command_takes_a_lake_in_the_store(
+    store: ObjectStore, lake: str, pipeline: str, commands: Commands, tmp_path: Path
+) -> None:
     run = _done(commands, "run", pipeline, *_RANGE, "--lake", lake.replace("s3:", "s3a:"))
     assert run["published"]
     verified = _output(commands, ["plan", pipeline, "--from", FROM, "--to", TO, "--verify", "--lake", lake])
@@ -190,6 +192,11 @@ def test_every_command_takes_a_lake_in_the_store(lake: str, pipeline: str, comma
     report = tmp_path / "report.html"
     _output(commands, ["report", pipeline, "--output", str(report), "--lake", lake])
     assert report.stat().st_size > 10_000
+    written = _output(commands, ["report", pipeline, "--lake", lake])
+    assert written[0] == f"report: {lake}/reports/flights.html\n"
+    assert (_objects(store, lake) / "reports" / "flights.html").read_bytes() == report.read_bytes()
+    leftovers = _done(commands, "clean", pipeline, "--older-than", "0s", "--remove", "--json", "--lake", lake)
+    assert (leftovers["condemned"], leftovers["removed"]) == ([], True)
     rolled = _output(
         commands, ["rollback", pipeline, "--publication", str(publication), "--reason", "a test", "--lake", lake]
     )
