@@ -14,7 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from jobs.ledger.events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    checks_fingerprint_of,
+    run_result,
+    verified_sighting,
+    with_checks,
+)
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.view import (
     Attempt,
@@ -108,6 +115,7 @@ class Fold:
         self._hold: Hold | None = None
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
+        self._view: LedgerView | None = None  # cache: the view of the events so far
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
         """Take one event in.
@@ -115,6 +123,7 @@ class Fold:
         Raises:
             LedgerError: the event lacks a field that its kind requires.
         """
+        self._view = None
         if event.slice_id is not None:
             self._slices.setdefault(event.slice_id, event.slice)
         if event.run_id is not None:
@@ -159,6 +168,11 @@ class Fold:
 
     def view(self, version: int) -> LedgerView:
         """Return the view of the events so far; `version` is the version of the ledger that they reach."""
+        if self._view is None or self._view.version != version:
+            self._view = self._make_view(version)
+        return self._view
+
+    def _make_view(self, version: int) -> LedgerView:
         for run_id in self._staged:
             if run_id not in self._resolved:
                 self._resolved[run_id] = self._resolve(run_id)
@@ -300,7 +314,7 @@ class Fold:
             checks = {
                 "result": with_checks(chosen.result, checked),
                 "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
-                "checks_fingerprint": checked.details.get("checks_fingerprint"),
+                "checks_fingerprint": checks_fingerprint_of(checked),
             }
         return replace(
             chosen,
