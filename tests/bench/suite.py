@@ -56,13 +56,15 @@ PIPELINES: Final = ("flights", "carriers", "rotations")
 def suite(size: Size, *, days: int = 366) -> list[Contest]:
     """Return all contests in the order of the page. `days` is the length of the year of flights.
 
-    The size L is one slice of 100 million records, which has to finish with the memory of the size M.
+    One slice of 100 million records has to finish with the memory of 20 million. The size L is that contest alone; the
+    size S is without it.
     """
     if size == "L":
         return [_large()]
     return [
         *_in_memory(size),
         *_end_to_end(size),
+        *([_large()] if size == "M" else []),
         _watermarks(size),
         *_year(days),
         *_small(days),
@@ -178,13 +180,16 @@ def _large() -> Contest:
     return Contest(
         name="replay_one_large_slice",
         title="One slice of 100 million records",
-        what="End to end: sessions of 30 s of 10,000 keys. The memory should be that of a smaller log.",
+        what="End to end: sessions of 30 s of 10,000 keys. It has to finish with the memory of a smaller log.",
         contestants=("hindcast",),
         workload=SESSIONS["session30_10k"],
         records=RECORDS["L"],
         source="log",
         rounds=1,
-        targets=(Target(unit="mb", must=2_048, aim=1_024, ours="hindcast", role="jvm"),),
+        targets=(
+            Target(unit="mb", must=2_048, aim=1_024, ours="hindcast", role="jvm"),
+            Target(unit="mb", must=1_229, aim=614, ours="hindcast", role="worker"),
+        ),
     )
 
 

@@ -98,7 +98,7 @@ def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunR
         log_version=result.log.version,
         is_contradicted=run.is_contradicted,
         waiver=_waiver_row(run.waiver) if run.waiver else None,
-        checks=result.checks,
+        checks=tuple(result.checks),
         warnings=result.warnings,
         clamped=result.clamped,
         late=late,
