@@ -3,7 +3,7 @@
 All `_ms` fields are epoch milliseconds in UTC. Every interval is half-open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -158,7 +158,7 @@ class RunResult:
     log: LogCoordinates
     seconds: float
     verdict: Verdict
-    checks: tuple[CheckResult, ...] = ()
+    checks: Sequence[CheckResult] = ()
     warnings: tuple[str, ...] = ()
     clamped: int = 0
     extras: Mapping[str, str] = field(default_factory=dict)

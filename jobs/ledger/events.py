@@ -1,10 +1,10 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, cast, overload
 
 from jobs.runs import (
     CheckpointForm,
@@ -41,6 +41,51 @@ class EventKind(Enum):
     CLOSED = "closed"  # the request ended without publication
     VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run
     NOTE = "note"  # free text; changes nothing
+
+
+class StoredDetails(Mapping[str, Any]):
+    """The details of a stored event, decoded when a value is read for the first time.
+
+    A `checked` event has 10 kB of details. Most readers of a ledger need the verdict of a run, and no single check.
+    """
+
+    __slots__ = ("_found", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found: dict[str, Any] | None = None
+
+    def _decoded(self) -> dict[str, Any]:
+        if self._found is None:
+            self._found = cast("dict[str, Any]", json.loads(self._text))
+        return self._found
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        return self._decoded()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decoded())
+
+    def __len__(self) -> int:
+        return len(self._decoded())
+
+    def __repr__(self) -> str:
+        return repr(self._decoded())
+
+    def last(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the value of `name`, None if there is none. If it is the last name, no other value is decoded.
+
+        The names of canonical JSON are sorted. A text inside a value has no `"` without an escape, so only a name can
+        match, and only the last name of the outermost object is followed by nothing but its end.
+        """
+        if self._found is None and (place := self._text.rfind(quoted := f'"{name}":')) >= 0:
+            value, end = _DECODER.raw_decode(self._text, place + len(quoted))
+            if self._text[end:] == "}":
+                return value
+        return self.get(name)
+
+
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,12 +285,66 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
         LedgerError: the event lacks a field.
     """
     try:
-        checks = tuple(map(_check, event.details["checks"]))
-        return replace(result, verdict=_VERDICTS[event.verdict], checks=checks)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerError(
-            f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
-        ) from error
+        return replace(result, verdict=_VERDICTS[event.verdict], checks=StoredChecks(event))
+    except KeyError as error:
+        raise _unreadable(event, error) from error
+
+
+def checks_fingerprint_of(event: LedgerEvent) -> str | None:
+    """Return the fingerprint of the suites of a `checked` event; None if it has none."""
+    name, details = "checks_fingerprint", event.details
+    found: str | None = details.last(name) if isinstance(details, StoredDetails) else details.get(name)
+    return found
+
+
+class StoredChecks(Sequence[CheckResult]):
+    """The checks of a `checked` event, made when the first of them is read.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+
+    __slots__ = ("_event", "_found")
+
+    def __init__(self, event: LedgerEvent) -> None:
+        self._event = event
+        self._found: tuple[CheckResult, ...] | None = None
+
+    def _made(self) -> tuple[CheckResult, ...]:
+        if self._found is None:
+            try:
+                self._found = tuple(map(_check, self._event.details["checks"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise _unreadable(self._event, error) from error
+        return self._found
+
+    @overload
+    def __getitem__(self, place: int) -> CheckResult: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[CheckResult, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> CheckResult | tuple[CheckResult, ...]:
+        return self._made()[place]
+
+    def __len__(self) -> int:
+        return len(self._made())
+
+    def __iter__(self) -> Iterator[CheckResult]:
+        return iter(self._made())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredChecks | tuple) and self._made() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._made())
+
+    def __repr__(self) -> str:
+        return repr(self._made())
+
+
+def _unreadable(event: LedgerEvent, error: Exception) -> LedgerError:
+    return LedgerError(f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}")
 
 
 def _check(stored: Mapping[str, Any]) -> CheckResult:
@@ -254,7 +353,7 @@ def _check(stored: Mapping[str, Any]) -> CheckResult:
 
 def encode_details(details: Mapping[str, Any]) -> str:
     """Return the canonical JSON text of an event's details."""
-    return json.dumps(details, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(dict(details), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:

@@ -15,7 +15,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from jobs.ledger.events import EventKind, LedgerEvent, judged_checks, run_result, verified_sighting, with_checks
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    checks_fingerprint_of,
+    judged_checks,
+    run_result,
+    verified_sighting,
+    with_checks,
+)
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.provenance import decision_of, origin_of
 from jobs.ledger.view import (
@@ -119,6 +127,7 @@ class Fold:
         self._decisions: dict[str, Decided] = {}
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
+        self._view: LedgerView | None = None  # cache: the view of the events so far
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
         """Take one event in.
@@ -126,6 +135,7 @@ class Fold:
         Raises:
             LedgerError: the event lacks a field that its kind requires.
         """
+        self._view = None
         if event.slice_id is not None:
             self._slices.setdefault(event.slice_id, event.slice)
         if event.run_id is not None:
@@ -174,6 +184,11 @@ class Fold:
 
     def view(self, version: int) -> LedgerView:
         """Return the view of the events so far; `version` is the version of the ledger that they reach."""
+        if self._view is None or self._view.version != version:
+            self._view = self._make_view(version)
+        return self._view
+
+    def _make_view(self, version: int) -> LedgerView:
         for run_id in self._staged:
             if run_id not in self._resolved:
                 self._resolved[run_id] = self._resolve(run_id)
@@ -338,7 +353,7 @@ class Fold:
             checks = {
                 "result": with_checks(chosen.result, checked),
                 "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
-                "checks_fingerprint": checked.details.get("checks_fingerprint"),
+                "checks_fingerprint": checks_fingerprint_of(checked),
             }
         judgement = self._judgements.get(run_id)
         if judgement is not None:
