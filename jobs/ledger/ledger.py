@@ -73,9 +73,7 @@ class Ledger:
         if at is not None and at > version:
             raise LedgerError(f"ledger {self.uri} has no version {at} yet; its newest is {version}")
         if at is None:
-            if self._newest is None or self._newest.version != version:
-                self._newest = self._fold.view(version)
-            return self._newest
+            return self._fold.view(version)
         return fold((event for event in self._events if event.seq <= at), version=at)
 
     def write(self, decide: Decide) -> LedgerView:
@@ -109,7 +107,6 @@ class Ledger:
     def _forget(self) -> None:
         self._events: list[LedgerEvent] = []
         self._fold = Fold()
-        self._newest: LedgerView | None = None
         self._tip = GENESIS
         self._commits: dict[int, str] = {}
 

@@ -100,16 +100,18 @@ def _check(rule: SettledGrammar, found: "SettledChange", slice_id: str) -> Check
     }
     words = [f"{found.changed:,} of {found.seen:,} windows ({_percent(found.share)})"]
     words += [f"{name} by {_percent(part)}" for name, part in columns.items()]
+    note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {'; '.join(found.windows)}"
+    demand = _demand(rule, found.until_ms)
+    limits = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
     return CheckResult(
         slice_id=slice_id,
         table=SETTLED,
         check=CHECK,
         severity="critical",
         verdict=Verdict.FAIL if exceeds(rule, found) else Verdict.PASS,
-        observed=json.dumps(observed, sort_keys=True),
-        arguments=json.dumps(rule.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=True),
-        message=f"{_demand(rule, found.until_ms)}: found {', '.join(words)}; {count:,} of these windows in this slice, "
-        f"such as {'; '.join(found.windows)}",
+        observed=json.dumps(observed | {"note": note}, sort_keys=True),
+        arguments=json.dumps(limits | {"demand": demand}, sort_keys=True),
+        message=f"{demand}: found {note}",
     )
 
 

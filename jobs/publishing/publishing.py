@@ -101,12 +101,13 @@ def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) 
         found, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
         return events
 
+    view = judge_request(work, request_id)
     for _ in range(MAX_TRIES):
-        judge_request(work, request_id)
         view = work.ledger.write(decide)
         request = view.requests.get(request_id)
         if found.is_published or request is None or not is_due(work, view, request):
-            break  # else another publication came first: what readers see is not what was judged
+            break
+        view = judge_request(work, request_id)  # another publication came first, so readers see something else now
     return replace(found, ledger_version=view.version)
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
-from jobs.orchestration import scheduling
+from jobs.orchestration.gating import gate
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.workspace import Asked, Opened, Workspace, open_workspace
 from jobs.publishing.decisions import waive
 from jobs.publishing.publishing import publish, publish_request
 from jobs.reading.published import read_quality_results
@@ -83,9 +83,10 @@ def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path
     found = publish(work, who="me", request_id=outcome.request_id)
     assert (found.is_published, found.stopped_by) == (False, (DAYS[2],))
     request = work.ledger.view().requests[outcome.request_id]
-    opened = scheduling.Opened(request_id=request.request_id, lease_id="x")
-    gate = scheduling.gate(work.pipeline, work.lake, opened=opened, now_ms=NOW_MS)
-    assert gate.stopped_by == (DAYS[2],)
+    opened = Opened(request_id=request.request_id, lease_id="x")
+    stopped = gate(work.pipeline, work.lake, opened=opened, now_ms=NOW_MS)
+    assert [one.slice_id for one in stopped.held] == [DAYS[2]]
+    assert "2 of 14 windows (14.3 %), total by" in stopped.held[0].line
     assert read_quality_results(work.lake, "sales", [held], view=work.ledger.view())
     assert not verify(work.lake, "sales", work.ledger.view()).findings
     waive(work, DAYS[2], reason="a late file", who="ann")
