@@ -7,6 +7,7 @@ commit in the ledger, because the commit may have been written.
 """
 
 import json
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -169,4 +170,13 @@ def _event(row: Row) -> LedgerEvent:
             "use that version"
         ) from error
     known: dict[str, Any] = {name: row[name] for name in _NAMES}
-    return LedgerEvent(kind=kind, details=json.loads(row["details"]), **known)
+    return LedgerEvent(kind=kind, details=_shared(json.loads(row["details"])), **known)
+
+
+def _shared(details: dict[str, Any]) -> dict[str, Any]:
+    """Let the checks of all runs share equal texts. A check has the same description and arguments in every slice."""
+    for check in details.get("checks", ()):
+        for name, value in check.items():
+            if type(value) is str:
+                check[name] = sys.intern(value)
+    return details
