@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
+from jobs.airflow_ui import run_notes
 from jobs.review.links import PREFIX, ROUTE
 
 # Relative, so that the interface adds the path of `[api] base_url` if Airflow has one.
@@ -32,6 +33,15 @@ class HindcastPlugin(AirflowPlugin):
         {"name": "Hindcast", "url_route": f"{ROUTE}-dag-run", "destination": "dag_run", **_SHELL},
         {"name": "Hindcast card", "url_route": f"{ROUTE}-card", "destination": "dashboard", **_SHELL},
     ]
+
+    listeners: ClassVar[list[Any]] = [run_notes]  # type: ignore[misc]  # Airflow declares no class variable
+
+    @property
+    def fastapi_root_middlewares(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow declares a list
+        """The check of the form of a backfill."""
+        from jobs.airflow_ui.form_check import BackfillFormCheck
+
+        return [{"middleware": BackfillFormCheck, "name": "Form of a backfill"}]
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow declares a list

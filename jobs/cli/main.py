@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "diff": "jobs.cli.diff:diff_command",
     "publish": "jobs.cli.decide:publish_command",
     "waive": "jobs.cli.decide:waive_command",
+    "cancel": "jobs.cli.decide:cancel_command",
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
     "explain": "jobs.cli.look:explain_command",

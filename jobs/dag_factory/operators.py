@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import pipeline_asset, send_event
+from jobs.dag_factory.dag_runs import wait_for_decisions
 from jobs.dag_factory.task_errors import our_errors, sending_gauges
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
@@ -46,6 +47,7 @@ class PlanOperator(BaseSensorOperator):
     @override
     def poke(self, context: Context) -> PokeReturnValue:
         from jobs.orchestration import dag_tasks
+        from jobs.orchestration.plan_outline import folded
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors():
@@ -54,6 +56,7 @@ class PlanOperator(BaseSensorOperator):
             self.log.warning("%s", escaped(warning))
         match planned:
             case Skip(why=why):
+                leave_verdict(context, f"nothing to replay: {why}")
                 raise AirflowSkipException(escaped(why))
             case Wait(why=why):
                 self.log.info("wait: %s", escaped(why))
@@ -61,6 +64,7 @@ class PlanOperator(BaseSensorOperator):
             case dag_tasks.Order():
                 for line in planned.outline:
                     self.log.info("%s", escaped(line))
+                leave_verdict(context, f"{folded(planned.slices)}: replayed, not judged yet")
                 return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
             case _:
                 assert_never(planned)
@@ -81,10 +85,12 @@ class GateOperator(BaseOperator):
 
         with our_errors():
             order = order_of(context)
+            wait_for_decisions(context, self.pipeline_name)
             with sending_gauges(order):
                 found = dag_tasks.gate(order)
         if found.is_passed:
             return found.why
+        leave_verdict(context, "; ".join((found.why, *(one.line for one in found.held))))
         for held in found.held:
             for reason in held.reasons:
                 self.log.error("%s: %s", held.slice_id, escaped(reason))
@@ -104,16 +110,23 @@ class PublishOperator(BaseOperator):
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import dag_tasks
+        from jobs.orchestration.plan_outline import folded
 
         with our_errors():
             order = order_of(context)
             with sending_gauges(order):
-                published = dag_tasks.publish(order)
+                published = dag_tasks.publish(order, publisher=publisher_of(context))
         self.log.info("%s", escaped(published.why))
+        leave_verdict(context, f"{folded(order.slices)}: {published.why}")
         if not published.changed:
             raise AirflowSkipException(escaped(published.why))
         send_event(context, self.asset, self.pipeline_name, published=published)
         return published.to_json()
+
+
+def leave_verdict(context: Context, text: str) -> None:
+    """Leave the verdict of the DAG run in XCom. `jobs.airflow_ui.run_notes` copies it into the note of the run."""
+    context["ti"].xcom_push(key=links.VERDICT_KEY, value=escaped(text))
 
 
 def order_of(context: Context) -> "Order":
@@ -125,6 +138,12 @@ def order_of(context: Context) -> "Order":
     from jobs.orchestration.dag_tasks import read_order
 
     return read_order(context["ti"].xcom_pull(task_ids=PLAN))
+
+
+def publisher_of(context: Context) -> str:
+    """Return the name by which a retry of the publish task finds that the DAG run has published before."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id}"
 
 
 def dag_run_of(context: Context) -> "DagRun":

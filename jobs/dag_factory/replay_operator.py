@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException
@@ -17,6 +17,9 @@ from jobs.dag_factory.task_errors import our_errors
 from jobs.orchestration.driver_lines import read_line
 from jobs.plain_text import escaped
 
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
 KEPT_LINES = 100
 SHOWN_AFTER_CRASH = 30
 
@@ -28,7 +31,7 @@ class DriverLog:
     The last lines are kept. After a crash, the operator logs those that were left out.
     """
 
-    to: logging.Logger
+    to: "Logger"
     kept: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
     error: str = ""
 
@@ -82,7 +85,7 @@ class ReplayOperator(SparkSubmitOperator):
     @override
     def _get_hook(self) -> Any:
         hook = super()._get_hook()
-        hook._log = self.driver_log  # noqa: SLF001 - the property `log` of a hook returns it
+        hook._log = self.driver_log  # type: ignore[assignment]  # noqa: SLF001 - its property `log` returns it
         return hook
 
     def _failure(self) -> str:

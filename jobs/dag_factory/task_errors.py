@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 
+from jobs.orchestration.backfill_form import FormError
 from jobs.plain_text import escaped
 from windowlib.errors import HindcastError, LedgerError
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from jobs.orchestration.dag_tasks import Order
 
 log = logging.getLogger(__name__)
+
+
+class FormRefused(AirflowFailException):
+    """The input of the form is not valid. The person who filled it in has to correct it."""
 
 
 @contextmanager
@@ -28,6 +33,10 @@ def our_errors() -> Iterator[None]:
     except LedgerError as error:
         log.error("%s", escaped(error))  # noqa: TRY400 - one line without a traceback
         raise LedgerError(escaped(error)) from None
+    except FormError as error:
+        for problem in error.problems:
+            log.error("%s", escaped(problem))  # noqa: TRY400
+        raise FormRefused(escaped(error)) from None
     except HindcastError as error:
         log.error("%s", escaped(error))  # noqa: TRY400
         raise AirflowFailException(escaped(error)) from None

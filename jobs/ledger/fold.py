@@ -284,6 +284,7 @@ class Fold:
                     who=event.who or "",
                     undoes=undoes,
                     decision_id=event.details.get("published_by"),
+                    is_told=event.details.get("told"),
                 )
             )
         publication.frozen = None

@@ -6,7 +6,7 @@ form (`From`, `To`, `Reason`), and each of them has the input that would be righ
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
@@ -23,9 +23,11 @@ from jobs.pipeline.slices import (
     slice_grid,
 )
 from jobs.plain_text import shortened
-from jobs.planning.workspace import Workspace
 from jobs.runs import Slice
 from windowlib.errors import InvariantBroken, RangeError, RequestError
+
+if TYPE_CHECKING:
+    from jobs.planning.workspace import Workspace  # a DAG file that is parsed does not import deltalake
 
 FIELDS: Final = ("from", "to", "reason", "publish", "fresh")
 MAX_REASON: Final = 500
@@ -59,7 +61,7 @@ class BackfillForm:
     is_fresh: bool
 
 
-def replayable_range(work: Workspace) -> ReplayableRange | None:
+def replayable_range(work: "Workspace") -> ReplayableRange | None:
     """Return the slices that can be replayed now; None if the log has no complete slice with records.
 
     Raises:
@@ -168,7 +170,7 @@ def _bound(pipeline: Pipeline, name: str, value: object) -> int | None:
 
 def _problem(grid: SliceGrid, from_ms: int, to_ms: int, *, now_ms: int) -> str | None:
     """Return what is wrong with a range, and the range that would be right; None if it is right."""
-    least_ms, most_ms = min(from_ms, to_ms), max(from_ms + 1, from_ms, to_ms)
+    least_ms, most_ms = min(from_ms, to_ms), max(from_ms, to_ms) + (from_ms == to_ms)
     wrong = _order_problem(grid, from_ms, to_ms) or _edge_problem(grid, from_ms, to_ms)
     wrong = wrong or _outside(grid, from_ms, to_ms, now_ms=now_ms)
     return None if wrong is None else f"{wrong} {_right(grid, least_ms, most_ms, now_ms=now_ms)}"

@@ -42,15 +42,15 @@ def publish_staged(work: Workspace, opened: Opened, *, who: str, publisher: str 
         work: the workspace of the holder.
         opened: the request and the lease of the holder.
         who: recorded with the publication.
-        publisher: names the caller, such as a DAG run. If the same caller has published the request before, the result
-            has the changed slices of that publication, because the caller may have failed before it told anybody.
+        publisher: names the caller, if it is a DAG run, which sends asset events. If the same DAG run has published the
+            request before, or a person on the command line, the result has the changed slices of that publication,
+            because no event was sent for them.
 
     Raises:
         RequestError: there is no such request, or it was closed.
     """
-    return _publish(
-        work, opened.request_id, By(who=who, decision_id=publisher or work.new_id()), lease_id=opened.lease_id
-    )
+    by = By(who=who, decision_id=publisher or work.new_id(), tells=publisher is not None)
+    return _publish(work, opened.request_id, by, lease_id=opened.lease_id)
 
 
 def publish_events(
@@ -84,15 +84,12 @@ def publish_events(
 
 
 def _own_publication(view: LedgerView, request: Request, by: By) -> LedgerPublication | None:
-    """Return the publication of a request that the same decision, or the same DAG run, has made."""
-    return next(
-        (
-            one
-            for one in reversed(view.publications)
-            if one.request_id == request.request_id and one.decision_id == by.decision_id
-        ),
-        None,
-    )
+    """Return the publication of a request that the caller still has to tell: its own, or one that nobody has told."""
+    newest = next((one for one in reversed(view.publications) if one.request_id == request.request_id), None)
+    if newest is None:
+        return None
+    is_untold = by.tells and newest.is_told is False
+    return newest if is_untold or newest.decision_id == by.decision_id else None
 
 
 def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) -> Publication:
@@ -136,7 +133,9 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
 def _published_events(
     work: Workspace, view: LedgerView, request: Request, *, by: By, is_person: bool
 ) -> list[LedgerEvent]:
-    details = {"published_by": by.decision_id} | (decision_details(by.decision_id, "publish") if is_person else {})
+    details = {"published_by": by.decision_id, "told": by.tells} | (
+        decision_details(by.decision_id, "publish") if is_person else {}
+    )
     changed = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
     events = [
         LedgerEvent(

@@ -40,7 +40,12 @@ class Tasks:
         self.event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
         outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, self.event)
         self.order: object = None
-        ti = SimpleNamespace(xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None)
+        self.pushed: dict[str, str] = {}
+        ti = SimpleNamespace(
+            xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None,
+            xcom_push=lambda key, value: self.pushed.update({key: value}),
+            get_dr_count=lambda **_asked: 0,
+        )
         self.context = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
 
     def task(self, name: str) -> Any:  # noqa: ANN401 - an operator of Airflow

@@ -126,9 +126,10 @@ def write_private(path: Path, text: str) -> None:
 
 
 def free_ports() -> Ports:
-    """Return three ports that are free now. The port of the web page is 8080 if it is free."""
+    """Return three ports that are free now. That of the web page is HINDCAST_PORT, by default 8080, if it is free."""
+    preferred = int(os.environ.get("HINDCAST_PORT") or PREFERRED_PORT)
     with ExitStack() as held:
-        ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (PREFERRED_PORT, 0, 0)]
+        ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (preferred, 0, 0)]
     return Ports(api=ports[0], worker_logs=ports[1], triggerer_logs=ports[2])
 
 

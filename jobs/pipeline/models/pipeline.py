@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, Strict, StringConstraints, field_validator, model_validator
 
+from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.column_names import check_apart, check_output_names
 from jobs.pipeline.models.cron import check_cron
 from jobs.pipeline.models.grammar import (
@@ -25,6 +26,9 @@ from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
 
 MAX_PARALLELISM = 32_768  # Flink's bound on key groups
+
+
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(refuse_control_characters)]
 
 
 class QualityGrammar(GrammarModel):
@@ -60,6 +64,8 @@ class Pipeline(GrammarModel):
     description: (
         Annotated[str, StringConstraints(max_length=5_000), AfterValidator(refuse_controls_but_lines)] | None
     ) = None
+    tags: Annotated[tuple[Tag, ...], Strict(strict=False), Field(max_length=20)] | None = None
+    alerts: AlertsGrammar | None = None
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 128
 
     _source: str = PrivateAttr(default="")
