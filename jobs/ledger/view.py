@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
 
+from jobs.ledger.judgements import FailedCheck, Judgement
 from jobs.ledger.leases import IsAlive, Lease, is_held
-from jobs.runs import CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
+from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -40,15 +41,7 @@ class Waiver:
     who: str
     reason: str
     at_ms: int
-    failed: frozenset[tuple[str, str, str | None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """How much the publication of a run would change settled windows. `basis` names the views that were compared."""
-
-    basis: str
-    checks: tuple[CheckResult, ...]
+    failed: frozenset[FailedCheck]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
