@@ -1,7 +1,7 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -141,6 +141,27 @@ def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
     )
 
 
+def judged_event(request_id: str, basis: str, checks: Mapping[str, Sequence[CheckResult]]) -> LedgerEvent:
+    """Return the `judged` event of a request. `checks` has the checks of each of its runs (run id -> checks)."""
+    runs = {
+        run_id: [asdict(check) | {"verdict": check.verdict.value} for check in found]
+        for run_id, found in checks.items()
+    }
+    return LedgerEvent(kind=EventKind.JUDGED, request_id=request_id, details={"basis": basis, "runs": runs})
+
+
+def judged_checks(event: LedgerEvent) -> dict[str, tuple[CheckResult, ...]]:
+    """Return the checks of each run that a `judged` event records.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+    try:
+        return {run_id: tuple(map(_check, checks)) for run_id, checks in event.details["runs"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LedgerError(f"ledger event judged (seq {event.seq}) cannot be read: {error!r}") from error
+
+
 def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: str) -> LedgerEvent:
     """Return the `verified` event of a run. `found` is the fingerprint of the records that were read again."""
     return LedgerEvent(
@@ -219,14 +240,16 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
         LedgerError: the event lacks a field.
     """
     try:
-        checks = tuple(
-            CheckResult(**check | {"verdict": _VERDICTS[check["verdict"]]}) for check in event.details["checks"]
-        )
+        checks = tuple(map(_check, event.details["checks"]))
         return replace(result, verdict=_VERDICTS[event.verdict], checks=checks)
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(
             f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
         ) from error
+
+
+def _check(stored: Mapping[str, Any]) -> CheckResult:
+    return CheckResult(**{**stored, "verdict": _VERDICTS[stored["verdict"]]})
 
 
 def encode_details(details: Mapping[str, Any]) -> str:

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from jobs.ledger.events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
-from jobs.ledger.judgements import Judgement, judgements_of, with_judgement
+from jobs.ledger.events import EventKind, LedgerEvent, judged_checks, run_result, verified_sighting, with_checks
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.view import (
     Attempt,
     Hold,
+    Judgement,
     LedgerView,
     Publication,
     Request,
@@ -236,7 +236,8 @@ class Fold:
             del self._waivers[run_id]
 
     def _judge(self, event: LedgerEvent) -> None:
-        for run_id, judgement in judgements_of(event).items():
+        for run_id, checks in judged_checks(event).items():
+            judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
             self._judgements[run_id] = judgement
             self._resolved.pop(run_id, None)
             waiver = self._waivers.get(run_id)
@@ -318,10 +319,11 @@ class Fold:
             }
         judgement = self._judgements.get(run_id)
         if judgement is not None:
-            checks |= {"judgement": judgement, "result": with_judgement(checks.get("result", chosen.result), judgement)}
+            checks["result"] = judgement.added_to(checks.get("result", chosen.result))
         return replace(
             chosen,
             **checks,
+            judgement=judgement,
             is_contradicted=is_contradicted,
             waiver=self._waivers.get(run_id),
             sightings=tuple(self._sightings[run_id]),

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from jobs.durations import format_duration
-from jobs.ledger.events import LedgerEvent
-from jobs.ledger.judgements import judged_event
+from jobs.ledger.events import LedgerEvent, judged_event
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.publish import SettledGrammar
 from jobs.pipeline.slices import show_instant
