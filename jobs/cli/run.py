@@ -10,7 +10,6 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from jobs.cli import common
-from jobs.cli.diff import say_differences
 from jobs.durations import human_duration
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Progress as Staged
@@ -156,10 +155,12 @@ def run_command(  # noqa: PLR0913  (its options)
         common.print_json(outcome.to_json())
     else:
         _show_outcome(outcome)
-        if no_publish:
-            say_differences(work, outcome.request_id)
     if outcome.publication is not None and not outcome.is_published:
         common.complain(f"not published: {outcome.publication.why}")
+    if no_publish and not as_json:
+        from jobs.cli.diff import say_differences
+
+        say_differences(work, outcome.request_id)
     return common.OK if _is_good(outcome) else common.REFUSED
 
 

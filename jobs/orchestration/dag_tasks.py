@@ -183,6 +183,25 @@ def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
     return pipeline.name, gauges(work.ledger.view(), now_ms=now_ms())
 
 
+def differences(order: Order, *, samples: int = 3) -> "Differences | None":
+    """Return what the publication of an order's request would change; None if readers see all of it already.
+
+    `samples`: how many rows side by side, of each table and each kind of change.
+
+    Raises:
+        StoreError: rows cannot be read, or differ from those that were written.
+    """
+    from jobs.comparing.compare import Comparison, compare
+    from jobs.comparing.sides import differing_request, request_sides
+
+    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    view = work.ledger.view()
+    if differing_request(view, order.request_id) is None:
+        return None
+    sides = request_sides(view, order.request_id)
+    return compare(work.lake, work.pipeline.name, sides, options=Comparison(samples=samples))
+
+
 def replay(order: Order) -> tuple[StagedRun, ...]:
     """Replay the slices of an order in a Spark session of this process; return the runs in slice order.
 
@@ -220,25 +239,6 @@ def gate(order: Order) -> str:
         f"{found.why}. What readers see has not changed. Look at `hindcast report {pipeline.name}`; then correct the "
         f"input and run again, or {found.advice} and publish it with `hindcast publish {pipeline.name}`"
     )
-
-
-def differences(order: Order, *, samples: int = 3) -> "Differences | None":
-    """Return what the publication of an order's request would change; None if readers see all of it already.
-
-    `samples`: how many rows side by side, of each table and each kind of change.
-
-    Raises:
-        StoreError: rows cannot be read, or differ from those that were written.
-    """
-    from jobs.comparing.compare import Comparison, compare
-    from jobs.comparing.sides import differing_request, request_sides
-
-    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
-    view = work.ledger.view()
-    if differing_request(view, order.request_id) is None:
-        return None
-    sides = request_sides(view, order.request_id)
-    return compare(work.lake, work.pipeline.name, sides, options=Comparison(samples=samples))
 
 
 def publish(order: Order) -> Published:
