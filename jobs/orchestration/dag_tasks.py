@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import Any, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -28,9 +28,6 @@ from jobs.planning.workspace import Asked, Opened, open_workspace
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError, RequestError
-
-if TYPE_CHECKING:
-    from jobs.comparing.differences import Differences
 
 Kind = Literal["replay", "backfill"]
 """The two DAGs of a pipeline: `replay_<name>` and `backfill_<name>`."""
@@ -181,25 +178,6 @@ def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
     pipeline = load_file(Path(order.pipeline))
     work = open_workspace(pipeline, Lake(root=order.lake), now_ms=now_ms)
     return pipeline.name, gauges(work.ledger.view(), now_ms=now_ms())
-
-
-def differences(order: Order, *, samples: int = 3) -> "Differences | None":
-    """Return what the publication of an order's request would change; None if readers see all of it already.
-
-    `samples`: how many rows side by side, of each table and each kind of change.
-
-    Raises:
-        StoreError: rows cannot be read, or differ from those that were written.
-    """
-    from jobs.comparing.compare import Comparison, compare
-    from jobs.comparing.sides import differing_request, request_sides
-
-    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
-    view = work.ledger.view()
-    if differing_request(view, order.request_id) is None:
-        return None
-    sides = request_sides(view, order.request_id)
-    return compare(work.lake, work.pipeline.name, sides, options=Comparison(samples=samples))
 
 
 def replay(order: Order) -> tuple[StagedRun, ...]:
