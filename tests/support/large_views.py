@@ -1,4 +1,4 @@
-"""Two views with millions of windows, made by column, and their comparison. The expected result is computed by numpy."""
+"""Two views with millions of windows, made by column, and their comparison. numpy computes the expected result."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +47,10 @@ def compared(root: Path, *, windows: int, slices: int) -> dict[str, Any]:
     changed = np.setdiff1d(np.arange(0, windows, 10), gone)
     by = changed % 97 + 1
     return {
-        "found": [found.only_before, found.only_after, found.changed, found.equal, total.mismatch, total.largest, total.median],
+        "found": [
+            found.only_before, found.only_after, found.changed, found.equal, total.mismatch, total.largest,
+            total.median,
+        ],
         "expected": [
             len(gone), slices, len(changed), windows - len(gone) - len(changed), len(changed), int(by.max()),
             float(np.median(by)),
