@@ -1,12 +1,12 @@
 """The content of a ledger at one version, as values: runs, requests, publications. `jobs.ledger.fold` builds them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
 from jobs.ledger.leases import IsAlive, Lease, is_held
-from jobs.runs import CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
+from jobs.runs import VERDICTS, CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -49,6 +49,17 @@ class Judgement:
 
     basis: str
     checks: tuple[CheckResult, ...]
+
+    @property
+    def failed(self) -> frozenset[tuple[str, str, str | None]]:
+        """The failed checks as (table, check, what was found): a waiver is for that finding only."""
+        stopping = {Verdict.FAIL, Verdict.ERROR}
+        return frozenset((one.table, one.check, one.observed) for one in self.checks if one.verdict in stopping)
+
+    def added_to(self, result: RunResult) -> RunResult:
+        """Return the result of a run with these checks, and with the worst of all verdicts."""
+        verdicts = [result.verdict, *(check.verdict for check in self.checks)]
+        return replace(result, checks=(*result.checks, *self.checks), verdict=max(verdicts, key=VERDICTS.index))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
