@@ -38,8 +38,8 @@ from jobs.publishing.decisions import (
     waive_events,
 )
 from jobs.publishing.publishing import publish_events, publish_request
-from jobs.publishing.rules import Publication, listed
-from jobs.publishing.seen import By
+from jobs.publishing.rules import Publication, judge_publication, listed
+from jobs.publishing.seen import By, OutdatedDecision
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
@@ -233,7 +233,14 @@ def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, l
         seen=_seen(work, decided.seen),
         tells=True,
     )
-    found = publish_request(work, decided.request_id, who=decider.who, by=by)
+    try:
+        found = publish_request(work, decided.request_id, who=decider.who, by=by)
+    except OutdatedDecision:
+        # The DAG run, whose gate passes now, may have been faster. Its publish task has sent the events.
+        view = work.ledger.view()
+        found = judge_publication(work, view, view.requests[decided.request_id])
+        if not found.is_seen_already:
+            raise
     request = work.ledger.view().requests[decided.request_id]
     if not found.is_published and request.kind is RequestKind.AIRFLOW_BACKFILL:
         return replace(found, why=f"waived; the other DAG runs of the backfill still stop it: {found.why}")
