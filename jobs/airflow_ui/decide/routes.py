@@ -44,10 +44,10 @@ async def decide(request: Request, found: PipelineDep) -> Response:
     dag_id = decide_dag_of(found)
     if not may(found.user, "POST", dag_id, entity=DagAccessEntity.RUN):
         raise HTTPException(403, f"You may not decide on {found.name}: Airflow does not let you start {dag_id}.")
-    form = await request.form(max_fields=MAX_FIELDS)
-    fields = entered(form)
     try:
-        decision = decision_of_form(form)
+        async with request.form(max_fields=MAX_FIELDS) as form:
+            fields = entered(form)
+            decision = decision_of_form(form)
         await run_in_threadpool(_check, found, decision)
     except RequestError as error:
         return _again(request, found, fields=fields, problem=_Problem(status=_INVALID, text=str(error)))
