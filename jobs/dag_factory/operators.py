@@ -89,6 +89,7 @@ class GateOperator(BaseOperator):
             with sending_gauges(order):
                 found = dag_tasks.gate(order)
         if found.is_passed:
+            self.log.info("%s", found.why)
             return found.why
         leave_verdict(context, "; ".join((found.why, *(one.line for one in found.held))))
         for held in found.held:

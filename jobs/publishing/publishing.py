@@ -9,6 +9,7 @@ from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.planning.workspace import Opened, Workspace, covers, is_live
+from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.rules import Publication, changed_slices, judge_publication, other_holders
 from jobs.publishing.seen import By, check_seen_request
 from windowlib.errors import RequestError
@@ -107,7 +108,13 @@ def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) 
         found, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
         return events
 
-    view = work.ledger.write(decide)
+    view = judge_request(work, request_id)
+    for _ in range(MAX_TRIES):
+        view = work.ledger.write(decide)
+        request = view.requests.get(request_id)
+        if found.is_published or request is None or not is_due(work, view, request):
+            break
+        view = judge_request(work, request_id)  # another publication came first, so readers see something else now
     return replace(found, ledger_version=view.version)
 
 
@@ -131,8 +138,10 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
         )
     newer: set[str] = set()
     for request in waiting:
-        if not newer & set(request.runs) and judge_publication(work, view, request).is_published:
-            return publish_request(work, request.request_id, who=who)
+        if not newer & set(request.runs):
+            view = judge_request(work, request.request_id)
+            if judge_publication(work, view, view.requests[request.request_id]).is_published:
+                return publish_request(work, request.request_id, who=who)
         newer |= set(request.runs)
     return publish_request(work, waiting[0].request_id, who=who)
 

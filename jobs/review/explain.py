@@ -4,10 +4,8 @@ Late, unassigned and invalid records have a row with the reason in a side table.
 other record of a replayed slice is in windows: windows that fired are in window_outputs, open windows in window_state.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
@@ -17,6 +15,7 @@ from jobs.lake.log_rows import find_record
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
+from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
@@ -297,29 +296,3 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str, *, only: frozenset[s
 def _some(windows: Sequence[str]) -> str:
     more = len(windows) - MAX_WINDOWS
     return ", ".join(windows[:MAX_WINDOWS]) + (f" and {more} more" if more > 0 else "")
-
-
-def plain(value: object) -> Any:  # noqa: ANN401  (JSON)
-    """Return a value as plain JSON data: a time as ISO text in UTC, bytes as hexadecimal digits, NaN as text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
-    return _plain_scalar(value)
-
-
-def _plain_scalar(value: object) -> str | float | bool | None:
-    match value:
-        case datetime():
-            at = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        case date():
-            return value.isoformat()
-        case bytes():
-            return value.hex()
-        case float() if not math.isfinite(value):
-            return str(value)
-        case None | str() | int() | float():
-            return value
-        case _:
-            return str(value)

@@ -61,6 +61,9 @@ COMMANDS = (
     ("publish", "sales", "--request", ARGUMENT), ("explain", "sales", f"2024-01-01/{HOSTILE}/1"),
     ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--reason", ARGUMENT),
     ("waive", "sales", ARGUMENT, "--reason", ARGUMENT), ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
+    ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("diff", "sales"), ("diff", "sales", "--json"),
+    ("diff", "sales", "--request", ARGUMENT), ("diff", "sales", "--run", ARGUMENT), ("diff", "sales", "--at", ARGUMENT),
+    ("diff", "sales", "--at", "0", "--all-panes"), ("diff", "sales", "--at", "9" * 30), ("diff", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT),
     ("cancel", "sales", "--request", ARGUMENT, "--reason", "x"),
     ("cancel", "sales", "--request", "", "--reason", ARGUMENT),
@@ -70,6 +73,8 @@ COMMANDS = (
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
     ("metrics",), ("metrics", ARGUMENT), ("setup", ARGUMENT),
+    ("clean", "sales"), ("clean", "sales", "--older-than", ARGUMENT),
+    ("clean", "sales", "--older-than", "0s", "--remove"),
 )  # fmt: skip
 
 
@@ -173,7 +178,7 @@ ON_A_LAKE = (
     ("status",), ("show", "sales"), ("report", "sales"), ("publish", "sales"), ("explain", "sales", "x"),
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
-    ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"),
+    ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
 )  # fmt: skip
 
 
