@@ -14,7 +14,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind
 from jobs.ledger.leases import Holder
 from jobs.ledger.view import DagRunOrigin, RequestState
-from jobs.orchestration import decisions
+from jobs.orchestration import decisions, scheduling
 from jobs.orchestration.decisions import Decider, read_decision
 from jobs.orchestration.requests import run_request
 from jobs.planning.lease_keeping import release
@@ -201,6 +201,38 @@ def test_a_second_rollback_tells_of_the_first(place: Place) -> None:
         place.decide(Decider(who="dan", decision_id="4"), back)
     with pytest.raises(RequestError, match="rolled back already, by cid"):
         place.decide(Decider(who="dan", decision_id="4"), back | {"ledger_version": None})
+
+
+def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(tmp_path: Path) -> None:
+    """Its DAG runs share one request. The publication waits for the others, and the run itself turns green."""
+    place = Place(tmp_path)
+    lake = Lake(root=str(place.lake))
+    place.decide(ANN, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
+    for day, end in zip(DAYS, (*DAYS[1:], "2024-01-05"), strict=True):
+        planned = scheduling.plan_backfill_interval(
+            sales(), lake, start_ms=day_ms(day), end_ms=day_ms(end), now_ms=NOW_MS, who="airflow", lease_id=day,
+            origin=DagRunOrigin(dag_id="replay_sales", run_id=f"backfill__{day}", slice_ids=()),
+        )  # fmt: skip
+        assert isinstance(planned, scheduling.Replay)
+        scheduling.replay(
+            sales(), lake, opened=planned.opened, slices=planned.slices, replayer=FakeReplayer(), now_ms=lambda: NOW_MS
+        )
+        scheduling.leave_staged(sales(), lake, opened=planned.opened, now_ms=NOW_MS)
+        place.request_id = planned.opened.request_id
+    first = place.decide(ANN, place.waiver(slices=HELD[:1]))
+    found = place.publish(ANN, first)
+    assert not found.is_published
+    assert "the other DAG runs of the backfill still stop it" in found.why
+
+    def cleared(decided: decisions.Decided) -> list[str]:
+        runs = decisions.runs_to_clear(str(place.file), decided, lambda *_: "failed", lake=str(place.lake))
+        return [run.run_id for run in runs]
+
+    assert f"backfill__{HELD[0]}" in cleared(first)
+    assert f"backfill__{HELD[1]}" not in cleared(first)
+    second = place.decide(BOB, place.waiver(slices=HELD[1:]))
+    assert place.publish(BOB, second).changed == DAYS
+    assert f"backfill__{HELD[1]}" in cleared(second)
 
 
 REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
