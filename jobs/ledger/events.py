@@ -36,6 +36,7 @@ class EventKind(Enum):
     WAIVED = "waived"  # a person lets a failed run pass and gives a reason
     PUBLISHED = "published"  # readers see this run of the slice from now on
     ROLLED_BACK = "rolled_back"  # readers see this earlier run again (null: no run), and the chain is held
+    TOLD = "told"  # a task sends the asset events of a publication that a command has made
     RESUMED = "resumed"  # a person ends the hold of the chain
     CONDEMNED = "condemned"  # the attempt does not count any more (without a run: no run of it, and none is staged)
     FAILED = "failed"  # an attempt ended with an error

@@ -177,6 +177,8 @@ class Fold:
                 self._request(event).end(RequestState.CLOSED, event.reason)
             case EventKind.VERIFIED:
                 self._sightings.setdefault(_text(event, "run_id"), []).append(verified_sighting(event))
+            case EventKind.TOLD:
+                self._tell(event)
             case EventKind.NOTE:
                 pass
             case _:
@@ -308,6 +310,12 @@ class Fold:
         if request is not None:
             request.end(RequestState.ROLLED_BACK)
 
+    def _tell(self, event: LedgerEvent) -> None:
+        told = self._publications.get(event.details.get("publication", 0))
+        if told is not None and told.publication.told_by is None:
+            told.publication = replace(told.publication, told_by=event.details.get("told_by"))
+            told.frozen = None
+
     def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
         publication = self._publications.get(event.seq)
         if publication is None:
@@ -319,7 +327,7 @@ class Fold:
                     who=event.who or "",
                     undoes=undoes,
                     decision_id=event.details.get("published_by"),
-                    is_told=event.details.get("told"),
+                    told_by=event.details.get("told_by", ""),
                 )
             )
         publication.frozen = None

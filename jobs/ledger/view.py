@@ -200,7 +200,8 @@ class Publication:
 
     `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
     of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
-    `is_told` states whether the publisher sends asset events; None in the ledgers of earlier versions.
+    `told_by` names the task that sends the asset events; None if no task does, because a command has published. It is
+    empty in the ledgers of earlier versions.
     """
 
     seq: int
@@ -209,7 +210,7 @@ class Publication:
     who: str
     undoes: int | None
     decision_id: str | None = None
-    is_told: bool | None = None
+    told_by: str | None = ""
     changes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
