@@ -11,8 +11,9 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import escaped_json
 from jobs.planning.workspace import on_published_spec
+from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
-from jobs.review.explain import Locator, explain, plain
+from jobs.review.explain import Locator, explain
 from jobs.runs import CheckpointRef, Slice
 from jobs.storage import is_remote
 

@@ -16,6 +16,7 @@ from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, Step, make_plan
 from jobs.planning.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
+from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication
 from jobs.replay.orders import Replayer, ReplayOrder
@@ -72,6 +73,8 @@ def run_request(
         outcome = stage(
             work, opened.request_id, slices, replayer=replayer, staging=staging or Staging(), log_state=log_state
         )
+        view = judge_request(work, opened.request_id)
+        outcome = replace(outcome, runs=tuple(view.runs.get(run.result.run_id, run) for run in outcome.runs))
         if not publish:
             return outcome
         return replace(outcome, publication=publish_staged(work, opened, who=asked.who))

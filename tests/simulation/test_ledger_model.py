@@ -32,7 +32,7 @@ from jobs.ledger.fold import Fold
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
-from jobs.orchestration import scheduling
+from jobs.orchestration import gating, scheduling
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
 from jobs.pipeline.models.pipeline import Pipeline
@@ -266,7 +266,7 @@ def run_as_dag(world: World, writer: Writer, rng: Random) -> None:
                 now_ms=lambda: world.now_ms, staging=Staging(chunk=rng.choice([1, 31])),
             )  # fmt: skip
             writer.stop_here()
-            if scheduling.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision.slices).is_passed:
+            if gating.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision.slices).is_passed:
                 writer.stop_here()
                 scheduling.publish_task(
                     PLAIN, LAKE, opened=opened, who=writer.name, now_ms=world.now_ms, slices=decision.slices

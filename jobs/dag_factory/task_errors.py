@@ -1,0 +1,61 @@
+"""How errors of Hindcast and the gauges of a pipeline come to Airflow."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.observability import stats
+
+from jobs.orchestration.backfill_form import FormError
+from jobs.plain_text import escaped
+from windowlib.errors import HindcastError, LedgerError
+
+if TYPE_CHECKING:
+    from jobs.orchestration.dag_tasks import Order
+
+log = logging.getLogger(__name__)
+
+
+class FormRefused(AirflowFailException):
+    """The input of the form is not valid. The person who filled it in has to correct it."""
+
+
+@contextmanager
+def our_errors() -> Iterator[None]:
+    """Let Airflow retry after a `LedgerError`: a lost race or an unreachable ledger. Other errors need a person.
+
+    The message is logged first, on a line of its own, because Airflow shows an exception below its call stack.
+    """
+    try:
+        yield
+    except LedgerError as error:
+        log.error("%s", escaped(error))  # noqa: TRY400 - one line without a traceback
+        raise LedgerError(escaped(error)) from None
+    except FormError as error:
+        for problem in error.problems:
+            log.error("%s", escaped(problem))  # noqa: TRY400
+        raise FormRefused(escaped(error)) from None
+    except HindcastError as error:
+        log.error("%s", escaped(error))  # noqa: TRY400
+        raise AirflowFailException(escaped(error)) from None
+
+
+@contextmanager
+def sending_gauges(order: "Order") -> Iterator[None]:
+    """Send the gauges of the pipeline after a task, also a failed one, to the StatsD or OpenTelemetry of Airflow.
+
+    A gauge is `hindcast.<pipeline>.<name>`, with the tag `pipeline`. A problem with them never fails a task.
+    """
+    try:
+        yield
+    finally:
+        from jobs.orchestration import dag_tasks
+
+        try:
+            pipeline, found = dag_tasks.gauges_of(order)
+            for one in found:
+                stats.gauge(f"hindcast.{pipeline}.{one.name}", one.value, tags={"pipeline": pipeline})
+        except Exception as error:  # noqa: BLE001 - monitoring must not stop a publication
+            log.warning("the gauges were not sent: %s", escaped(error))
