@@ -60,13 +60,14 @@ RUN mkdir /opt/jars-s3 \
       && mv hindcast/ivy-s3/jars/* /opt/jars-s3; \
     fi
 
-# The code with its bytecode. .dockerignore lets only these folders in: dags, deploy, expectations, jobs, pipelines, setup,
-# windowlib. The files belong to root: no part can change its own code.
+# The code with its bytecode, and the metadata with which Airflow finds the plugin. .dockerignore lets only these folders
+# in: dags, deploy, expectations, jobs, pipelines, setup, windowlib. The files belong to root: no part can change its own code.
 FROM python AS code
 WORKDIR /opt/hindcast
 COPY . .
 RUN /opt/venv/bin/python -m compileall -q dags deploy expectations jobs windowlib \
- && rm requirements*
+ && /opt/venv/bin/python deploy/write_metadata.py . \
+ && rm requirements* pyproject.toml
 
 FROM base
 RUN useradd --no-create-home --home-dir /tmp --shell /usr/sbin/nologin --uid 10001 hindcast \

@@ -33,7 +33,7 @@ LOCK_ARGS ?=
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator s3 test-s3 check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minut
 
 bench-operator: $(SET_UP)  ## measure the window operator and its timers, 1 minute (BENCH_ARGS="--json", "--strict")
 	@$(PY) -m tests.bench.window_operator $(BENCH_ARGS)
+
+bench-cluster: $(SET_UP)  ## measure two Spark workers against one over 20 M events (BENCH_ARGS="--records 1000000 --rounds 3")
+	@$(PY) -m tests.bench.cluster $(BENCH_ARGS)
 
 check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/ruff format --check .

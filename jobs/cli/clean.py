@@ -1,11 +1,17 @@
 """The command `hindcast clean`."""
 
+from collections.abc import Sequence
+
 import click
 
 from jobs.cli import common
 from jobs.durations import format_duration, parse_duration
+from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
-from jobs.publishing.cleaning import Leftovers, clean
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.publishing.cleaning import CheckRows, Leftovers, clean
+from jobs.reading.verify import Span, verify
+from windowlib.errors import StoreError
 
 AGE = "7d"
 
@@ -39,12 +45,35 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
         raise click.BadParameter(str(error), param_hint="--older-than") from None
     work = places.workspace(places.pipeline(pipeline_name))
     files = LakeFiles(lake=places.lake, pipeline=work.pipeline.name)
-    found = clean(work, files, older_than_ms=older_than_ms, who=common.who(), dry_run=not is_real)
+    found = clean(
+        work,
+        files,
+        older_than_ms=older_than_ms,
+        who=common.who(),
+        check_rows=rows_checker(places.lake, work.pipeline.name),
+        dry_run=not is_real,
+    )
     if as_json:
         common.print_json(found.to_json())
     else:
         common.say(*_lines(found, older_than_ms))
     return common.OK
+
+
+def rows_checker(lake: Lake, pipeline: str) -> CheckRows:
+    """Return a function that compares the stored rows of runs with the ledger, as `hindcast verify` does."""
+
+    def check(view: LedgerView, runs: Sequence[StagedRun]) -> None:
+        for run in runs:
+            one = run.result.slice
+            found = verify(lake, pipeline, view, span=Span(from_ms=one.start_ms, to_ms=one.end_ms)).findings
+            if found:
+                raise StoreError(
+                    f"the rows of slice {one.slice_id} are not those that the ledger names ({found[0]}), so its other "
+                    f"files may be needed, and nothing was removed. Run `hindcast verify {pipeline}`"
+                )
+
+    return check
 
 
 def _lines(found: Leftovers, older_than_ms: int) -> list[str]:

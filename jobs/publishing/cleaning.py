@@ -2,7 +2,8 @@
 
 Two rules decide, and age is a third one on top of them:
 
-- An attempt that was staged has committed all its rows before. So its files that no commit names belong to nothing.
+- An attempt that was staged has committed all its rows before. So its files that no commit names belong to nothing,
+  unless a table has lost commits. So the rows of its runs are compared with the ledger before a file is removed.
 - An attempt that was not staged is condemned in the ledger before its first file is removed. After that, no run of it
   can be staged, so no reader and no later slice ever needs its files. The attempts of a request that somebody holds
   are not condemned, and their files stay.
@@ -12,14 +13,20 @@ condemn in one compare-and-set, and then read which files the tables name. Commi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, ListedFile
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.workspace import Workspace, holders
+
+PROBE_MS: Final = 3_600_000
+"""A file of `_probe` that is younger than this may belong to a process that makes its first commit now."""
+
+CheckRows = Callable[[LedgerView, Sequence[StagedRun]], None]
+"""Compares the stored rows of runs with the ledger; raises a `StoreError` if they differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +68,15 @@ class Leftovers:
         }
 
 
-def clean(work: Workspace, files: AttemptFiles, *, older_than_ms: int, who: str, dry_run: bool = True) -> Leftovers:
+def clean(
+    work: Workspace,
+    files: AttemptFiles,
+    *,
+    older_than_ms: int,
+    who: str,
+    check_rows: CheckRows,
+    dry_run: bool = True,
+) -> Leftovers:
     """Find the files of attempts that no commit names, and remove them unless it is a dry run.
 
     Args:
@@ -69,13 +84,16 @@ def clean(work: Workspace, files: AttemptFiles, *, older_than_ms: int, who: str,
         files: the files of the attempts at the pipeline.
         older_than_ms: a file that was written less than this time ago stays.
         who: the person, for the ledger.
+        check_rows: is called for the runs of attempts of which a file is going to be removed.
         dry_run: whether nothing is written or removed.
 
     Raises:
         LedgerError: the ledger cannot be read or written.
-        StoreError: the lake cannot be read, or a file cannot be removed.
+        StoreError: the lake cannot be read, a file cannot be removed, or `check_rows` has found a difference. In the
+            last case, nothing was removed.
     """
-    limit_ms = work.ledger.now_ms() - older_than_ms
+    now_ms = work.ledger.now_ms()
+    limit_ms = now_ms - older_than_ms
     listed = files.listed()
     old = [one for one in listed if one.modified_ms <= limit_ms]
     condemned: tuple[str, ...] = ()
@@ -91,10 +109,16 @@ def clean(work: Workspace, files: AttemptFiles, *, older_than_ms: int, who: str,
 
         view = work.ledger.write(decide) if any(one.attempt_id for one in old) else work.ledger.view()
     removable = view.staged_attempts | view.condemned_attempts | {*condemned}
-    asked = [one for one in old if one.attempt_id is None or one.attempt_id in removable]
+    asked = [
+        one
+        for one in old
+        if (one.modified_ms <= now_ms - PROBE_MS if one.attempt_id is None else one.attempt_id in removable)
+    ]
     named = files.named(sorted({one.table for one in asked} - {SCRATCH, PROBE}))
     found = tuple(one for one in asked if one.path not in named)
     if not dry_run:
+        touched = {one.attempt_id for one in found}
+        check_rows(view, [run for run in view.runs.values() if run.result.attempt_id in touched])
         files.remove(one.path for one in found)
     kept = {one.attempt_id for one in old if one.attempt_id is not None} - removable
     return Leftovers(

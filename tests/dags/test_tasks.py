@@ -209,6 +209,11 @@ def test_the_submitted_command_names_the_connections_master_and_what_it_needs(
         assert "spark.driver.extraClassPath" not in conf
         assert "spark.driver.extraJavaOptions" not in conf
     assert not [word for word in command if "secret" in word.lower()]
+    assert "--py-files" not in command, "the session sends the code"
+    named = {name: command[at + 1] for at, name in enumerate(command) if name in {"--deploy-mode", "--queue"}}
+    assert named.get("--deploy-mode", "client") == "client", "the driver is a process of the task"
+    assert named.get("--queue") == ("night" if place == "YARN" else None)
+    assert conf.get("spark.kubernetes.namespace") == ("spark" if place == "Kubernetes" else None)
 
 
 def test_without_a_connection_the_replay_fails_instead_of_using_yarn(

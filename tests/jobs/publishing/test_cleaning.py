@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cli.clean import rows_checker
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.ledger import Ledger
@@ -19,6 +20,7 @@ from jobs.reading.verify import verify
 from jobs.replay.orders import ReplayOrder
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from windowlib.errors import StoreError
 
 DAY_MS = 86_400_000
 SCRATCH = "sales/_scratch"
@@ -56,7 +58,8 @@ def leave_and_die(order: ReplayOrder) -> None:
 
 def cleaned(work: Workspace, *, older_than_ms: int = 7 * DAY_MS, dry_run: bool = False) -> Leftovers:
     files = LakeFiles(lake=work.lake, pipeline="sales")
-    return clean(work, files, older_than_ms=older_than_ms, who="ann", dry_run=dry_run)
+    check = rows_checker(work.lake, "sales")
+    return clean(work, files, older_than_ms=older_than_ms, who="ann", check_rows=check, dry_run=dry_run)
 
 
 def stored(work: Workspace) -> set[str]:
@@ -109,6 +112,17 @@ def test_what_a_process_works_on_stays_whatever_its_age(work: Workspace) -> None
 
     run(alive, FakeReplayer(on_order=look))
     assert len(work.ledger.view().published) == 2
+
+
+def test_nothing_is_removed_where_a_table_has_lost_the_commits_of_a_run(work: Workspace) -> None:
+    """The files of the run are then files that no commit names, and they are needed to repair the table."""
+    run(work, FakeReplayer())
+    newest = max((Path(work.lake.root) / "sales/window_outputs/_delta_log").glob("*.json"))
+    newest.unlink()
+    before = stored(work)
+    with pytest.raises(StoreError, match=r"nothing was removed\. Run `hindcast verify sales`"):
+        cleaned(work)
+    assert stored(work) == before
 
 
 def test_young_files_stay(work: Workspace) -> None:
