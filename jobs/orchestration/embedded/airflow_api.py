@@ -149,6 +149,32 @@ class AirflowApi:
         path = path.partition("?")[0]
         return self._ask("GET", f"{path}/return_value?deserialize=false&stringify=false")["value"]
 
+    def asset_events(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """Return the events of an asset, at most 500, oldest first."""
+        found = self._ask("GET", f"/api/v2/assets?name_pattern={name}&limit=500")["assets"]
+        ids = [asset["id"] for asset in found if asset["name"] == name]
+        if not ids:
+            return []
+        path = f"/api/v2/assets/events?asset_id={ids[0]}&limit=500&order_by=timestamp"
+        events: Sequence[Mapping[str, Any]] = self._ask("GET", path)["asset_events"]
+        return events
+
+    def submit(self, path: str, fields: Mapping[str, Any]) -> str:
+        """Send a form to one of Hindcast's pages, as a browser does, and return the path of the page that follows.
+
+        Raises:
+            AirflowRefused: the page refuses what was entered. The message has its text.
+        """
+        try:
+            answer = self._client.post(path, data=dict(fields), headers={"Accept": "text/html"})
+        except httpx.HTTPError as error:
+            raise AirflowRefused(f"Airflow at {self.url} does not answer POST {path}: {error!r}") from error
+        if not answer.has_redirect_location:
+            raise AirflowRefused(
+                f"Airflow at {self.url} refused POST {path}: {answer.status_code} {answer.text[:2000]}"
+            )
+        return answer.headers["location"]
+
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
         quoted = path.replace("+", "%2B")  # a run id has a time zone, whose + means a space in a URL
         try:
