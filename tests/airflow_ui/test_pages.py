@@ -138,7 +138,7 @@ def test_a_broken_file_and_a_missing_lake_do_not_hide_other_pipelines(
     assert client.get(links.pipeline_page("other")).status_code == 503
     monkeypatch.setenv("HINDCAST_LAKE", str(place.lake / "nothing"))
     assert "does not exist" in client.get(links.overview()).text
-    assert client.get(links.pipeline_page("sales")).status_code == 404
+    assert client.get(links.pipeline_page("sales")).status_code == 503
 
 
 def test_pages_need_the_permission_to_read_the_dag(
