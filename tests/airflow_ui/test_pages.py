@@ -52,6 +52,8 @@ def late(count: int) -> FakeReplayer:
         {
             "slice_id": "2024-01-02",
             "rank": rank,
+            "event_time_ms": day_ms("2024-01-01"),
+            "watermark_ms": day_ms("2024-01-01") + rank * 1_000,
             "late_by_ms": rank * 1_000,
             "missed_all": True,
             "record_id": HOSTILE[rank % len(HOSTILE)],
