@@ -34,14 +34,18 @@ class HindcastPlugin(AirflowPlugin):
         {"name": "Hindcast card", "url_route": f"{ROUTE}-card", "destination": "dashboard", **_SHELL},
     ]
 
-    listeners: ClassVar[list[Any]] = [run_notes]  # type: ignore[misc]  # Airflow declares no class variable
+    listeners: ClassVar[list[Any]] = [run_notes]  # type: ignore[misc]
 
     @property
     def fastapi_root_middlewares(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow declares a list
-        """The check of the form of a backfill."""
+        """The check of the form of a backfill, and its dates."""
         from jobs.airflow_ui.form_check import BackfillFormCheck
+        from jobs.airflow_ui.form_defaults import BackfillFormDefaults
 
-        return [{"middleware": BackfillFormCheck, "name": "Form of a backfill"}]
+        return [
+            {"middleware": BackfillFormCheck, "name": "Check of the form of a backfill"},
+            {"middleware": BackfillFormDefaults, "name": "Dates in the form of a backfill"},
+        ]
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow declares a list

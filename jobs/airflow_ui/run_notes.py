@@ -5,9 +5,8 @@ triggered. So the tasks leave the verdict in XCom, and this listener copies it w
 transaction of the scheduler. A note of a person stays, above the verdict.
 """
 
-import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
 
@@ -68,13 +67,11 @@ def _verdict(session: "Session", dag_run: "DagRun") -> str | None:
     from airflow.models.xcom import XComModel
     from sqlalchemy import select
 
-    query: Any = (
+    query = (
         select(XComModel.value)
         .where(XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == VERDICT_KEY)
         .order_by(XComModel.timestamp.desc())
         .limit(1)
     )
-    value = session.scalar(query)
-    if isinstance(value, str):  # XCom stores JSON
-        value = json.loads(value)
+    value: object = session.scalar(query)
     return value if isinstance(value, str) else None

@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
 from jobs.dag_factory.alerting import AlertOnFailure
-from jobs.dag_factory.dag_page import dag_page
+from jobs.dag_factory.dag_page import backfill_of_airflow, dag_page
 from jobs.dag_factory.flow import add_tasks
 from jobs.dag_factory.form import range_params
 from jobs.dag_factory.settings import DagSettings
@@ -23,7 +23,8 @@ def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     with DAG(
         dag_id=f"replay_{pipeline.name}",
         description=f"Replay the ready slices of {pipeline.name}, check them, publish them",
-        doc_md=dag_page(pipeline, "Replays every ready slice after the last published one, oldest first."),
+        doc_md=dag_page(pipeline, "Replays every ready slice after the last published one, oldest first.")
+        + backfill_of_airflow(pipeline),
         schedule=None if pipeline.schedule is None else CronDataIntervalTimetable(pipeline.schedule, timezone="UTC"),
         start_date=first,
         end_date=last,

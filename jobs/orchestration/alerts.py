@@ -11,7 +11,7 @@ from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.slices import MAX_SLICES, local_midnight_ms, previous_slice, show_instant, slice_at, slice_grid
 from jobs.plain_text import counted, escaped, shortened
 from jobs.planning.workspace import Workspace, covers, is_live
-from jobs.publishing.rules import describe_hold, stop_reasons
+from jobs.publishing.rules import describe_hold, listed, stop_reasons
 from jobs.runs import Slice
 
 MAX_REASONS = 10
@@ -49,7 +49,9 @@ class Alert:
             "pipeline": self.pipeline,
             "subject": self.subject,
             "text": f"{self.subject}\n{self.text}",
-            "slices": list(self.slices),
+            "slices": {"first": self.slices[0], "last": self.slices[-1], "count": len(self.slices)}
+            if self.slices
+            else None,
             "url": self.url,
         }
 
@@ -100,7 +102,10 @@ def overdue_alert(work: Workspace, *, url: str) -> Alert | None:
         work.pipeline.name,
         f"{folded(slices)} not visible to readers",
         slices=slices,
-        what=(f"Readers do not see these slices at {show_instant(work.ledger.now_ms())}:", *_why(work, view, missing)),
+        what=(
+            f"Readers do not see these slices at {show_instant(work.ledger.now_ms() // 1000 * 1000)}:",
+            *_why(work, view, missing),
+        ),
         to_do="Open the page: it shows what the slices wait for",
         url=url,
     )
@@ -109,7 +114,7 @@ def overdue_alert(work: Workspace, *, url: str) -> Alert | None:
 def _alert(
     event: Event, pipeline: str, subject: str, *, slices: tuple[str, ...], what: tuple[str, ...], to_do: str, url: str
 ) -> Alert:
-    which = folded(slices) if slices else "not known"
+    which = listed(slices) if slices else "not known"
     lines = (f"Pipeline: {pipeline}", f"Slices: {which}", *what, f"What to do: {to_do}.")
     return Alert(event=event, pipeline=pipeline, subject=f"{pipeline}: {subject}", lines=lines, url=url, slices=slices)
 

@@ -39,7 +39,8 @@ def _line(group: Sequence[Step]) -> str:
     first = group[0]
     which = folded([step.slice.slice_id for step in group])
     why = first.reason.value if first.is_certain else f"perhaps: {first.reason.value}"
-    return f"{which}: {why}" + (f" ({first.because})" if len(group) == 1 and first.because else "")
+    because = {step.because for step in group}
+    return f"{which}: {why}" + (f" ({first.because})" if len(because) == 1 and first.because else "")
 
 
 def folded(slice_ids: Sequence[str]) -> str:

@@ -77,7 +77,7 @@ class ProgressLog:
         if results and results[-1].watermark_ms is not None:
             parts.append(f"watermark {instant(results[-1].watermark_ms)}")
         left = self._left(read, elapsed)
-        if left is not None:
+        if left:
             parts.append(f"about {human_duration(left * 1_000)} left")
         step = RUNNING.describe()
         return ", ".join(parts) + (f"; now: {step}" if step else "")

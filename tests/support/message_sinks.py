@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any
 
 HOST = "127.0.0.1"
 
@@ -54,7 +54,7 @@ def mail_sink(port: int = 0) -> Iterator[MailSink]:
                     case b"DATA":
                         self._say(354, "go on")
                         text = b"".join(iter(self.rfile.readline, b".\r\n"))
-                        sink.messages.append(cast("EmailMessage", message_from_bytes(text, policy=policy.default)))
+                        sink.messages.append(message_from_bytes(text, policy=policy.default))
                         self._say(250, "kept")
                     case b"QUIT":
                         self._say(221, "bye")

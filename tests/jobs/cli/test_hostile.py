@@ -72,6 +72,8 @@ COMMANDS = (
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
     ("metrics",), ("metrics", ARGUMENT), ("setup", ARGUMENT),
+    ("clean", "sales"), ("clean", "sales", "--older-than", ARGUMENT),
+    ("clean", "sales", "--older-than", "0s", "--remove"),
 )  # fmt: skip
 
 
@@ -175,7 +177,7 @@ ON_A_LAKE = (
     ("status",), ("show", "sales"), ("report", "sales"), ("publish", "sales"), ("explain", "sales", "x"),
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
-    ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"),
+    ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
 )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def test_empty_bounds_mean_the_first_gap_up_to_the_last_complete_slice() -> None
         read_form(bounded(), {"reason": "x"}, now_ms=NOW_MS, replayable=lambda: None)
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "reversed": ({"from": "2024-01-05", "to": "2024-01-02"}, "To 2024-01-02 is before From 2024-01-05"),
     "empty": ({"from": "2024-01-05", "to": "2024-01-05"}, "From and To are both 2024-01-05"),
     "future": ({"from": "2024-01-05", "to": "2026-01-05"}, "To 2026-01-05 is after the end of the last slice"),

@@ -231,7 +231,7 @@ def test_the_spark_job_replays_the_order_that_it_gets(
         assert replay_job.main([json.dumps(order.to_json())]) == 0
     staged = [line for line in caplog.messages if line.startswith("2024-")]
     assert staged == [f"{day} pass: 1 record, 1 pane" for day in DAYS[:2]]
-    assert "2 slices staged" in caplog.text
+    assert "all 2 slices are staged" in caplog.text
     assert dag_tasks.gate(order).why == "2 slices passed"
     assert replay_job.main(["{}"]) == 1
     assert "the order is not valid: it lacks" in caplog.text
