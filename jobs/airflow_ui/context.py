@@ -26,7 +26,7 @@ from jobs.planning.workspace import Workspace, open_workspace
 from jobs.project import HOME, ROOT
 from jobs.review.pages.decision_forms import DecisionForms, decision_forms
 from jobs.wall_clock import now_ms
-from windowlib.errors import HindcastError
+from windowlib.errors import HindcastError, RequestError, StoreError
 
 VIEWS = Views()
 """The views of this process."""
@@ -58,10 +58,13 @@ class Site:
 
         Raises:
             SpecError: its root is not a place that can be read.
-            RequestError: it does not exist.
+            StoreError: it does not exist, or cannot be read.
         """
         found = Lake(root=self.lake_root)
-        found.check(must_exist=True)
+        try:
+            found.check(must_exist=True)
+        except RequestError as error:  # the person who opens a page has not asked for this lake
+            raise StoreError(str(error)) from error
         return found
 
 

@@ -52,6 +52,8 @@ def late(count: int) -> FakeReplayer:
         {
             "slice_id": "2024-01-02",
             "rank": rank,
+            "event_time_ms": day_ms("2024-01-01"),
+            "watermark_ms": day_ms("2024-01-01") + rank * 1_000,
             "late_by_ms": rank * 1_000,
             "missed_all": True,
             "record_id": HOSTILE[rank % len(HOSTILE)],
@@ -138,7 +140,7 @@ def test_a_broken_file_and_a_missing_lake_do_not_hide_other_pipelines(
     assert client.get(links.pipeline_page("other")).status_code == 503
     monkeypatch.setenv("HINDCAST_LAKE", str(place.lake / "nothing"))
     assert "does not exist" in client.get(links.overview()).text
-    assert client.get(links.pipeline_page("sales")).status_code == 404
+    assert client.get(links.pipeline_page("sales")).status_code == 503
 
 
 def test_pages_need_the_permission_to_read_the_dag(

@@ -28,10 +28,12 @@ def dag(request: Request, user: GetUserDep, dag_id: str) -> Response:
 
 @router.get("/dag-run")
 def dag_run(request: Request, user: GetUserDep, *, dag_id: str, run_id: str) -> Response:
-    """Show the request of a DAG run: the one that it opened or joined. Several: a list of them."""
+    """Show the request that a DAG run opened or joined (several: a list of them), or the decision that it makes."""
     found = _pipeline_of(user, dag_id)
     if found is None:
         return _foreign(request, user, dag_id)
+    if dag_id.startswith("decide_"):
+        return _see(request, links.decision_page(found.name, run_id))
     requests = requests_of_dag_run(found.view, dag_id, run_id)
     if len(requests) == 1:
         return _see(request, links.request_page(found.name, requests[0].request_id))

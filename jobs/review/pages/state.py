@@ -7,22 +7,20 @@ from expectations.units import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.workspace import Workspace, holders
-from jobs.publishing.rules import judge_publication
-from jobs.review.report.checks import Failure, failures_of
+from jobs.publishing.rules import judge_publication, stop_reasons
 from jobs.runs import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSlice:
-    """A slice whose run stops the publication of an open request. `failures` are the checks that did not pass."""
+    """A slice whose run stops the publication of an open request. `reasons` are the failed checks in words."""
 
     slice_id: str
     run_id: str
     request_id: str
     verdict: Verdict
     since_ms: int
-    failures: tuple[Failure, ...]
-    is_contradicted: bool
+    reasons: tuple[str, ...]
 
     @property
     def since(self) -> str:
@@ -31,15 +29,10 @@ class HeldSlice:
 
     @property
     def reason(self) -> str:
-        """Why the slice is held: the first check that stops it, what it demands and what it found."""
-        if self.is_contradicted:
-            return "two attempts at the same run wrote different rows"
-        stopping = [one for one in self.failures if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
-        if not stopping:
-            return "its checks did not run"
-        first, more = stopping[0], len(stopping) - 1
+        """Why the slice is held: the first reason, and how many others there are."""
+        more = len(self.reasons) - 1
         others = f", and {more} more {'check' if more == 1 else 'checks'}" if more else ""
-        return f"{first.demand}: found {first.found}{others}"
+        return f"{self.reasons[0]}{others}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +165,7 @@ def _held_slice(slice_id: str, run: StagedRun, request: Request) -> HeldSlice:
         request_id=request.request_id,
         verdict=run.verdict,
         since_ms=run.at_ms,
-        failures=failures_of(run.result.checks),
-        is_contradicted=run.is_contradicted,
+        reasons=stop_reasons(run),
     )
 
 

@@ -4,6 +4,8 @@ from random import Random
 
 import pytest
 
+from jobs.ledger.view import LedgerView
+from jobs.planning.workspace import Workspace
 from jobs.review.pages.record_page import SearchLimits, find, search_scope, windows_of_key
 from tests.jobs.review.pages.conftest import DAYS, Made
 from tests.support.fuzzing import seeds
@@ -31,9 +33,7 @@ def test_a_record_is_found_in_its_scope_only(made: Made) -> None:
     work, _ = made(Random(5))
     view = work.ledger.view()
     one = SearchLimits(slices=1)
-    (record_id,) = {f"{DAYS[0]}/a/{amount}" for amount in range(9)} & {
-        f"{DAYS[0]}/a/{amount}" for amount in range(9) if _has(work, view, f"{DAYS[0]}/a/{amount}")
-    }
+    record_id = next(one for amount in range(9) if _has(work, view, one := f"{DAYS[0]}/a/{amount}"))
     newest, oldest = search_scope(view, limits=one), search_scope(view, DAYS[0], limits=one)
     assert newest is not None
     assert oldest is not None
@@ -43,7 +43,7 @@ def test_a_record_is_found_in_its_scope_only(made: Made) -> None:
     assert (found.fate, found.slice_id) == ("assigned", DAYS[0])
 
 
-def _has(work, view, record_id: str) -> bool:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _has(work: Workspace, view: LedgerView, record_id: str) -> bool:
     scope = search_scope(view)
     return scope is not None and find(work.lake, work.pipeline, record_id, scope=scope).explanation is not None
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from jobs.lake.store import append_rows  # noqa: F401 -- the tables are Delta tables
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.pages import row_pages
 from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RunRows
