@@ -38,7 +38,6 @@ from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState
 from jobs.planning.workspace import Asked, Opened, Workspace, covers, open_workspace
-from jobs.publishing import judging
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
@@ -435,7 +434,7 @@ def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> World:
             current[-1].stop_here()
         return judged_by_hash(view, request)
 
-    monkeypatch.setattr(judging, "judged_checks_of", judged)
+    monkeypatch.setattr("jobs.publishing.judging.judged_checks_of", judged)
     monkeypatch.setattr(
         scheduling, "open_workspace", lambda pipeline, _lake, **_kw: world.workspace(current[-1], _text(pipeline))
     )

@@ -12,7 +12,6 @@ from jobs.orchestration import scheduling
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Workspace, open_workspace
-from jobs.publishing import publishing
 from jobs.publishing.decisions import waive
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
@@ -125,7 +124,7 @@ def test_a_publication_between_judgement_and_commit_is_judged(lake: Path, monkey
             publish_the_day_after(work_on(lake, PIPELINE))
         return view
 
-    monkeypatch.setattr(publishing, "judge_request", overtake)
+    monkeypatch.setattr("jobs.publishing.publishing.judge_request", overtake)
     assert publish_request(work, request_id, who="me").is_published
     assert [json.loads(check.observed or "")["seen"] for check in judged(work.ledger.view())] == [16]
 
