@@ -8,18 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.comparing.differences import ColumnDifference
-from jobs.comparing.medians import Magnitudes
+from jobs.comparing.medians import Doubles, Magnitudes
 from windowlib.columnar.hashing import value_hashes
-from windowlib.columnar.xxhash import Numbers
+from windowlib.columnar.steps import Bools
+from windowlib.columnar.xxhash import Words
 from windowlib.records.xxh64 import SEED
 
 _NO_AMOUNT: Final = frozenset({"record_hash"})
 """Columns of numbers whose difference means nothing."""
 _DECIMAL_DIGITS: Final = 76
 _MS: Final = {"s": 1_000, "ms": 1, "us": 1e-3, "ns": 1e-6}
-
-Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
-Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class ColumnChanges:
@@ -99,7 +97,7 @@ class ColumnChanges:
                 self._relative.add(by[usable].astype(np.float64) / np.abs(base[usable]))
 
 
-def amounts(before: pa.Array, after: pa.Array) -> tuple[Doubles, Numbers | Doubles]:
+def amounts(before: pa.Array, after: pa.Array) -> tuple[Doubles, Words | Doubles]:
     """Return the values before as doubles, and the absolute differences.
 
     The differences of integers are exact, as uint64. Those of DECIMAL are exact, then rounded to doubles. Times are in

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from windowlib.columnar.xxhash import Words
 
-Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
+Doubles: TypeAlias = NDArray[np.float64]
 DIGIT_BITS: Final = 16
 BLOCK_WORDS: Final = 1 << 16
 

@@ -19,7 +19,7 @@ from jobs.lake.store import count_rows, dataset_of, open_table
 from jobs.ledger.view import StagedRun
 from jobs.reading.stored_rows import StoredRuns, run_attempt
 from windowlib.columnar.hashing import row_hashes
-from windowlib.columnar.xxhash import Words
+from windowlib.columnar.xxhash import Numbers, Words
 from windowlib.records.xxh64 import SEED
 
 SIDE, ROW, VALUES, CIRCUMSTANCES, ALONE = "__side", "__row", "__values", "__circumstances", "__alone"
@@ -238,7 +238,7 @@ class _Bounds:
         return start.is_null() | is_between if self._has_null else is_between
 
 
-def _hashes(columns: Mapping[str, pa.Array], names: Sequence[str], count: int) -> np.ndarray:  # type: ignore[type-arg]
+def _hashes(columns: Mapping[str, pa.Array], names: Sequence[str], count: int) -> Numbers:
     if not names:
         return np.zeros(count, np.int64)
     return row_hashes(pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names)), SEED)

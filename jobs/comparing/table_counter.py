@@ -49,7 +49,11 @@ class TableCounter:
             table=self._shape.table,
             unit=self._shape.unit,
             keys=self._shape.keys,
-            **self._counts,
+            only_before=self._counts["only_before"],
+            only_after=self._counts["only_after"],
+            changed=self._counts["changed"],
+            same_values=self._counts["same_values"],
+            equal=self._counts["equal"],
             columns=tuple(one for one in columns if one.count),
             samples=tuple(ranked[2] for change in Change for ranked in self._samples[change]),
             only_before_columns=self._shape.only_before,
@@ -100,8 +104,9 @@ class TableCounter:
 
     def _sample_alone(self, part: Matched, rows: pa.ChunkedArray, change: Change) -> None:
         taken = part.rows.take(rows.slice(0, self._most)).to_pylist()
-        alone = ((row, None) if change is Change.ONLY_BEFORE else (None, row) for row in taken)
-        self._keep(change, ((0.0, self._sample(change, one, two)) for one, two in alone))
+        is_before = change is Change.ONLY_BEFORE
+        found = (self._sample(change, row, None) if is_before else self._sample(change, None, row) for row in taken)
+        self._keep(change, ((0.0, sample) for sample in found))
 
     def _sample(
         self, change: Change, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *,
@@ -121,6 +126,5 @@ class TableCounter:
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):
-        return found.chunk(0) if found.num_chunks else pa.array([], found.type)
+    assert not isinstance(found, pa.ChunkedArray), "the pairs of one block fit one array"
     return found

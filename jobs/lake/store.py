@@ -364,13 +364,16 @@ class ArrowSql:
             memory_mb: how much memory DuckDB may use for its own data; None: its default, a share of the machine.
             spill: the directory for data that does not fit; None: DuckDB's default.
         """
-        limits = {} if memory_mb is None else {"memory_limit": f"{memory_mb}MB"}
-        self._config = limits if spill is None else {**limits, "temp_directory": spill}
+        self._config: dict[str, str | bool | int | float | list[str]] = {}
+        if memory_mb is not None:
+            self._config["memory_limit"] = f"{memory_mb}MB"
+        if spill is not None:
+            self._config["temp_directory"] = spill
 
     def __enter__(self) -> "ArrowSql":
         import duckdb
 
-        self._connection = duckdb.connect(":memory:", config=dict(self._config))
+        self._connection = duckdb.connect(":memory:", config=self._config)
         self._connection.execute("SET TimeZone = 'UTC'")
         return self
 

@@ -11,6 +11,7 @@ and of Airflow's tasks. Only Delta and Spark are replaced. The test checks these
 - After a rollback, the schedule publishes nothing until a person publishes or resumes.
 - A clean-up removes no file of a run that the ledger has, and condemns no attempt on which somebody works. No run of an
   attempt that was condemned is staged.
+- With a rule for settled windows, each published run was judged against what readers saw directly before.
 
 At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log, and one more
 clean-up leaves no file that no commit names.
@@ -31,7 +32,7 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.fold import Fold
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from jobs.ledger.view import LedgerView, RequestKind, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
@@ -45,7 +46,7 @@ from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
-from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from jobs.runs import EMPTY_STATE, SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.simulated_ledger import Faults, MemoryStore, MemoryTable, Writer
@@ -59,6 +60,8 @@ YEAR_MS = 365 * DAY_MS
 LAKE = Lake(root="/nowhere")
 SPECS = (PIPELINE, PIPELINE.replace("size: 1d", "size: 2d"))
 PIPELINES = {text: sales(text) for text in SPECS}
+RULE = "publish: {settled: {after: 1d, change_at_most: {share: 0.1}}}\n"
+RULED = {text: sales(text + RULE) for text in SPECS}
 PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
 HUMAN, RUN, DAG = "person", "run", "dag"
@@ -83,6 +86,7 @@ class World:
     named: set[str] = field(default_factory=set)  # the paths that a commit of a table names
     next_pid: int = 100
     ids: int = 0
+    is_ruled: bool = False  # whether the pipeline files have a rule for settled windows
 
     def new_id(self) -> str:
         self.ids += 1
@@ -114,7 +118,7 @@ class World:
 
     def workspace(self, writer: Writer, text: str) -> Workspace:
         """The workspace of one process."""
-        pipeline = PIPELINES[text]
+        pipeline = (RULED if self.is_ruled else PIPELINES)[text]
         place = {"host": writer.host, "boot_id": "b", "pid_namespace": "n"}
 
         def is_alive(holder: Holder) -> bool | None:
@@ -201,6 +205,20 @@ class MemoryFiles:
         for path in self.world.rng.sample(wanted := list(paths), len(wanted)):
             self.writer.stop_here()
             self.world.files.pop(path, None)
+
+
+def judged_by_hash(view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
+    """Judge without rows: the result depends on what readers see and on the runs of the request only."""
+    found: dict[str, tuple[CheckResult, ...]] = {}
+    for slice_id, own in request.runs.items():
+        word = fingerprint([dict(view.published), own])
+        is_change = slice_id in view.published and view.published[slice_id] != own
+        verdict = Verdict.FAIL if word < "8" else Verdict.PASS
+        check = CheckResult(
+            slice_id=slice_id, table=SETTLED, check="settled", severity="critical", verdict=verdict, observed=word
+        )
+        found[own] = (check,) if is_change else ()
+    return found
 
 
 def result_of(
@@ -357,6 +375,7 @@ class Laws:
         self.view = self.fold.view(version)
         self._no_publication_is_lost(rows)
         self._readers_see_a_chain(rows)
+        self._a_published_run_was_judged(before, rows)
         self._no_writer_ends_the_work_of_another(writer, before)
         self._a_rollback_holds(writer, before, rows)
         self._an_ended_request_does_not_change(before)
@@ -395,6 +414,14 @@ class Laws:
         for row in rows:
             if row["event"] == EventKind.PUBLISHED.value:
                 assert self.view.run(row["run_id"]).is_publishable, "a failed run is not published"
+
+    def _a_published_run_was_judged(self, before: LedgerView, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if self.world.is_ruled and row["event"] == EventKind.PUBLISHED.value:
+                judgement = self.view.run(row["run_id"]).judgement
+                expected = judged_by_hash(before, before.requests[row["request_id"]])[row["run_id"]]
+                assert judgement is not None
+                assert judgement.checks == expected, "it was judged against what readers saw"
 
     def _no_writer_ends_the_work_of_another(self, writer: Writer, before: LedgerView) -> None:
         for request in before.requests.values():
@@ -490,7 +517,15 @@ def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> World:
     world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
     laws = Laws(world)
     world.table.on_commit = laws
+    world.is_ruled = rng.random() < 0.5
     current: list[Writer] = []
+
+    def judged(_work: Workspace, view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
+        if current:
+            current[-1].stop_here()
+        return judged_by_hash(view, request)
+
+    monkeypatch.setattr("jobs.publishing.judging.judged_checks_of", judged)
     monkeypatch.setattr(
         scheduling, "open_workspace", lambda pipeline, _lake, **_kw: world.workspace(current[-1], _text(pipeline))
     )
@@ -507,6 +542,7 @@ def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> World:
             world.writers.remove(writer)
             world.alive.discard(writer.pid)
             assert writer.error is None or isinstance(writer.error, HindcastError), repr(writer.error)
+    current.clear()
     _settle(world, rng)
     return world
 

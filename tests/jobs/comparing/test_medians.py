@@ -21,7 +21,8 @@ def test_the_median_and_the_largest_number_are_those_of_a_list(tmp_path: Path) -
         start = 0
         while start < len(numbers):
             end = start + rng.randint(1, 7)
-            found.add(np.array(numbers[start:end], np.uint64 if are_integers else np.float64))
+            part = numbers[start:end]
+            found.add(np.array(part, np.uint64) if are_integers else np.array(part, np.float64))
             start = end
         assert found.count == len(numbers)
         if not numbers:

@@ -13,12 +13,13 @@ from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Opened, Workspace, open_workspace
 from jobs.publishing.decisions import waive
+from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
-from jobs.reading.published import read_quality_results
-from jobs.reading.verify import verify
+from jobs.reading.stored_rows import digest_of, quality_digest
 from jobs.runs import SETTLED, CheckResult, Verdict
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import RequestError, SpecError
+from windowlib.records.tables import QUALITY_RESULTS
 
 NOW_MS = day_ms("2024-02-01")
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 11)]
@@ -87,8 +88,9 @@ def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path
     stopped = gate(work.pipeline, work.lake, opened=opened, now_ms=NOW_MS)
     assert [one.slice_id for one in stopped.held] == [DAYS[2]]
     assert "2 of 14 windows (14.3 %), total by" in stopped.held[0].line
-    assert read_quality_results(work.lake, "sales", [held], view=work.ledger.view())
-    assert not verify(work.lake, "sales", work.ledger.view()).findings
+    stored = [one for one in held.result.checks if one.table != SETTLED]
+    assert len(stored) == len(held.result.checks) - 1
+    assert digest_of(replace(held, checks_fingerprint="f"), QUALITY_RESULTS) == quality_digest(stored, "f")
     waive(work, DAYS[2], reason="a late file", who="ann")
     assert publish(work, who="ann").is_published
     assert work.ledger.view().published[DAYS[2]] == held.result.run_id
@@ -101,11 +103,7 @@ def test_a_request_is_judged_again_when_readers_see_something_else(lake: Path) -
     before = judged(work.ledger.view())
     waive(work, DAYS[2], reason="a late file", who="ann")
     append_day(lake, "2024-01-11", {"a": 1})
-    without_rule = replace(work, pipeline=sales())
-    fresh = Asked(
-        from_ms=day_ms("2024-01-11"), to_ms=day_ms("2024-01-12"), who="me", reason="", is_fresh=True
-    )  # the day after, as a chain of its own
-    assert run_request(without_rule, fresh, FakeReplayer()).is_published
+    publish_the_day_after(work_on(lake, PIPELINE))
     found = publish(work, who="me", request_id=first.request_id)
     after = judged(work.ledger.view())
     assert not found.is_published, "one more window is settled, so the waiver is for another finding"
@@ -113,11 +111,39 @@ def test_a_request_is_judged_again_when_readers_see_something_else(lake: Path) -
     assert json.loads(after[0].observed or "")["seen"] == 16
 
 
+def test_a_publication_between_judgement_and_commit_is_judged(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_day(lake, DAYS[4], {"a": 1})
+    append_day(lake, "2024-01-11", {"a": 1})
+    work = work_on(lake)
+    request_id = run(work, DAYS[0], "2024-01-11", publish=False).request_id
+    overtaken: list[bool] = []
+
+    def overtake(of: Workspace, judged_id: str) -> LedgerView:
+        view = judge_request(of, judged_id)
+        if not overtaken:
+            overtaken.append(True)
+            publish_the_day_after(work_on(lake, PIPELINE))
+        return view
+
+    monkeypatch.setattr("jobs.publishing.publishing.judge_request", overtake)
+    assert publish_request(work, request_id, who="me").is_published
+    assert [json.loads(check.observed or "")["seen"] for check in judged(work.ledger.view())] == [16]
+
+
+def publish_the_day_after(work: Workspace) -> None:
+    """Publish the eleventh day as a chain of its own. One more day is settled then."""
+    start, end = day_ms("2024-01-11"), day_ms("2024-01-12")
+    fresh = Asked(from_ms=start, to_ms=end, who="me", reason="", is_fresh=True)
+    assert run_request(work, fresh, FakeReplayer()).is_published
+
+
 def test_a_pipeline_without_the_rule_writes_no_judgement(lake: Path) -> None:
     work = replace(work_on(lake), pipeline=sales())
     append_day(lake, DAYS[2], {"a": 900})
     assert run(work, DAYS[0], "2024-01-11").is_published
-    assert not any(one.judgement for one in work.ledger.view().runs.values())
+    published = work.ledger.view().published_run(DAYS[2])
+    assert published is not None
+    assert published.judgement is None
 
 
 def test_a_rule_that_is_removed_holds_no_longer(lake: Path) -> None:
