@@ -10,7 +10,7 @@ from collections.abc import Callable
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from jobs.dag_factory.names import decide_dag_id
+from jobs.orchestration.decision_actions import decide_dag_id
 
 DECISION_WAIT_S = 120
 DECISION_POLL_S = 2.0
