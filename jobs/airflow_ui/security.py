@@ -13,6 +13,8 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.configuration import conf
 from fastapi import HTTPException, Request
 
+from jobs.orchestration.decision_actions import decide_dag_id
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -85,5 +87,5 @@ def may_read(user: BaseUser, pipeline: str) -> bool:
 
 
 def may_decide(user: BaseUser, pipeline: str) -> bool:
-    """Return whether a user may decide on a pipeline: whether he may change the runs of the DAG that decides."""
-    return may(user, "PUT", f"decide_{pipeline}", entity=DagAccessEntity.RUN)
+    """Return whether a user may decide on a pipeline: whether he may start the DAG that decides."""
+    return may(user, "POST", decide_dag_id(pipeline), entity=DagAccessEntity.RUN)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from jobs.dag_factory.names import decide_dag_id
+from jobs.orchestration.decision_actions import decide_dag_id
 
 DECISION_WAIT_S = 120
 DECISION_POLL_S = 2.0
@@ -21,9 +21,10 @@ def state_of(dag_id: str, run_id: str) -> str | None:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
-        return str(RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id))
+        found = RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
     except AirflowRuntimeError:
         return None
+    return str(getattr(found, "value", found))  # an enum of the task SDK, whose text is not its value
 
 
 def clear_run(dag_id: str, run_id: str) -> None:

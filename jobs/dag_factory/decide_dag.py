@@ -15,9 +15,8 @@ from jobs.dag_factory.decide_operators import (
     DecideOperator,
     PublishDecidedOperator,
 )
-from jobs.dag_factory.names import decide_dag_id
 from jobs.dag_factory.settings import DagSettings
-from jobs.orchestration.decision_actions import MAX_REASON, Action
+from jobs.orchestration.decision_actions import MAX_REASON, Action, decide_dag_id
 from jobs.pipeline.models.pipeline import Pipeline
 
 RETRIES = 3

@@ -1,4 +1,4 @@
-"""The actions that a person can decide on. A module of its own: the DAG processor imports it for every parse."""
+"""What a person can decide, and the DAG that does it. A module of its own: the DAG processor imports it."""
 
 from enum import Enum
 
@@ -15,3 +15,8 @@ class Action(Enum):
     CANCEL = "cancel"  # close an open request without publication
     ROLL_BACK = "roll_back"  # take the newest publication back
     RESUME = "resume"  # end the hold after a rollback
+
+
+def decide_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that makes the decisions of persons on a pipeline."""
+    return f"decide_{pipeline}"

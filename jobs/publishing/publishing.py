@@ -73,7 +73,7 @@ def publish_events(
         events = [_told_event(own, by)] if by.tells and own.told_by is None else []
         return replace(found, changed=changed_slices(view, own)), events
     check_seen_request(view, request_id, by)
-    if request.state is RequestState.CLOSED and not found.is_published:
+    if request.state is RequestState.CLOSED and not found.is_seen_already:
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
         )

@@ -191,3 +191,27 @@ def test_the_gate_waits_for_decisions_on_their_way_but_not_for_ever(airflow_home
     wait_for_decisions(context, "sales", limit_s=20.0, sleep=slept.append)
     assert set(asked) == {"decide_sales"}
     assert len(slept) == min(pending, 10)
+
+
+def test_the_state_of_a_dag_run_is_airflows_word_and_none_if_there_is_no_run(
+    airflow_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert airflow_home.is_dir()
+    from airflow.sdk.api.datamodels._generated import DagRunState
+    from airflow.sdk.exceptions import AirflowRuntimeError
+    from airflow.sdk.execution_time.comms import ErrorResponse
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    from jobs.dag_factory.dag_runs import state_of
+
+    answers: list[object] = [DagRunState.FAILED, "success", AirflowRuntimeError(ErrorResponse())]
+
+    def state(dag_id: str, run_id: str) -> object:
+        assert (dag_id, run_id) == ("a", "b")
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(state))
+    assert [state_of("a", "b") for _ in range(3)] == ["failed", "success", None]

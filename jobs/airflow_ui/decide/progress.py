@@ -116,7 +116,7 @@ async def progress_of(airflow: UsersAirflow, view: LedgerView, *, dag_id: str, r
 
 
 async def _stopped(airflow: UsersAirflow, view: LedgerView, given: Mapping[str, Any]) -> tuple[StoppedRun, ...]:
-    if given.get("action") not in {"publish", "waive_and_publish"}:
+    if str(given.get("action")) not in {"publish", "waive_and_publish"}:
         return ()
     request = view.requests.get(str(given.get("request_id")))
     chosen = {str(one.get("slice_id")) for one in _dicts(given.get("slices"))}

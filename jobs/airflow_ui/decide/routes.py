@@ -3,7 +3,6 @@
 import logging
 from dataclasses import dataclass
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
@@ -13,9 +12,9 @@ from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, token_of
 from jobs.airflow_ui.decide.fields import MAX_FIELDS, decision_of_form, entered
 from jobs.airflow_ui.decide.progress import progress_of
 from jobs.airflow_ui.rendering import linker, page
-from jobs.airflow_ui.security import may
 from jobs.ledger.view import LedgerView
-from jobs.orchestration.decisions import Action, Decision, check, seen_view, stopped_runs
+from jobs.orchestration.decision_actions import Action, decide_dag_id
+from jobs.orchestration.decisions import Decision, check, seen_view, stopped_runs
 from jobs.plain_text import escaped
 from jobs.review import links
 from windowlib.errors import RequestError
@@ -41,8 +40,8 @@ async def decide(request: Request, found: PipelineDep) -> Response:
 
     The answer is a redirect to the page of the decision, or the form with what was entered and the problem.
     """
-    dag_id = decide_dag_of(found)
-    if not may(found.user, "POST", dag_id, entity=DagAccessEntity.RUN):
+    dag_id = decide_dag_id(found.name)
+    if not found.may_decide:
         raise HTTPException(403, f"You may not decide on {found.name}: Airflow does not let you start {dag_id}.")
     try:
         async with request.form(max_fields=MAX_FIELDS) as form:
@@ -75,16 +74,11 @@ async def show(request: Request, found: PipelineDep, run_id: str) -> Response:
     """Return the page of a decision: what was decided by whom, how far it is, and why it was refused if it was."""
     async with UsersAirflow(token_of(request)) as airflow:
         try:
-            made = await progress_of(airflow, found.view, dag_id=decide_dag_of(found), run_id=run_id)
+            made = await progress_of(airflow, found.view, dag_id=decide_dag_id(found.name), run_id=run_id)
         except Refused as error:
             status = error.status if error.status in {403, 404} else 503
             raise HTTPException(status, f"Airflow does not show the decision {run_id}: {error}") from None
     return page(request, "decision", {"name": found.name, "p": made})
-
-
-def decide_dag_of(found: PipelineContext) -> str:
-    """Return the id of the DAG that makes the decisions on a pipeline."""
-    return f"decide_{found.name}"
 
 
 def _check(found: PipelineContext, decision: Decision) -> None:

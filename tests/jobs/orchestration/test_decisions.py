@@ -207,7 +207,8 @@ def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(
     """Its DAG runs share one request. The publication waits for the others, and the run itself turns green."""
     place = Place(tmp_path)
     lake = Lake(root=str(place.lake))
-    place.decide(ANN, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
+    cid = Decider(who="cid", decision_id="decide_sales/cid")
+    place.decide(cid, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
     for day, end in zip(DAYS, (*DAYS[1:], "2024-01-05"), strict=True):
         planned = scheduling.plan_backfill_interval(
             sales(), lake, start_ms=day_ms(day), end_ms=day_ms(end), now_ms=NOW_MS, who="airflow", lease_id=day,
