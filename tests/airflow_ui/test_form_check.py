@@ -199,5 +199,5 @@ def test_a_lake_that_cannot_be_read_leaves_the_form_empty(
     details: "Callable[[dict[str, Any] | None], Any]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "nowhere"))
-    given = {"params": {"from": {"value": None, "schema": {}}, "to": {"value": None, "schema": {}}}}
+    given: dict[str, Any] = {"params": {"from": {"value": None, "schema": {}}, "to": {"value": None, "schema": {}}}}
     assert details(given) == given
