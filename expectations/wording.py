@@ -25,6 +25,8 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
     template = _TEMPLATES.get(check)
     first, _, rest = (column or "").partition(", ")
     if template is None:
+        if isinstance(own_words := arguments.get("demand"), str):  # a check of Hindcast itself describes its demand
+            return own_words
         plain = check.removeprefix(_PREFIX).replace("_", " ")
         return f"{column}: {plain}" if column else plain
     words = {

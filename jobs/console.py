@@ -11,12 +11,14 @@ import os
 import platform
 import sys
 import tempfile
+import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -27,9 +29,17 @@ from windowlib.errors import HindcastError, RangeError, SpecError
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
+NO_WIDTH = 100_000
+"""The width of a pipe or a file: a program that reads the output gets whole lines."""
+_GAP = "  "
+_LEAST = 12
+"""A column that may be wrapped or cut keeps this width, in characters, or the table is printed as paragraphs."""
+
+
 def out() -> Console:
-    """Return the console for results (standard output)."""
-    return Console(highlight=False)
+    """Return the console for results (standard output). A pipe has no width, unless COLUMNS gives it one."""
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if has_width else NO_WIDTH)
 
 
 def err() -> Console:
@@ -72,26 +82,114 @@ def print_table(
 ) -> None:
     """Print a title and a table. Values are escaped and are never read as rich's markup.
 
+    Numbers (`right`) and the cells of `whole` are never broken over two lines. If the console is too narrow for them,
+    each row becomes a paragraph.
+
     Args:
         title: the line above the table.
         columns: the names of the columns.
         rows: a cell is a value, or a Text with a style.
         right: columns that are aligned to the right, such as numbers.
         whole: columns whose cells are never wrapped or cut.
-        cut: columns whose cells are cut with an ellipsis at the end of the screen. Other cells are wrapped.
+        cut: columns whose cells are cut with an ellipsis if the screen is too narrow. Other cells are wrapped then.
     """
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for column in columns:
+    cells = [[one if isinstance(one, Text) else Text(escaped(one)) for one in row] for row in rows]
+    names = [escaped(column) for column in columns]
+    widths = [max([cell_len(name), *(row[number].cell_len for row in cells)]) for number, name in enumerate(names)]
+    rigid = {*whole, *right}
+    least = [width if name in rigid else min(width, _LEAST) for name, width in zip(columns, widths, strict=True)]
+    console = out()
+    gaps = len(_GAP) * (len(widths) - 1)
+    say(title, style="bold")
+    if sum(widths) + gaps <= console.width:
+        _print_lines(console, names, cells, right=[name in right for name in columns], widths=widths)
+    elif sum(least) + gaps <= console.width:
+        fitted = _fitted(widths, least, console.width - gaps)
+        shapes = [
+            _Shape(*one)
+            for one in zip(names, fitted, [c in right for c in columns], [c in cut for c in columns], strict=True)
+        ]
+        _print_wrapped(console, shapes, cells)
+    else:
+        _print_paragraphs(console, names, cells)
+
+
+def _print_lines(
+    console: Console, names: Sequence[str], rows: Sequence[Sequence[Text]], *, right: Sequence[bool],
+    widths: Sequence[int],
+) -> None:  # fmt: skip
+    """Print a table whose rows fit into one line each. Ten thousand rows take a fraction of a second."""
+    colours: dict[tuple[str, str], str] = {}
+
+    def shown(cell: Text) -> str:
+        """Return the text with the colour codes of its style, if the console shows colours."""
+        if not cell.style or console.color_system is None:
+            return cell.plain
+        key = (cell.plain, str(cell.style))
+        if key not in colours:
+            with console.capture() as captured:
+                console.print(cell, end="", soft_wrap=True)
+            colours[key] = captured.get()
+        return colours[key]
+
+    def line(row: Sequence[Text]) -> str:
+        parts = []
+        for cell, to_right, width in zip(row, right, widths, strict=True):
+            space = " " * (width - cell.cell_len)
+            parts.append(space + shown(cell) if to_right else shown(cell) + space)
+        return _GAP.join(parts).rstrip()
+
+    click.echo("\n".join(line(row) for row in ([Text(name, style="bold") for name in names], *rows)))
+
+
+def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns for a room that has their least widths but not their full ones.
+
+    Every column gets its least width. The rest is shared in equal parts by the columns that can use it.
+    """
+    found = list(least)
+    left = room - sum(found)
+    while left > 0:
+        growing = [number for number, width in enumerate(widths) if found[number] < width]
+        for number in growing[:left]:
+            found[number] += 1
+        left -= len(growing[:left])
+    return found
+
+
+class _Shape(NamedTuple):
+    """The layout of a column in a table that is wrapped."""
+
+    name: str
+    width: int
+    is_right: bool
+    is_cut: bool
+
+
+def _print_wrapped(console: Console, shapes: Sequence[_Shape], rows: Sequence[Sequence[Text]]) -> None:
+    """Print a table whose cells are wrapped or cut to the widths of the columns."""
+    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0))
+    for shape in shapes:
         table.add_column(
-            Text(escaped(column)),
-            justify="right" if column in right else "left",
-            overflow="ellipsis" if column in cut else "fold",
-            no_wrap=column in whole or column in cut,
+            Text(shape.name),
+            justify="right" if shape.is_right else "left",
+            overflow="ellipsis" if shape.is_cut else "fold",
+            no_wrap=shape.is_cut,
+            width=shape.width,
         )
     for row in rows:
-        table.add_row(*(value if isinstance(value, Text) else Text(escaped(value)) for value in row))
-    say(title, style="bold")
-    out().print(table)
+        table.add_row(*row)
+    console.print(table)
+
+
+def _print_paragraphs(console: Console, names: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Print a row as its first cell and a paragraph of the others, for a console too narrow for the table."""
+    for first, *others in rows:
+        named = [f"{name} {cell.plain}" for name, cell in zip(names[1:], others, strict=True) if cell.plain]
+        body = textwrap.wrap(
+            ", ".join(named), max(console.width - len(_GAP), 1), break_on_hyphens=False, break_long_words=False
+        )
+        click.echo("\n".join([first.plain, *(_GAP + line for line in body)]))
 
 
 def log_to_stderr(level: int = logging.WARNING) -> None:

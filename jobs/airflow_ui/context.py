@@ -21,6 +21,7 @@ from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.workspace import Workspace, open_workspace
 from jobs.project import HOME, ROOT
+from jobs.review.pages.decision_forms import DecisionForms, decision_forms
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
@@ -111,6 +112,17 @@ class DecisionPlace:
     publication: int | None = None
     entered: dict[str, str] = field(default_factory=dict)
     problem: str | None = None
+
+    @property
+    def forms(self) -> DecisionForms:
+        """The decisions that are possible here now."""
+        return decision_forms(
+            self.context.workspace,
+            self.context.view,
+            request_id=self.request_id,
+            slice_id=self.slice_id,
+            publication=self.publication,
+        )
 
 
 def find_pipeline(name: str, user: BaseUser) -> Pipeline:

@@ -15,6 +15,7 @@ from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
 from jobs.review.explain import Locator, explain
 from jobs.runs import CheckpointRef, Slice
+from jobs.storage import is_remote
 
 
 @click.command(
@@ -137,8 +138,8 @@ def report_command(*, pipeline_name: str, output: Path | None, places: common.Pl
     from jobs.review.report.page import write_report
 
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
-    path = write_report(places.lake, work.pipeline, output)
-    common.say(f"report: {path.resolve()}")
+    place = write_report(places.lake, work.pipeline, output)
+    common.say(f"report: {place if is_remote(place) else Path(place).resolve()}")
     return common.OK
 
 

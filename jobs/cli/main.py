@@ -21,18 +21,20 @@ COMMANDS: Mapping[str, str] = {
     "diff": "jobs.cli.diff:diff_command",
     "publish": "jobs.cli.decide:publish_command",
     "waive": "jobs.cli.decide:waive_command",
+    "cancel": "jobs.cli.decide:cancel_command",
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
     "explain": "jobs.cli.look:explain_command",
     "report": "jobs.cli.look:report_command",
     "verify": "jobs.cli.verify:verify_command",
+    "clean": "jobs.cli.clean:clean_command",
     "load-flights": "jobs.cli.run:load_flights_command",
     "metrics": "jobs.cli.metrics:metrics_command",
     "setup": "jobs.cli.setup:setup_command",
 }
 """Name of a command -> its module and function. A module is imported when its command is used."""
 
-READERS = frozenset({"plan", "show", "diff", "explain", "verify", "report"})
+READERS = frozenset({"plan", "show", "diff", "explain", "verify", "report", "clean"})
 """Commands that read rows and need no pandas."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.

@@ -10,7 +10,8 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from jobs.cli import common
-from jobs.durations import human_duration
+from jobs.cli.slice_lines import SINGLE, progress_lines, show_outcome, show_plan
+from jobs.folding import FOLD_FROM
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Progress as Staged
 from jobs.orchestration.requests import Staging, run_request
@@ -20,12 +21,21 @@ from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.runs import RunResult, Verdict
+from jobs.runs import RunResult
 
 if TYPE_CHECKING:
     from jobs.review.execution import Execution
     from jobs.review.verify_input import Verification
 
+
+all_option = click.option(
+    "--all",
+    "fold_from",
+    flag_value=SINGLE,
+    default=FOLD_FROM,
+    type=int,
+    help=f"Print a line for each slice. Without it, {FOLD_FROM} or more equal lines in a row are one line.",
+)
 
 PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
 
@@ -65,11 +75,12 @@ All other slices are current. With --verify, the exit status is 1 if records dif
     help="Say which executor computes the windows, how tasks read the log, and why.",
 )
 @common.master_option
+@all_option
 @common.json_option
 @common.place_options
 def plan_command(  # noqa: PLR0913 - one parameter per option
     *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, explains: bool, master: str | None,
-    as_json: bool, places: common.Places,
+    fold_from: int, as_json: bool, places: common.Places,
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
     pipeline = places.pipeline(pipeline_name)
@@ -89,7 +100,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
         verified = {} if found is None else {"verified": asdict(found)}
         common.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
     else:
-        _show_plan(planned)
+        show_plan(planned, at_least=fold_from)
         for sentence in () if how is None else how.sentences:
             common.say(sentence)
         if found is not None:
@@ -131,11 +142,12 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
 )
 @click.option("--reason", default="", help="Why. The ledger stores it.")
 @common.master_option
+@all_option
 @common.json_option
 @common.place_options
 def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str, to_text: str, chunk: int | None, no_publish: bool, fresh: bool, reason: str,
-    master: str | None, as_json: bool, places: common.Places,
+    master: str | None, fold_from: int, as_json: bool, places: common.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
@@ -148,13 +160,13 @@ def run_command(  # noqa: PLR0913  (its options)
     from_ms, to_ms = parse_bound(pipeline, from_text), parse_bound(pipeline, to_text)
     check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who=common.who(), reason=reason, is_fresh=fresh)
-    with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name) as on_progress:
+    with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name, at_least=fold_from) as on_progress:
         staging = Staging(chunk=chunk, on_progress=on_progress)
         outcome = run_request(work, asked, replayer, staging=staging, publish=not no_publish)
     if as_json:
         common.print_json(outcome.to_json())
     else:
-        _show_outcome(outcome)
+        show_outcome(outcome, at_least=fold_from)
     if outcome.publication is not None and not outcome.is_published:
         common.complain(f"not published: {outcome.publication.why}")
     return common.OK if _is_good(outcome) else common.REFUSED
@@ -251,17 +263,18 @@ def _bar() -> Progress:
 
 
 @contextmanager
-def _progress_bar(name: str) -> Iterator["_Reporter"]:
+def _progress_bar(name: str, *, at_least: int) -> Iterator["_Reporter"]:
     with _bar() as bar:
-        yield _Reporter(name=name, bar=bar)
+        yield _Reporter(name=name, bar=bar, at_least=at_least)
 
 
 @dataclass(slots=True)
 class _Reporter:
-    """Shows the progress of staging: a bar, and a line for every finished slice."""
+    """Shows the progress of staging: a bar, and lines for the finished slices."""
 
     name: str
     bar: Progress
+    at_least: int
     _task: TaskID | None = None
 
     def __call__(self, progress: Staged) -> None:
@@ -272,60 +285,8 @@ class _Reporter:
         self.bar.update(
             self._task, completed=progress.done, total=progress.total, description=f"replaying {self.name} {what}"
         )
-        for result in progress.results:
-            common.say(
-                f"{result.slice.slice_id} {result.verdict.value} read {result.counts.read:,}, late "
-                f"{result.counts.late:,}, invalid {result.counts.invalid:,}, panes {result.counts.panes:,}, "
-                f"{result.seconds:.1f} s",
-                style=common.VERDICT_STYLES[result.verdict],
-                console=self.bar.console,
-            )
-
-
-def _show_plan(planned: Plan) -> None:
-    rows = [
-        (
-            step.slice.slice_id,
-            step.reason.value if step.is_certain else f"possibly: {step.reason.value}",
-            step.because,
-            f"{step.records:,}",
-            f"{step.bytes:,}",
-            "" if not step.expected_seconds else f"{step.expected_seconds:.1f} s",
-        )
-        for step in planned.steps
-    ]
-    columns = ("slice", "replay", "because", "records", "bytes", "about")
-    share = f"{len(planned.stale)} of {len(planned.steps)} slices to replay"
-    title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
-    common.print_table(title, columns, rows, right=("records", "bytes", "about"))
-    seconds = [step.expected_seconds for step in planned.stale if step.expected_seconds is not None]
-    total = f", about {human_duration(sum(seconds) * 1_000)} according to past runs" if seconds else ""
-    records = sum(step.records for step in planned.stale)
-    common.say(f"{planned.chain_note}. To read: {records:,} records{total}.")
-    for warning in planned.warnings:
-        common.say(f"warning: {warning}")
-
-
-def _show_outcome(outcome: Outcome) -> None:
-    rows = [
-        (
-            run.result.slice.slice_id,
-            common.verdict_text(run.verdict, is_waived=run.waiver is not None),
-            run.result.run_id[:12],
-            *(f"{count:,}" for count in _counts(run.result)),
-        )
-        for run in outcome.runs
-    ]
-    numbers = ("read", "assigned", "late", "unassigned", "invalid", "panes")
-    common.print_table(outcome.pipeline, ("slice", "verdict", "run", *numbers), rows, right=numbers)
-    failed = sum(run.verdict in {Verdict.FAIL, Verdict.ERROR} for run in outcome.runs)
-    state = "published" if outcome.is_published else "staged, not published"
-    common.say(f"{outcome.replayed} slices replayed, {len(outcome.runs)} in the range, {failed} failed; {state}.")
-
-
-def _counts(result: RunResult) -> tuple[int, ...]:
-    counts = result.counts
-    return counts.read, counts.assigned, counts.late, counts.unassigned, counts.invalid, counts.panes
+        for verdict, line in progress_lines(progress.results, at_least=self.at_least):
+            common.say(line, style=common.VERDICT_STYLES[verdict], console=self.bar.console)
 
 
 def _iso(day: date) -> str:

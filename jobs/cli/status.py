@@ -1,10 +1,13 @@
 """The command `hindcast status`. It reads the ledgers only, so it imports no reader of rows."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from jobs.cli import common
+from jobs.folding import Stretch, fold, how_many, spans
+from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.planning.workspace import Workspace, is_live
@@ -58,10 +61,24 @@ def _state(work: Workspace) -> dict[str, Any]:
             "first": published[0] if published else None,
             "last": published[-1] if published else None,
         },
+        "published_ranges": _ranges(view),
+        "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
         "held": None if view.hold is None else describe_hold(view.hold),
         "requests": [_request(work, view, request) for request in view.open_requests()],
     }
+
+
+def _ranges(view: LedgerView) -> list[list[str]]:
+    """Return the first and the last slice of each stretch of published slices without a gap."""
+    seen = [view.slices[slice_id] for slice_id in view.published]
+    stretches = fold(seen, lambda _: None, at_least=1, follows=lambda one, after: one.end_ms == after.start_ms)
+    return [[stretch.first.slice_id, stretch.items[-1].slice_id] for stretch in stretches]
+
+
+def _verdicts(view: LedgerView, runs: Mapping[str, str]) -> dict[str, int]:
+    """Return the tally of some runs (slice id -> run id). A run whose attempts were condemned is not counted."""
+    return tally(view.runs[run_id] for run_id in runs.values() if run_id in view.runs)
 
 
 def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
@@ -88,32 +105,49 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
         "from": None if request.from_ms is None else show_ms(grid, request.from_ms),
         "to": None if request.to_ms is None else show_ms(grid, request.to_ms),
         "staged": len(request.runs),
+        "verdicts": _verdicts(view, request.runs),
         "working": is_live(work, request),
         "failure": request.failure,
         "publication": judge_publication(work, view, request).why if request.runs else "nothing staged yet",
     }
 
 
-def _show_state(state: dict[str, Any]) -> None:
-    published = state["published"]
-    seen = (
-        f"{published['slices']} slices, {published['first']} … {published['last']}"
-        if published["slices"]
-        else "nothing"
-    )
+def _show_state(state: Mapping[str, Any]) -> None:
+    published, newest = state["published"], state["newest_publication"]
+    seen = "nothing"
+    if published["slices"]:
+        ends = [list(dict.fromkeys(pair)) for pair in state["published_ranges"]]
+        seen = f"{how_many(published['slices'])}, {spans(ends)}: {in_words(state['published_verdicts'])}"
     common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
-    newest = state["newest_publication"]
     if newest is not None:
         common.say(
-            f"  newest publication: {newest['publication']}, {newest['slices']} slices, by {newest['who']} at "
+            f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
             f"{newest['at']}"
         )
     if state["held"]:
         common.say(f"  {state['held']}")
-    for request in state["requests"]:
+    for stretch in fold(state["requests"], _alike):
+        common.say(*_request_lines(stretch))
+
+
+def _alike(request: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what the lines of a request have apart from its id, range and time."""
+    return request["kind"], request["who"], request["staged"], _progress(request)
+
+
+def _request_lines(stretch: Stretch[Mapping[str, Any]]) -> tuple[str, ...]:
+    request = stretch.first
+    origin = f"{request['kind']} by {request['who']}"
+    if stretch.is_folded:
+        opened = f"{request['opened']} … {stretch.items[-1]['opened']}"
+        head = f"  {len(stretch.items):,} requests, {origin} at {opened} (--json lists them)"
+    else:
         span = f" [{request['from']}, {request['to']})" if request["from"] else ""
-        work = "being worked on" if request["working"] else request["failure"] or request["publication"]
-        common.say(
-            f"  request {request['request_id'][:12]}{span} {request['kind']} by {request['who']} at "
-            f"{request['opened']}: {request['staged']} slices staged; {work}"
-        )
+        head = f"  request {request['request_id'][:12]}{span} {origin} at {request['opened']}"
+    verdicts = in_words(request["verdicts"])
+    staged = f"{how_many(request['staged'])} staged: {verdicts}" if request["staged"] else "no slice staged"
+    return f"{head}: {staged}", f"    {_progress(request)}"
+
+
+def _progress(request: Mapping[str, Any]) -> str:
+    return "being worked on" if request["working"] else request["failure"] or request["publication"]

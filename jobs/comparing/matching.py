@@ -33,13 +33,24 @@ class Matched:
     seen: "pa.Table"
 
 
-def match_rows(sql: ArrowSql, rows: "pa.Table", shape: Shape, *, everything: bool = False) -> Matched:
-    """Match the rows of one part: of the windows with a row that can differ, or of all windows."""
+def match_rows(
+    sql: ArrowSql, rows: "pa.Table", shape: Shape, *, everything: bool = False, with_hidden: bool = False
+) -> Matched:
+    """Match the rows of one part: of the windows with a row that can differ, or of all windows.
+
+    With `with_hidden`, `seen` also has the rows of differing slices, shown or not, with `__at` 2 and stage 0.
+    """
     match = [*shape.match, *((ALONE,) if ALONE in rows.column_names else ())]
     own = ("kind", "mode", "fired_rank") if shape.unit.is_of_windows else ()
     names = dict.fromkeys((*match, *own, "slice_id", *shape.order, *(BOUNDS if own else ()), SIDE, ROW))
     narrow = rows.select([*names, VALUES, CIRCUMSTANCES])
-    return Matched(rows=rows, seen=sql.query({"narrow": narrow}, _matching_sql(shape, match, everything=everything)))
+    return Matched(
+        rows=rows,
+        seen=sql.query(
+            {"narrow": narrow},
+            _matching_sql(shape, match, everything=everything) + (_HIDDEN_SQL if with_hidden else ""),
+        ),
+    )
 
 
 def _matching_sql(shape: Shape, match: list[str], *, everything: bool) -> str:
@@ -62,6 +73,9 @@ def _matching_sql(shape: Shape, match: list[str], *, everything: bool) -> str:
         UNION ALL SELECT {AT}, {GROUP}, {ROW}, 2, {VALUES}, {PLACE} FROM second WHERE is_matched
         UNION ALL SELECT {AT}, {GROUP}, {ROW}, 3, 0, {PLACE} FROM third
     """  # noqa: S608  (identifiers are quoted; there are no values)
+
+
+_HIDDEN_SQL = f"UNION ALL SELECT 2, {GROUP}, {ROW}, 0, 0, 0 FROM placed WHERE {SIDE} < 2"  # noqa: S608
 
 
 def _shown_sql(shape: Shape, side: int) -> str:
@@ -89,7 +103,7 @@ def _staged_sql(shape: Shape, relation: str, by: tuple[str, ...]) -> str:
 
 
 PAIRS_SQL = f"""
-    SELECT one.{ROW} AS before_row, two.{ROW} AS after_row, coalesce(one.{STAGE}, two.{STAGE}) = 3 AS is_change
+    SELECT {GROUP}, one.{ROW} AS before_row, two.{ROW} AS after_row, coalesce(one.{STAGE}, two.{STAGE}) = 3 AS is_change
     FROM (SELECT * FROM seen WHERE {AT} = 0 AND {STAGE} > 1) AS one
     FULL JOIN (SELECT * FROM seen WHERE {AT} = 1 AND {STAGE} > 1) AS two
     USING ({GROUP}, {STAGE}, {PAIR}, {PLACE})

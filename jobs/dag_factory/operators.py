@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import pipeline_asset, send_event
+from jobs.dag_factory.dag_runs import wait_for_decisions
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
@@ -84,6 +85,7 @@ class GateOperator(BaseOperator):
 
         with our_errors(context):
             order = order_of(context)
+            wait_for_decisions(context, self.pipeline_name)
             with sending_gauges(order):
                 found = dag_tasks.gate(order)
         if found.is_passed:
@@ -114,7 +116,7 @@ class PublishOperator(BaseOperator):
         with our_errors(context):
             order = order_of(context)
             with sending_gauges(order):
-                published = dag_tasks.publish(order)
+                published = dag_tasks.publish(order, publisher=publisher_of(context))
         self.log.info("%s", escaped(published.why))
         leave_verdict(context, f"{folded(order.slices)}: {published.why}")
         if not published.changed:
@@ -132,6 +134,12 @@ def order_of(context: Context) -> "Order":
     from jobs.orchestration.dag_tasks import read_order
 
     return read_order(context["ti"].xcom_pull(task_ids=PLAN))
+
+
+def publisher_of(context: Context) -> str:
+    """Return the name by which a retry of the publish task finds that the DAG run has published before."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id}"
 
 
 def dag_run_of(context: Context) -> "DagRun":

@@ -8,13 +8,13 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import checkpoint_interval, open_newest
-from jobs.lake.opened_tables import forget_table, opened_table
+from jobs.lake.opened_tables import forget_table, listing_of, opened_table
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
@@ -188,27 +188,51 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt], *, share: Share
     if _UNREADABLE_FEATURES & {*(table.protocol().reader_features or ())}:
         table.to_pyarrow_dataset()  # raises an error that names the feature
     system, root = file_system(table.table_uri)
-    actions, wanted = arrow_table(table.get_add_actions(flatten=True)), set(attempts)
-    names = ("path", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
-    columns = (actions[name].to_pylist() for name in names)
     files = pads.ParquetFileFormat(default_fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=True))
     fragments = [
         files.make_fragment(
-            place_of(root, path),
+            place_of(root, one.path),
             filesystem=system,
-            file_size=size,  # without it, an object store is asked
-            partition_expression=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id),
+            file_size=one.bytes,  # without it, an object store is asked
+            partition_expression=(pc.field("slice_id") == one.attempt[0]) & (pc.field("attempt_id") == one.attempt[1]),
         )
-        for path, size, slice_id, attempt_id in _shared(zip(*columns, strict=True), wanted, share)
+        for one in _shared(listed_files(table, attempts), share)
     ]
     return pads.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), files, system)
 
 
-def _shared(files: Iterable[tuple[Any, ...]], wanted: set[Attempt], share: Share) -> list[tuple[Any, ...]]:
-    """Return (path, size, slice_id, attempt_id) of the files of the wanted attempts that are in the share."""
-    found = [file for file in files if file[2:] in wanted]
+class ListedFile(NamedTuple):
+    """A file of a table: its path as in Delta's log, its attempt, its rows (None without statistics) and bytes."""
+
+    path: str
+    attempt: Attempt
+    records: int | None
+    bytes: int
+
+
+def listed_files(table: "DeltaTable", attempts: Iterable[Attempt]) -> list[ListedFile]:
+    """Return the files of attempts, in the order of the table's own list."""
+    files, places = listing_of(table, _by_attempt)
+    return [files[place] for place in sorted(place for attempt in set(attempts) for place in places.get(attempt, ()))]
+
+
+def _by_attempt(table: "DeltaTable") -> tuple[list[ListedFile], dict[Attempt, list[int]]]:
+    """Return all files of a table, and the places of the files of each attempt in that list."""
+    actions = arrow_table(table.get_add_actions(flatten=True))
+    names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
+    columns = (actions[name].to_pylist() for name in names)
+    files = [
+        ListedFile(path, (*attempt,), records, size) for path, records, size, *attempt in zip(*columns, strict=True)
+    ]
+    places: dict[Attempt, list[int]] = {}
+    for place, file in enumerate(files):
+        places.setdefault(file.attempt, []).append(place)
+    return files, places
+
+
+def _shared(files: list[ListedFile], share: Share) -> list[ListedFile]:
     number, parts = share
-    return found if parts == 1 else sorted(found)[number::parts]
+    return files if parts == 1 else sorted(files, key=lambda one: one.path)[number::parts]
 
 
 def append_rows(uri: str, rows: "pa.Table") -> None:

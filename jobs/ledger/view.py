@@ -6,7 +6,7 @@ from enum import Enum
 from typing import assert_never
 
 from jobs.ledger.leases import IsAlive, Lease, is_held
-from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
+from jobs.runs import CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -31,7 +31,8 @@ class RequestState(Enum):
 class Waiver:
     """A person's decision that a failed run may be published.
 
-    `failed` holds (table, check, column) of the checks that had failed at that time.
+    `failed` holds (table, check, column) of the checks that had failed at that time. For the check of settled windows,
+    it has what was found in place of the column: the waiver does not hold if a later judgement finds something else.
     """
 
     slice_id: str
@@ -43,11 +44,20 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """How much the publication of a run would change settled windows. `basis` names the views that were compared."""
+
+    basis: str
+    checks: tuple[CheckResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
     """A run and the one attempt that counts for it.
 
     `checks_attempt_id` is the attempt that owns the run's rows in `quality_results`. `sightings` are the coordinates
-    of the log at which an attempt at the run, or `plan --verify`, read the run's input.
+    of the log at which an attempt at the run, or `plan --verify`, read the run's input. `result` has the checks of the
+    newest `judgement`, too, and its verdict.
     """
 
     result: RunResult
@@ -60,6 +70,7 @@ class StagedRun:
     is_contradicted: bool = False
     waiver: Waiver | None = None
     sightings: tuple[Sighting, ...] = ()
+    judgement: Judgement | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -178,6 +189,7 @@ class Publication:
 
     `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
     of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
+    `is_told` states whether the publisher sends asset events; None in the ledgers of earlier versions.
     """
 
     seq: int
@@ -186,6 +198,7 @@ class Publication:
     who: str
     undoes: int | None
     decision_id: str | None = None
+    is_told: bool | None = None
     changes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
@@ -214,6 +227,8 @@ class LedgerView:
 
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
     `decisions` maps decision ids to the decisions of persons, in ledger order.
+    `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
+    attempts that were condemned as a whole: no run of them counts, and none is staged any more.
     """
 
     version: int
@@ -223,6 +238,8 @@ class LedgerView:
     publications: tuple[Publication, ...] = ()
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
+    staged_attempts: frozenset[str] = frozenset()
+    condemned_attempts: frozenset[str] = frozenset()
     hold: Hold | None = None
     decisions: Mapping[str, Decided] = field(default_factory=dict)
 

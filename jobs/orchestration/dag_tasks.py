@@ -8,7 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, assert_never
@@ -20,6 +20,7 @@ from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.alerts import Alert, overdue_alert
 from jobs.orchestration.backfill_form import read_form, replayable_range
+from jobs.orchestration.decisions import was_decided
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Progress, Staging
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
@@ -149,7 +150,7 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
     """
     pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
     who = f"{run.user or run.run_type} (Airflow)"
-    decision = _decide(kind, pipeline, place, run=run, who=who)
+    decision = _ended_by_a_person(pipeline, place, run) or _decide(kind, pipeline, place, run=run, who=who)
     match decision:
         case Wait() | Skip():
             return decision
@@ -216,8 +217,10 @@ def gate(order: Order) -> Gate:
     return gating.gate(pipeline, Lake(root=order.lake), opened=order.opened, now_ms=now_ms(), slices=order.slices)
 
 
-def publish(order: Order) -> Published:
+def publish(order: Order, *, publisher: str | None = None) -> Published:
     """Publish the request of an order, if the order asks for it and the ledger's rules allow it.
+
+    `publisher` names the DAG run. If it has published the request before, the result has the same changed slices again.
 
     Raises:
         RequestError: publication was refused, and waiting does not help.
@@ -227,7 +230,7 @@ def publish(order: Order) -> Published:
         scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
         return Published(is_published=False, why="staged, not published, as the run's parameters ask")
     found = scheduling.publish_task(
-        pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices
+        pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices, publisher=publisher
     )
     if found.is_published:
         return Published(is_published=True, why=found.why, changed=found.changed)
@@ -306,6 +309,15 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
         request_id=request_id(run),
         origin=_origin(run),
     )
+
+
+def _ended_by_a_person(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
+    """Return a skip if a person has published what this DAG run had staged, and `decide_<pipeline>` has cleared it."""
+    if not run.clear_number:
+        return None
+    work = open_workspace(pipeline, lake, now_ms=now_ms)
+    decided = was_decided(work, request_id(replace(run, clear_number=run.clear_number - 1)))
+    return None if decided is None else Skip(why=decided)
 
 
 def _origin(run: DagRun) -> DagRunOrigin:

@@ -15,7 +15,6 @@ import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, assert_never
 
@@ -23,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, RequestState
+from jobs.orchestration.decision_actions import MAX_REASON, Action
 from jobs.pipeline.files import load_file
 from jobs.plain_text import escaped, shortened
 from jobs.planning.workspace import Workspace, open_workspace
@@ -43,19 +43,7 @@ from jobs.publishing.seen import By
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
-MAX_REASON = 2_000
 MAX_SLICES = 5_000
-
-
-class Action(Enum):
-    """What a person decides. The values are those of the parameter `action`."""
-
-    PUBLISH = "publish"  # publish a staged request
-    WAIVE = "waive"  # let failed slices pass
-    WAIVE_AND_PUBLISH = "waive_and_publish"
-    CANCEL = "cancel"  # close an open request without publication
-    ROLL_BACK = "roll_back"  # take the newest publication back
-    RESUME = "resume"  # end the hold after a rollback
 
 
 _FIELDS: Final[Mapping[Action, tuple[frozenset[str], frozenset[str]]]] = {
@@ -243,6 +231,7 @@ def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, l
         who=decider.who,
         decision_id=f"{decider.decision_id}/publish",
         seen=_seen(work, decided.seen),
+        tells=True,
     )
     found = publish_request(work, decided.request_id, who=decider.who, by=by)
     request = work.ledger.view().requests[decided.request_id]

@@ -8,6 +8,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
 from jobs.planning.workspace import Opened, open_workspace
+from jobs.publishing.judging import judge_request
 from jobs.publishing.rules import listed, stop_reasons, waiver_advice
 from windowlib.errors import RequestError
 
@@ -57,7 +58,7 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         RequestError: there is no such request.
     """
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
-    view = work.ledger.view()
+    view = judge_request(work, opened.request_id)
     request = view.requests.get(opened.request_id)
     if request is None:
         raise RequestError(

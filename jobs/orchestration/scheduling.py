@@ -207,19 +207,26 @@ def replay(
 
 
 def publish_task(
-    pipeline: Pipeline, lake: Lake, *, opened: Opened, who: str, now_ms: int, slices: Sequence[str] | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    opened: Opened,
+    who: str,
+    now_ms: int,
+    slices: Sequence[str] | None = None,
+    publisher: str | None = None,
 ) -> Publication:
     """Publish a request as a whole if it may be published; release the lease either way.
 
     With `slices`, those of a DAG run that shares its request: if only slices of other DAG runs stop the publication,
-    the result names the first of them in `waits_for`.
+    the result names the first of them in `waits_for`. `publisher`: see `publish_staged`.
 
     Raises:
         RequestError: there is no such request, or it was closed.
     """
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
     try:
-        found = publish_staged(work, opened, who=who)
+        found = publish_staged(work, opened, who=who, publisher=publisher)
     finally:
         release(work, opened)
     if slices is None or not found.stopped_by or set(found.stopped_by) & set(slices):

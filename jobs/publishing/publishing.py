@@ -9,6 +9,7 @@ from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.planning.workspace import Opened, Workspace, covers, is_live
+from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.rules import Publication, changed_slices, judge_publication, other_holders
 from jobs.publishing.seen import By, check_seen_request
 from windowlib.errors import RequestError
@@ -42,15 +43,15 @@ def publish_staged(work: Workspace, opened: Opened, *, who: str, publisher: str 
         work: the workspace of the holder.
         opened: the request and the lease of the holder.
         who: recorded with the publication.
-        publisher: names the caller, such as a DAG run. If the same caller has published the request before, the result
-            has the changed slices of that publication, because the caller may have failed before it told anybody.
+        publisher: names the caller, if it is a DAG run, which sends asset events. If the same DAG run has published the
+            request before, or a person on the command line, the result has the changed slices of that publication,
+            because no event was sent for them.
 
     Raises:
         RequestError: there is no such request, or it was closed.
     """
-    return _publish(
-        work, opened.request_id, By(who=who, decision_id=publisher or work.new_id()), lease_id=opened.lease_id
-    )
+    by = By(who=who, decision_id=publisher or work.new_id(), tells=publisher is not None)
+    return _publish(work, opened.request_id, by, lease_id=opened.lease_id)
 
 
 def publish_events(
@@ -84,15 +85,12 @@ def publish_events(
 
 
 def _own_publication(view: LedgerView, request: Request, by: By) -> LedgerPublication | None:
-    """Return the publication of a request that the same decision, or the same DAG run, has made."""
-    return next(
-        (
-            one
-            for one in reversed(view.publications)
-            if one.request_id == request.request_id and one.decision_id == by.decision_id
-        ),
-        None,
-    )
+    """Return the publication of a request that the caller still has to tell: its own, or one that nobody has told."""
+    newest = next((one for one in reversed(view.publications) if one.request_id == request.request_id), None)
+    if newest is None:
+        return None
+    is_untold = by.tells and newest.is_told is False
+    return newest if is_untold or newest.decision_id == by.decision_id else None
 
 
 def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) -> Publication:
@@ -103,7 +101,13 @@ def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) 
         found, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
         return events
 
-    view = work.ledger.write(decide)
+    view = judge_request(work, request_id)
+    for _ in range(MAX_TRIES):
+        view = work.ledger.write(decide)
+        request = view.requests.get(request_id)
+        if found.is_published or request is None or not is_due(work, view, request):
+            break
+        view = judge_request(work, request_id)  # another publication came first, so readers see something else now
     return replace(found, ledger_version=view.version)
 
 
@@ -127,8 +131,10 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
         )
     newer: set[str] = set()
     for request in waiting:
-        if not newer & set(request.runs) and judge_publication(work, view, request).is_published:
-            return publish_request(work, request.request_id, who=who)
+        if not newer & set(request.runs):
+            view = judge_request(work, request.request_id)
+            if judge_publication(work, view, view.requests[request.request_id]).is_published:
+                return publish_request(work, request.request_id, who=who)
         newer |= set(request.runs)
     return publish_request(work, waiting[0].request_id, who=who)
 
@@ -136,7 +142,9 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
 def _published_events(
     work: Workspace, view: LedgerView, request: Request, *, by: By, is_person: bool
 ) -> list[LedgerEvent]:
-    details = {"published_by": by.decision_id} | (decision_details(by.decision_id, "publish") if is_person else {})
+    details = {"published_by": by.decision_id, "told": by.tells} | (
+        decision_details(by.decision_id, "publish") if is_person else {}
+    )
     changed = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
     events = [
         LedgerEvent(

@@ -11,11 +11,14 @@ from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestStat
 from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted
+from jobs.planning.fingerprints import fingerprint
 from jobs.planning.workspace import Workspace, holders
 from jobs.runs import EMPTY_STATE, CheckResult, Slice, Verdict
 
 MAX_NAMED = 8
 SEEN = "readers see all of it already"
+NO_RULE = "no rule"
+"""The basis of a judgement without a rule. It ends the effect of an earlier judgement."""
 _NO_WAIVER = "an error cannot be waived; run again"
 
 
@@ -72,6 +75,7 @@ def judge_publication(
         or (None if is_begun else _empty(request))
         or _incomplete(work, request)
         or _broken_chain(work, view, request)
+        or _unjudged(work, view, request)
     )
     if held is not None:
         return held
@@ -94,6 +98,44 @@ def changed_slices(view: LedgerView, publication: LedgerPublication) -> tuple[st
         if slice_id in publication.changes
         and _digests(view, earlier.get(slice_id)) != _digests(view, publication.changes[slice_id])
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a judgement of settled windows is based on: `now` in a view, and whether a run was judged on another one."""
+
+    now: str | None
+    is_outdated: bool
+
+
+def settled_basis(work: Workspace, view: LedgerView, request: Request) -> Basis:
+    """Return the basis of a judgement of a request in a view. `now` is None if the pipeline file has no such rule."""
+    rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
+    runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id]
+    judged = {run.judgement.basis if run.judgement is not None else None for run in runs}
+    if rule is None:
+        return Basis(now=None, is_outdated=bool(judged - {None, NO_RULE}))
+    document = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+    now = fingerprint([document, dict(view.published), dict(request.runs)])
+    return Basis(now=now, is_outdated=bool(judged - {now}))
+
+
+def is_ready(work: Workspace, view: LedgerView, request: Request) -> bool:
+    """Return whether nothing but checks, holders and a hold can stop the publication of a request."""
+    if request.state is RequestState.CLOSED or not (request.runs or request.is_complete):
+        return False
+    return not (_replaced(view, request) or _incomplete(work, request) or _broken_chain(work, view, request))
+
+
+def _unjudged(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
+    """Refuse if the change of settled windows was not judged against what readers see now."""
+    if not settled_basis(work, view, request).is_outdated:
+        return None
+    why = (
+        f"how much request {request.request_id} changes settled windows (publish.settled) has not been compared with "
+        "what readers see now; `hindcast publish` compares it"
+    )
+    return _refused(request, why)
 
 
 def stop_reasons(run: StagedRun) -> tuple[str, ...]:

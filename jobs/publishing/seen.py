@@ -27,11 +27,13 @@ class By:
         who: the person, recorded in the ledger.
         decision_id: identifies the decision. A second call with the same id finds that it has been made.
         seen: the ledger that the person looked at. None: the decision is not compared with anything.
+        tells: whether the caller sends asset events for a publication, as a task of Airflow does.
     """
 
     who: str
     decision_id: str
     seen: LedgerView | None = None
+    tells: bool = False
 
 
 def check_seen_request(view: LedgerView, request_id: str, by: By) -> None:

@@ -58,6 +58,11 @@ def decisions_path(pipeline: str) -> str:
     return f"{pipeline_page(pipeline)}/decisions"
 
 
+def decision_page(pipeline: str, run_id: str) -> str:
+    """Return the path of the page of a decision: its progress and its end. `run_id` is the DAG run that makes it."""
+    return f"{decisions_path(pipeline)}/{_part(run_id)}"
+
+
 def dag_page(dag_id: str) -> str:
     """Return the path of the page for a DAG of Airflow, also of a DAG that is not ours."""
     return _with(f"{PREFIX}/dag", {"dag_id": dag_id})

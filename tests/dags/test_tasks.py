@@ -45,6 +45,7 @@ class Tasks:
             xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None,
             xcom_push=lambda key, value: self.pushed.update({key: value}),
             task_id="the task",
+            get_dr_count=lambda **_asked: 0,
         )
         self.context: Any = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
 

@@ -9,11 +9,14 @@ and of Airflow's tasks. Only Delta and Spark are replaced. The test checks these
 - No writer ends a request that another writer works on.
 - A request is published whole, and a request that is not open does not change any more.
 - After a rollback, the schedule publishes nothing until a person publishes or resumes.
+- A clean-up removes no file of a run that the ledger has, and condemns no attempt on which somebody works. No run of an
+  attempt that was condemned is staged.
 
-At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log.
+At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log, and one more
+clean-up leaves no file that no commit names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -22,6 +25,7 @@ from typing import Any
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.lake.leftover_files import SCRATCH, ListedFile
 from jobs.ledger.chain import GENESIS, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.fold import Fold
@@ -37,6 +41,7 @@ from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState
 from jobs.planning.workspace import Asked, Opened, Workspace, covers, open_workspace
+from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
@@ -44,7 +49,7 @@ from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResul
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.simulated_ledger import Faults, MemoryStore, MemoryTable, Writer
-from windowlib.errors import HindcastError
+from windowlib.errors import HindcastError, StoreError
 
 DAYS = 4
 FIRST_MS = day_ms("2024-01-01")
@@ -73,6 +78,9 @@ class World:
     dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
     dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
     last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
+    ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
+    files: dict[str, ListedFile] = field(default_factory=dict)  # path -> a file in the lake
+    named: set[str] = field(default_factory=set)  # the paths that a commit of a table names
     next_pid: int = 100
     ids: int = 0
 
@@ -115,10 +123,13 @@ class World:
         def seen() -> None:
             self.last_read_ms[writer.pid] = self.now_ms
 
+        def now_ms() -> int:
+            return self.now_ms + self.ahead_ms.get(writer.pid, 0)
+
         faults = Faults(self.rng)
         store = MemoryStore(self.table, writer, faults, seen)
         limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
-        ledger = Ledger("memory", now_ms=lambda: self.now_ms, sleep=lambda _s: None, limits=limits, store=store)
+        ledger = Ledger("memory", now_ms=now_ms, sleep=lambda _s: None, limits=limits, store=store)
         return replace(
             open_workspace(pipeline, LAKE, now_ms=lambda: self.now_ms),
             ledger=ledger,
@@ -132,6 +143,11 @@ class World:
     def replayer(self, writer: Writer) -> "Replayer":
         return Replayer(self, writer)
 
+    def write_file(self, table: str, attempt_id: str) -> str:
+        path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
+        self.files[path] = ListedFile(path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms)
+        return path
+
 
 @dataclass
 class Replayer:
@@ -142,6 +158,7 @@ class Replayer:
 
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.writer.stop_here()
+        self._write(order.attempt_id)
         results, state = [], order.before.fingerprint if order.before else EMPTY_STATE
         for one in order.slices:
             amounts = list(self.world.log[SLICES.index(one)])
@@ -150,6 +167,40 @@ class Replayer:
             state = results[-1].state_after
         self.writer.stop_here()
         return results
+
+    def _write(self, attempt_id: str) -> None:
+        """Write fragments, a file of a task that is tried again, and files that are committed, table by table."""
+        world = self.world
+        scratch, _tried = world.write_file(SCRATCH, attempt_id), world.write_file("panes", attempt_id)
+        written = [world.write_file(table, attempt_id) for table in ("panes", "late", "timers")]
+        for path in written:
+            self.writer.stop_here()
+            if path not in world.files:
+                raise StoreError(f"the new file {path} cannot be read")
+            world.named.add(path)
+        self.writer.stop_here()
+        world.files.pop(scratch, None)
+
+
+@dataclass(frozen=True)
+class MemoryFiles:
+    """The files of the world, as one writer sees them. The writer stops at every access."""
+
+    world: World
+    writer: Writer
+
+    def listed(self) -> list[ListedFile]:
+        self.writer.stop_here()
+        return list(self.world.files.values())
+
+    def named(self, tables: Iterable[str]) -> frozenset[str]:
+        self.writer.stop_here()
+        return frozenset(path for path in self.world.named if path.partition("/")[0] in {*tables})
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in self.world.rng.sample(wanted := list(paths), len(wanted)):
+            self.writer.stop_here()
+            self.world.files.pop(path, None)
 
 
 def result_of(
@@ -260,6 +311,17 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
             resume(work, reason="continue", who=writer.name)
 
 
+def tidy(world: World, writer: Writer, rng: Random) -> None:
+    """Play `hindcast clean`, sometimes on a host whose clock is wrong, so that all leases seem to have expired."""
+    world.kinds[writer.pid] = HUMAN
+    if rng.random() < 0.5:
+        writer.host, world.ahead_ms[writer.pid] = "h3", YEAR_MS
+    work, files = world.workspace(writer, SPECS[0]), MemoryFiles(world, writer)
+    for _ in range(rng.choice([1, 3])):
+        older_than_ms = rng.choice([0, 0, 5_000, LEASE_MS])
+        clean(work, files, older_than_ms=older_than_ms, who=writer.name, dry_run=rng.random() < 0.1)
+
+
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +355,8 @@ class Laws:
         self._a_rollback_holds(writer, before, rows)
         self._an_ended_request_does_not_change(before)
         self._a_request_is_published_whole(before, rows)
+        self._a_condemned_attempt_has_no_holder_and_no_run(writer, before, rows)
+        self._no_file_of_a_run_is_gone()
 
     def _no_publication_is_lost(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -345,7 +409,8 @@ class Laws:
             return holder.pid in self.world.alive if holder.host == writer.host else None
 
         moments = (self.world.last_read_ms.get(writer.pid, self.world.now_ms), self.world.now_ms)
-        return all(is_held(lease, now_ms=now_ms, is_alive=is_alive) for now_ms in moments)
+        ahead_ms = self.world.ahead_ms.get(writer.pid, 0)
+        return all(is_held(lease, now_ms=now_ms + ahead_ms, is_alive=is_alive) for now_ms in moments)
 
     def _a_rollback_holds(self, writer: Writer, before: LedgerView, rows: Sequence[Row]) -> None:
         published = {row["request_id"] for row in rows if row["event"] == EventKind.PUBLISHED.value}
@@ -378,6 +443,26 @@ class Laws:
                 theirs = {one.slice_id for one in SLICES if covers(other, one)}
                 assert other.opened_seq < request.opened_seq, "only an older request is superseded"
                 assert theirs <= wanted, "it is superseded only by one that covers it"
+
+    def _a_condemned_attempt_has_no_holder_and_no_run(
+        self, writer: Writer, before: LedgerView, rows: Sequence[Row]
+    ) -> None:
+        for row in rows:
+            if row["event"] == EventKind.STAGED.value:
+                assert row["attempt_id"] not in before.condemned_attempts, "no run of a condemned attempt is staged"
+            if row["event"] == EventKind.CONDEMNED.value:
+                assert row["attempt_id"] not in before.staged_attempts, "an attempt with a run is not condemned"
+                owners = [
+                    request
+                    for request in before.open_requests()
+                    if row["attempt_id"] in {attempt.attempt_id for attempt in request.attempts}
+                ]
+                assert not any(self._is_held(lease, writer) for owner in owners for lease in owner.leases)
+
+    def _no_file_of_a_run_is_gone(self) -> None:
+        for path in self.world.named - self.world.files.keys():
+            attempt_id = path.partition("=")[2].partition("/")[0]
+            assert attempt_id not in self.view.staged_attempts, f"{path} is a file of a run"
 
 
 def _filled(seen: dict[str, str | None]) -> dict[str, str]:
@@ -426,7 +511,7 @@ def _text(pipeline: Pipeline) -> str:
 
 def _writer(world: World, rng: Random) -> Writer:
     world.next_pid += 1
-    act, own = rng.choice([run_by_hand, run_as_dag, decide]), Random(rng.random())
+    act, own = rng.choice([run_by_hand, run_as_dag, decide, tidy]), Random(rng.random())
 
     def work(writer: Writer) -> None:
         act(world, writer, own)
@@ -509,7 +594,22 @@ def _settle(world: World, rng: Random) -> None:
     assert writer.error is None, repr(writer.error)
     assert done
     _is_as_undisturbed(world)
+    _is_clean_after(world)
     return None
+
+
+def _is_clean_after(world: World) -> None:
+    """One clean-up leaves the committed files, and all of them."""
+    sweeper = Writer(name="sweeper", host="h1", pid=0, work=lambda _writer: None)
+    store = _Unstopped(world.table, sweeper, Faults(Random(0), ambiguous=0, failed=0))
+    work = replace(
+        world.workspace(sweeper, SPECS[0]), ledger=Ledger("memory", now_ms=lambda: world.now_ms, store=store)
+    )
+    world.alive.clear()
+    world.now_ms += YEAR_MS
+    named = world.named & world.files.keys()
+    clean(work, _FilesAtOnce(world, sweeper), older_than_ms=0, who="last", dry_run=False)
+    assert world.files.keys() == named
 
 
 def _is_as_undisturbed(world: World) -> None:
@@ -522,6 +622,20 @@ def _is_as_undisturbed(world: World) -> None:
         wanted = result_of(PLAIN, one, world.log[SLICES.index(one)], state=start, attempt_id="", log=found.result.log)
         assert (found.result.run_id, dict(found.result.digests)) == (wanted.run_id, dict(wanted.digests)), one.slice_id
         state = found.result.state_after
+
+
+class _FilesAtOnce(MemoryFiles):
+    """Files that never stop their writer."""
+
+    def listed(self) -> list[ListedFile]:
+        return list(self.world.files.values())
+
+    def named(self, tables: Iterable[str]) -> frozenset[str]:
+        return frozenset(path for path in self.world.named if path.partition("/")[0] in {*tables})
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.world.files.pop(path, None)
 
 
 @dataclass

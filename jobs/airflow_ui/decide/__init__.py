@@ -1,5 +1,5 @@
-"""Decisions on the pages: the route that takes them, and the macro `decisions.forms(place)` for their forms."""
+"""Decisions on the pages: routes that take and show them, and the macro `decisions.forms(place)` for their forms."""
 
-from fastapi import APIRouter
+from jobs.airflow_ui.decide.routes import router
 
-router = APIRouter()
+__all__ = ["router"]

@@ -1,4 +1,4 @@
-"""A client for the parts of Airflow's REST interface that Hindcast uses."""
+"""A client for the parts of Airflow's REST interface that Hindcast uses: of the embedded Airflow, or of another one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,14 +42,23 @@ class DagRunState:
 class AirflowApi:
     """A session with one Airflow, as a context manager: entering logs in.
 
+    Attributes:
+        url: the address of Airflow, such as `https://airflow.example.com`.
+        user: the account; not used with a token.
+        password: its password.
+        token: a token of Airflow's API, instead of account and password.
+        is_remote: whether the proxies of the environment are used. The embedded Airflow is on the loopback interface.
+
     Example:
         with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
             api.unpause("backfill_flights")
     """
 
     url: str
-    user: str
-    password: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    is_remote: bool = False
     _client: httpx.Client = field(init=False)
 
     def __enter__(self) -> Self:
@@ -58,10 +67,13 @@ class AirflowApi:
         Raises:
             AirflowRefused: no Airflow answers at the URL, or it does not have the account.
         """
-        # The address is on the loopback interface: proxies and .netrc files of the machine are ignored.
-        self._client = httpx.Client(base_url=self.url, timeout=_TIMEOUT_S, trust_env=False)
-        answer = self._ask("POST", "/auth/token", {"username": self.user, "password": self.password})
-        self._client.headers["Authorization"] = f"Bearer {answer['access_token']}"
+        # On the loopback interface, proxies and .netrc files of the machine are ignored.
+        self._client = httpx.Client(base_url=self.url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=self.is_remote)
+        token = self.token
+        if not token:
+            answer = self._ask("POST", "/auth/token", {"username": self.user, "password": self.password})
+            token = answer["access_token"]
+        self._client.headers["Authorization"] = f"Bearer {token}"
         return self
 
     def __exit__(
@@ -108,6 +120,18 @@ class AirflowApi:
         """Return the runs of a DAG, at most 500. The oldest interval comes first."""
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=500&order_by=run_after")
         return [_dag_run(run) for run in answer["dag_runs"]]
+
+    def clear_gate(self, dag_id: str, run_id: str) -> None:
+        """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": ["gate"],
+            "include_downstream": True,
+            "only_failed": True,
+            "reset_dag_runs": True,
+        }
+        self._ask("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
 
     def tasks(self, dag_id: str, run_id: str) -> Sequence[TaskState]:
         """Return the tasks of one DAG run."""

@@ -22,6 +22,8 @@ from jobs.pipeline.models.grammar import (
 )
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
+from jobs.pipeline.models.publish import PublishGrammar
+from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
 
@@ -58,6 +60,7 @@ class Pipeline(GrammarModel):
     aggregates: Mapping[str, AggregateGrammar] = {}
     process: ProcessGrammar | None = None
     quality: QualityGrammar | None = None
+    publish: PublishGrammar | None = None
     schedule: Annotated[str, AfterValidator(check_cron)] | None = None
     semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
     owner: Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_control_characters)] | None = None
@@ -125,6 +128,22 @@ class Pipeline(GrammarModel):
             raise ValueError(
                 f"semantics: found {self.semantics!r}, allowed for {kind}: {', '.join(allowed[self.front_end])}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _settled_fits_windows(self) -> Self:
+        settled = self.publish.settled if self.publish is not None else None
+        if settled is None:
+            return self
+        if self.windows is None:
+            raise ValueError("publish.settled needs windows: without windows, no output has an end")
+        known = (*self.output_columns, "record_count")
+        for name in settled.change_at_most.columns:
+            if name not in known:
+                raise ValueError(
+                    f"publish.settled.change_at_most.columns: found {name!r}, allowed: {', '.join(known)}"
+                    f"{did_you_mean(name, known)}"
+                )
         return self
 
     @property

@@ -21,7 +21,8 @@ from jobs.review.report.slice_calendar import months, strips
 from jobs.review.report.style import report_style
 from jobs.review.report.svg import FATES, overview, share_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Counts, Verdict
-from windowlib.errors import RequestError, SpecError
+from jobs.storage import file_system, is_remote
+from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
     from jobs.lake.lake import Lake
@@ -31,7 +32,7 @@ _MAX_NAMED = 6
 _SYMBOLS = {Verdict.PASS: "✓", Verdict.WARN: "!", Verdict.FAIL: "✕", Verdict.ERROR: "?"}
 
 
-def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -> Path:
+def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -> str:
     """Write the page about a pipeline from its ledger and tables.
 
     An existing page is replaced in one step, so nobody reads a half-written page.
@@ -39,34 +40,39 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
     Args:
         lake: the lake with the pipeline's tables.
         pipeline: the spec, for slices and names.
-        path: the file to write; `<lake>/reports/<pipeline>.html` when None.
+        path: the file to write; `reports/<pipeline>.html` in the lake when None.
 
     Returns:
-        The path of the written file.
+        The path of the written file, or its URI in an object store.
 
     Raises:
-        SpecError: the lake is not a directory on this machine, and no path is given.
         RequestError: the page cannot be written there.
         LedgerError: the ledger cannot be read.
         StoreError: the late records cannot be read, or differ from those that were written.
     """
     from jobs.review.report.collect import collect
 
-    if path is None and not lake.is_local:
-        raise SpecError(
-            f"the lake {lake.root} is not a directory on this machine; name the file for the report with --output"
-        )
-    target = path or Path(lake.root) / "reports" / f"{pipeline.name}.html"
-    page = render(build_model(collect(lake, pipeline)))
+    content = render(build_model(collect(lake, pipeline))).encode("utf-8", errors="replace")
+    place = str(path) if path is not None else lake.below(f"reports/{pipeline.name}.html")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, page.encode("utf-8", errors="replace"))
+        if is_remote(place):
+            _put(place, content)
+        else:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            _replace(Path(place), content)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise RequestError(
-            f"the report cannot be written to {target.parent}: {getattr(error, 'strerror', None) or error}; "
+            f"the report cannot be written to {place.rpartition('/')[0]}: {getattr(error, 'strerror', None) or error}; "
             "name another file with --output"
         ) from error
-    return target
+    return place
+
+
+def _put(uri: str, content: bytes) -> None:
+    """Put the page into the object store, which replaces an object as a whole."""
+    system, path = file_system(uri)
+    with system.open_output_stream(path, metadata={"Content-Type": "text/html; charset=utf-8"}) as out:
+        out.write(content)
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -96,7 +96,7 @@ def test_plan_lists_the_slices_and_the_reasons(shell: Shell) -> None:
     assert planned["steps"][1]["expected_seconds"] > 0
     assert shell("plan", "sales", *RANGE) == 0
     assert "half-open" in shell.out
-    assert "possibly: state before changed" in shell.out
+    assert "perhaps: state before changed" in shell.out
 
 
 @pytest.mark.parametrize(("different", "status"), [((), 0), (("2024-01-02",), 1)])

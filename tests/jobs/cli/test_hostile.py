@@ -64,12 +64,17 @@ COMMANDS = (
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("diff", "sales"), ("diff", "sales", "--json"),
     ("diff", "sales", "--request", ARGUMENT), ("diff", "sales", "--run", ARGUMENT), ("diff", "sales", "--at", ARGUMENT),
     ("diff", "sales", "--at", "0", "--all-panes"), ("diff", "sales", "--at", "9" * 30), ("diff", ARGUMENT),
+    ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT),
+    ("cancel", "sales", "--request", ARGUMENT, "--reason", "x"),
+    ("cancel", "sales", "--request", "", "--reason", ARGUMENT),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("verify", "sales", "--to", ARGUMENT),
     ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
     ("metrics",), ("metrics", ARGUMENT), ("setup", ARGUMENT),
+    ("clean", "sales"), ("clean", "sales", "--older-than", ARGUMENT),
+    ("clean", "sales", "--older-than", "0s", "--remove"),
 )  # fmt: skip
 
 
@@ -145,6 +150,7 @@ def test_every_command_accepts_or_refuses_every_date(shell: Shell) -> None:
                 ("verify", "sales", "--from", date),
                 ("verify", "sales", "--to", date),
                 ("publish", "sales", "--request", date),
+                ("cancel", "sales", "--request", date, "--reason", "x"),
             ],
         ):
             status = shell(*command)
@@ -171,8 +177,8 @@ BAD_LAKES = {
 ON_A_LAKE = (
     ("status",), ("show", "sales"), ("report", "sales"), ("publish", "sales"), ("explain", "sales", "x"),
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
-    ("resume", "sales", "--reason", "x"), ("verify", "sales"),
-    ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"),
+    ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
+    ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
 )  # fmt: skip
 
 

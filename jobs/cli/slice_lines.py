@@ -1,0 +1,111 @@
+"""Prints plans and outcomes, with long runs of equal lines folded."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from jobs.cli import common
+from jobs.durations import human_duration
+from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, how_many, span
+from jobs.ledger.tally import Standing, in_words, standing_of, tally
+from jobs.ledger.view import StagedRun
+from jobs.orchestration.outcomes import Outcome
+from jobs.planning.plan import Plan, Reason, Step
+from jobs.runs import Counts, RunResult, Verdict
+
+SINGLE = 2**62
+"""A stretch is never this long: with it as `at_least`, nothing is folded."""
+MAX_STOPPED = 40
+"""At most this many runs that stop publication have a line each, with the run that a waiver names."""
+_NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", "panes")
+
+
+def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
+    """Print a plan: a line for each slice, or for a stretch of slices that are replayed for the same reason."""
+    stretches = fold(planned.steps, lambda step: (step.reason, step.is_certain, step.is_published), at_least=at_least)
+    rows = [_plan_row(stretch) for stretch in stretches]
+    columns = ("slice", "replay", "because", "records", "bytes", "about")
+    share = f"{len(planned.stale)} of {len(planned.steps)} slices to replay"
+    title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
+    common.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
+    seconds = _seconds(planned.stale)
+    total = "" if seconds is None else f", about {human_duration(seconds * 1_000)} according to past runs"
+    records = sum(step.records for step in planned.stale)
+    common.say(f"{planned.chain_note}. To read: {records:,} records{total}.")
+    for warning in planned.warnings:
+        common.say(f"warning: {warning}")
+
+
+def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
+    first, steps = stretch.first, stretch.items
+    seconds = _seconds(steps)
+    return (
+        span([step.slice.slice_id for step in steps]),
+        first.reason.value if first.is_certain else f"perhaps: {first.reason.value}",
+        _because(stretch),
+        f"{sum(step.records for step in steps):,}",
+        f"{sum(step.bytes for step in steps):,}",
+        "" if not seconds else f"{seconds:.1f} s",
+    )
+
+
+def _because(stretch: Stretch[Step]) -> str:
+    """Return the text of a stretch: the common one, the sums, or a hint where each slice has its own."""
+    first, steps = stretch.first, stretch.items
+    if len({step.because for step in steps}) == 1:
+        return first.because
+    then = [step.run.result.log.records for step in steps if step.run is not None]
+    if first.reason is Reason.CURRENT:
+        return "published" if first.is_published else "staged"
+    if first.reason is Reason.INPUT_CHANGED and len(then) == len(steps):
+        return f"{sum(then):,} records then, {sum(step.records for step in steps):,} now"
+    return f"{first.because}, and so on (--all prints each slice)"
+
+
+def _seconds(steps: Iterable[Step]) -> float | None:
+    known = [step.expected_seconds for step in steps if step.expected_seconds is not None]
+    return sum(known) if known else None
+
+
+def show_outcome(outcome: Outcome, *, at_least: int = FOLD_FROM) -> None:
+    """Print the runs of a request: a line for each, or for a stretch of runs with the same verdict."""
+    few = sum(not run.is_publishable for run in outcome.runs) <= MAX_STOPPED
+
+    def alike(run: StagedRun) -> tuple[Standing, str]:
+        return standing_of(run), "" if run.is_publishable or not few else run.result.run_id
+
+    rows = [_run_row(stretch) for stretch in fold(outcome.runs, alike, at_least=at_least)]
+    columns = ("slice", "verdict", "run", *_NUMBERS)
+    common.print_table(outcome.pipeline, columns, rows, right=_NUMBERS, whole=("slice", "run"))
+    state = "published" if outcome.is_published else "staged, not published"
+    counted = in_words(tally(outcome.runs)) or "no run"
+    common.say(f"{how_many(outcome.replayed)} replayed, {len(outcome.runs)} in the range: {counted}; {state}.")
+
+
+def _run_row(stretch: Stretch[StagedRun]) -> tuple[str | Text, ...]:
+    first, runs = stretch.first, stretch.items
+    return (
+        span([run.result.slice.slice_id for run in runs]),
+        common.verdict_text(first.verdict, is_waived=standing_of(first) is Standing.WAIVED),
+        "" if stretch.is_folded else first.result.run_id[:12],
+        *(f"{count:,}" for count in _sums([run.result for run in runs])),
+    )
+
+
+def progress_lines(results: Iterable[RunResult], *, at_least: int = FOLD_FROM) -> Iterable[tuple[Verdict, str]]:
+    """Yield a line for each finished slice, or for a stretch of slices with the same verdict, with the verdict."""
+    for stretch in fold(results, lambda result: result.verdict, at_least=at_least):
+        names = [result.slice.slice_id for result in stretch.items]
+        read, _, late, _, invalid, panes = _sums(stretch.items)
+        seconds = sum(result.seconds for result in stretch.items)
+        verdict = stretch.first.verdict
+        found = f"read {read:,}, late {late:,}, invalid {invalid:,}, panes {panes:,}, {seconds:.1f} s"
+        yield verdict, folded_line(names, f"{verdict.value}, {found}")
+
+
+def _sums(results: Sequence[RunResult]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*(_counts(result.counts) for result in results), strict=True)))
+
+
+def _counts(counts: Counts) -> tuple[int, ...]:
+    return counts.read, counts.assigned, counts.late, counts.unassigned, counts.invalid, counts.panes

@@ -1,0 +1,118 @@
+"""Commands fold long runs of equal lines, keep ids whole, and count waived slices as waived. JSON is not folded."""
+
+import random
+import re
+import time
+from dataclasses import replace
+
+import pytest
+
+from jobs.cli.slice_lines import SINGLE, progress_lines, show_plan
+from jobs.folding import FOLD_FROM
+from jobs.planning.plan import Plan, Reason, Step
+from jobs.runs import Slice
+from tests.jobs.cli.conftest import Shell
+from tests.support.fake_replay import FAILS, append_day
+from tests.support.fuzzing import seeds
+
+RANGE = ("--from", "2024-01-01", "--to", "2024-01-13")
+DAY_MS = 86_400_000
+
+
+def two_weeks(shell: Shell) -> None:
+    for day in range(6, 13):
+        append_day(shell.root, f"2024-01-{day:02d}", {"a": FAILS if day in {8, 9} else day})
+
+
+def test_waived_slices_are_counted_as_waived(shell: Shell) -> None:
+    two_weeks(shell)
+    assert shell("run", "sales", *RANGE) == 1
+    assert "12 slices replayed, 12 in the range: 10 passed, 2 failed; staged, not published." in shell.out
+    assert "2024-01-01 … 2024-01-07: 7 slices, pass, read 12, late 0, invalid 0, panes 12, 3.5 s" in shell.err
+    assert len(re.findall("^2024-01-0[89] +fail +[0-9a-f]{12} ", shell.out, re.MULTILINE)) == 2
+    assert shell("status", "sales") == 0
+    assert "12 slices staged: 10 passed, 2 failed\n    held by 2024-01-08: check failed (total)" in shell.out
+    for day in ("08", "09"):
+        assert shell("waive", "sales", f"2024-01-{day}", "--reason", "seen") == 0
+    assert shell("status", "sales") == 0
+    assert "12 slices staged: 10 passed, 2 waived" in shell.out
+    assert shell("publish", "sales") == 0
+    assert shell("status", "sales") == 0
+    assert "readers see 12 slices, 2024-01-01 … 2024-01-12: 10 passed, 2 waived" in shell.out
+    state = shell.json("status", "sales")["pipelines"][0]
+    assert state["published_ranges"] == [["2024-01-01", "2024-01-12"]]
+    assert state["published_verdicts"] == {"passed": 10, "waived": 2}
+    assert shell("run", "sales", *RANGE) == 0
+    assert "0 slices replayed, 12 in the range: 10 passed, 2 waived; published." in shell.out
+
+
+def test_a_plan_is_folded_and_its_json_is_not(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_weeks(shell)
+    assert shell("run", "sales", *RANGE) == 1
+    append_day(shell.root, "2024-01-03", {"b": 1})
+    monkeypatch.delenv("COLUMNS")
+    assert shell("plan", "sales", *RANGE) == 0
+    lines = [re.split(r"  +", line) for line in shell.out.splitlines()]
+    assert [line[:2] for line in lines[2:6]] == [
+        ["2024-01-01", "current"],
+        ["2024-01-02", "current"],
+        ["2024-01-03", "input changed"],
+        ["2024-01-04 … 2024-01-12: 9 slices", "perhaps: state before changed"],
+    ]
+    assert shell("plan", "sales", *RANGE, "--all") == 0
+    assert len(re.findall("^2024-01-", shell.out, re.MULTILINE)) == 12
+    assert len(shell.json("plan", "sales", *RANGE)["steps"]) == 12
+    monkeypatch.setenv("COLUMNS", "60")
+    assert shell("plan", "sales", *RANGE) == 0
+    assert re.search(r"published|staged as run [0-9a-f]{12}", " ".join(shell.out.split()))
+
+
+def random_plan(chance: random.Random, count: int) -> Plan:
+    steps = []
+    for number in range(count):
+        changes = not steps or chance.random() < 0.2
+        reason = chance.choice(list(Reason)) if changes else steps[-1].reason
+        because = chance.choice(["same", f"of {number}"])
+        one = Slice(slice_id=f"{number:06}", start_ms=number * DAY_MS, end_ms=(number + 1) * DAY_MS)
+        records = chance.randrange(1_000)
+        steps.append(
+            Step(
+                slice=one, reason=reason, because=because, is_certain=True, records=records, bytes=records,
+                expected_seconds=None, run=None, is_published=False,
+            )
+        )  # fmt: skip
+    return Plan(
+        pipeline="p", from_text="a", to_text="b", spec_fingerprint="s", ledger_version=1, log_version=1, before=None,
+        chain_note="new", steps=tuple(steps),
+    )  # fmt: skip
+
+
+def test_folded_plans_name_every_slice_and_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in seeds(60):
+        chance = random.Random(seed)
+        planned = random_plan(chance, chance.randrange(1, 40))
+        at_least = chance.choice([1, 2, FOLD_FROM, SINGLE])
+        capsys.readouterr()
+        show_plan(planned, at_least=at_least)
+        lines = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\d{6}", line)]
+        named: list[str] = []
+        for line in lines:
+            ends = re.match(r"(\d{6})(?: … (\d{6}): ([\d,]+) slices)?", line)
+            assert ends is not None
+            first, last = int(ends[1]), int(ends[2] or ends[1])
+            assert ends[3] is None or int(ends[3]) == last - first + 1
+            named += [f"{number:06}" for number in range(first, last + 1)]
+        assert named == [step.slice.slice_id for step in planned.steps]
+        totals = [int(re.split(r"  +", line)[3].replace(",", "")) for line in lines]
+        assert sum(totals) == sum(step.records for step in planned.steps)
+
+
+def test_ten_thousand_slices_are_printed_in_less_than_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    planned = random_plan(random.Random(1), 10_000)
+    uniform = replace(planned, steps=tuple(replace(step, reason=Reason.MISSING) for step in planned.steps))
+    for one, at_least in ((uniform, FOLD_FROM), (planned, FOLD_FROM), (planned, SINGLE)):
+        started = time.process_time()
+        show_plan(one, at_least=at_least)
+        assert time.process_time() - started < 1
+    assert "000000 … 009999: 10,000 slices" in capsys.readouterr().out
+    assert list(progress_lines(())) == []

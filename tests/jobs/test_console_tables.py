@@ -1,0 +1,70 @@
+"""Tables on screens of any width and in pipes: nothing is lost, no id is broken over two lines, ten thousand rows."""
+
+import random
+import re
+import time
+
+import pytest
+from rich.cells import cell_len
+
+from jobs.console import print_table
+from tests.support.fuzzing import seeds
+
+COLUMNS = ("slice", "run", "why", "records")
+
+
+def random_rows(chance: random.Random) -> list[tuple[str, str, str, str]]:
+    words = ["state", "before", "changed", "é", "日本", "[bold]x", "", "a" * chance.randrange(1, 30)]
+    return [
+        (
+            f"2013-02-{chance.randrange(1, 28):02d}",
+            f"{chance.getrandbits(48):012x}",
+            " ".join(chance.choices(words, k=chance.randrange(12))),
+            f"{chance.randrange(10**7):,}",
+        )
+        for _ in range(chance.randrange(1, 8))
+    ]
+
+
+def test_no_id_and_no_number_is_broken_on_any_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in seeds(150):
+        chance = random.Random(seed)
+        width = chance.choice([12, 20, 30, 40, 50, 60, 80, 200, None])
+        if width is None:
+            monkeypatch.delenv("COLUMNS", raising=False)
+        else:
+            monkeypatch.setenv("COLUMNS", str(width))
+        rows, cut = random_rows(chance), ("why",) if chance.random() < 0.3 else ()
+        capsys.readouterr()
+        print_table("t", COLUMNS, rows, right=("records",), whole=("slice", "run"), cut=cut)
+        title, *lines = capsys.readouterr().out.splitlines()
+        assert title == "t"
+        for row in rows:
+            _check_row(row, lines, width=width, is_cut=bool(cut))
+        assert width is None or width < 60 or all(cell_len(line) <= width for line in lines)
+
+
+def _check_row(row: tuple[str, str, str, str], lines: list[str], *, width: int | None, is_cut: bool) -> None:
+    day, run, why, records = row
+    assert all(any(whole in line for line in lines) for whole in (day, run, records))
+    assert is_cut or _letters(why) <= _letters("".join(lines))
+    assert width is not None or any(line.split() == [day, run, *why.split(), records] for line in lines)
+
+
+def _letters(text: str) -> set[str]:
+    return set(re.sub(r"\s", "", text))
+
+
+def test_ten_thousand_rows_are_printed_in_less_than_a_second(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(f"{number:08}", f"{number:012x}", "state before changed", "1,000") for number in range(10_000)]
+    for columns in ("60", "30", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        started = time.process_time()
+        print_table("t", COLUMNS, rows, right=("records",), whole=("slice", "run"))
+        took = time.process_time() - started
+        assert took < 1.5, (columns, took)
+        assert len(capsys.readouterr().out.splitlines()) >= 10_000
