@@ -174,7 +174,7 @@ def test_the_form_has_the_dates_of_the_first_gap(details: "Callable[[dict[str, A
         "value": None,
         "schema": {"type": ["null", "string"], "description_md": "The first slice."},
     }
-    given = {
+    given: dict[str, Any] = {
         "dag_id": "backfill_sales",
         "params": {"from": field, "to": field, "reason": {"value": None, "schema": {}}},
     }
