@@ -36,10 +36,11 @@ def leave_verdict(context: Context, text: str) -> None:
 
 
 @contextmanager
-def our_errors(context: Context) -> Iterator[None]:
+def our_errors(context: Context | None = None) -> Iterator[None]:
     """Let Airflow retry after a `LedgerError`: a lost race or an unreachable ledger. Other errors need a person.
 
-    The message is logged first, on a line of its own, because Airflow shows an exception below its call stack.
+    The message is logged first, on a line of its own, because Airflow shows an exception below its call stack. With a
+    `context`, it is left as the verdict of the DAG run.
     """
     try:
         yield
@@ -58,8 +59,9 @@ def our_errors(context: Context) -> Iterator[None]:
         raise AirflowFailException(escaped(error)) from None
 
 
-def _leave_failure(context: Context, error: HindcastError) -> None:
-    leave_verdict(context, f"task {context['ti'].task_id} failed: {error}")
+def _leave_failure(context: Context | None, error: HindcastError) -> None:
+    if context is not None:
+        leave_verdict(context, f"task {context['ti'].task_id} failed: {error}")
 
 
 @contextmanager

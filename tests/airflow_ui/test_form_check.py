@@ -174,7 +174,7 @@ def test_the_form_has_the_dates_of_the_first_gap(details: "Callable[[dict[str, A
         "value": None,
         "schema": {"type": ["null", "string"], "description_md": "The first slice."},
     }
-    given = {
+    given: dict[str, Any] = {
         "dag_id": "backfill_sales",
         "params": {"from": field, "to": field, "reason": {"value": None, "schema": {}}},
     }
@@ -199,5 +199,5 @@ def test_a_lake_that_cannot_be_read_leaves_the_form_empty(
     details: "Callable[[dict[str, Any] | None], Any]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "nowhere"))
-    given = {"params": {"from": {"value": None, "schema": {}}, "to": {"value": None, "schema": {}}}}
+    given: dict[str, Any] = {"params": {"from": {"value": None, "schema": {}}, "to": {"value": None, "schema": {}}}}
     assert details(given) == given
