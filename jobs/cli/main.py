@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "jobs.cli.look:explain_command",
     "report": "jobs.cli.look:report_command",
     "verify": "jobs.cli.verify:verify_command",
+    "suite": "jobs.cli.suite:suite_command",
     "load-flights": "jobs.cli.run:load_flights_command",
     "metrics": "jobs.cli.metrics:metrics_command",
     "setup": "jobs.cli.setup:setup_command",

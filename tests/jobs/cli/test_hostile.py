@@ -68,6 +68,9 @@ COMMANDS = (
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
     ("metrics",), ("metrics", ARGUMENT), ("setup", ARGUMENT),
+    ("suite", "propose", "sales"), ("suite", "propose", "sales", "--output", "proposed.json"),
+    ("suite", "try", "proposed.json", "sales"), ("suite", "try", ARGUMENT, "sales"), ("suite", ARGUMENT),
+    ("suite", "propose", "sales", "--from", ARGUMENT), ("suite", "propose", "sales", "--output", ARGUMENT),
 )  # fmt: skip
 
 
@@ -143,10 +146,12 @@ def test_every_command_accepts_or_refuses_every_date(shell: Shell) -> None:
                 ("verify", "sales", "--from", date),
                 ("verify", "sales", "--to", date),
                 ("publish", "sales", "--request", date),
+                ("suite", "propose", "sales", "--from", date),
+                ("suite", "propose", "sales", "--to", date),
             ],
         ):
             status = shell(*command)
-            assert status in {1, 2} or (status == 0 and command[0] in {"show", "verify"}), (command, shell.out)
+            assert status in {1, 2} or (status == 0 and command[0] in {"show", "suite", "verify"}), (command, shell.out)
             assert len(shell.err.strip().splitlines()) <= 4, "one paragraph, and at most the usage before it"
             _check(shell)
 
@@ -171,6 +176,7 @@ ON_A_LAKE = (
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"),
+    ("suite", "propose", "sales"),
 )  # fmt: skip
 
 
