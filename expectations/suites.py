@@ -23,8 +23,12 @@ RUN_COLUMNS: Mapping[str, str] = {
     "unassigned_share": "double",
     "invalid_share": "double",
     "watermark_ms": "bigint",
+    "watermark_behind_by_ms": "bigint",
 }
-"""The columns of the table `run`, whose one row describes a run. Shares are of the records read; 0.0 without any."""
+"""The columns of the table `run`, whose one row describes a run. Shares are of the records read; 0.0 without any.
+
+`watermark_behind_by_ms` is the end of the slice minus the watermark after it; null without a watermark.
+"""
 
 SEVERITIES = ("info", "warning", "critical")
 """Great Expectations' severities, from the least to the most severe."""

@@ -245,8 +245,8 @@ def _usage(error: click.ClickException) -> int:
 def _report_bug(error: BaseException, name: str) -> int:
     """Print that the error is a bug in Hindcast; the traceback goes into a private file."""
     *_, (last, _line) = traceback.walk_tb(error.__traceback__)
-    if isinstance(error, SystemExit) and last.f_globals["__name__"] == "click.core":
-        return REFUSED  # click exits like this if the reader of a pipe has closed it, as in `hindcast show | head`
+    if isinstance(error, SystemExit) and last.f_globals["__name__"] in {"click.core", "rich.console"}:
+        return REFUSED  # they exit like this if the reader of a pipe has closed it, as in `hindcast show | head`
     first_line = "".join(str(error).splitlines(keepends=True)[:1]).strip()
     complain(
         f"error: {name} failed with an unexpected {type(error).__name__}: {first_line}. "

@@ -29,10 +29,13 @@ def escaped_lines(text: str) -> str:
     return "\n".join(escaped(line) for line in text.split("\n"))
 
 
-def escaped_json(value: object) -> str:
-    """Return a value as one line of JSON. Non-ASCII text stays readable; unsafe characters are JSON escapes."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+def escaped_json(value: object, *, indent: int | None = None) -> str:
+    """Return a value as JSON: one line, or sorted by key with one value a line if `indent` is given.
+
+    Non-ASCII text stays readable; unsafe characters are JSON escapes.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, sort_keys=indent is not None)
+    return "\n".join(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n"))
 
 
 def shortened(text: str, most: int = _MAX_SHOWN) -> str:

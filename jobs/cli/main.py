@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "report": "jobs.cli.look:report_command",
     "verify": "jobs.cli.verify:verify_command",
     "clean": "jobs.cli.clean:clean_command",
+    "suite": "jobs.cli.suite:suite_command",
     "load-flights": "jobs.cli.run:load_flights_command",
     "metrics": "jobs.cli.metrics:metrics_command",
     "setup": "jobs.cli.setup:setup_command",

@@ -10,8 +10,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from jobs.cli import common
-from jobs.cli.slice_lines import SINGLE, progress_lines, show_outcome, show_plan
-from jobs.folding import FOLD_FROM
+from jobs.cli.slice_lines import all_option, progress_lines, show_outcome, show_plan
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Progress as Staged
 from jobs.orchestration.requests import Staging, run_request
@@ -27,15 +26,6 @@ if TYPE_CHECKING:
     from jobs.review.execution import Execution
     from jobs.review.verify_input import Verification
 
-
-all_option = click.option(
-    "--all",
-    "fold_from",
-    flag_value=SINGLE,
-    default=FOLD_FROM,
-    type=int,
-    help=f"Print a line for each slice. Without it, {FOLD_FROM} or more equal lines in a row are one line.",
-)
 
 PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
 

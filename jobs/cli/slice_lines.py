@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import click
 from rich.text import Text
 
 from jobs.cli import common
@@ -18,6 +19,16 @@ SINGLE = 2**62
 MAX_STOPPED = 40
 """At most this many runs that stop publication have a line each, with the run that a waiver names."""
 _NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", "panes")
+
+
+all_option = click.option(
+    "--all",
+    "fold_from",
+    flag_value=SINGLE,
+    default=FOLD_FROM,
+    type=int,
+    help=f"Print a line for each slice. Without it, {FOLD_FROM} or more equal lines in a row are one line.",
+)
 
 
 def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:

@@ -84,7 +84,7 @@ def _check(session: LazySession, audited: Audited) -> list[tuple[CheckResult, ..
     if computed.pinned.suites is None or quality is None:
         return [(*found,) for found in laws.values()]
     watermarks = (computed.run.time.watermark_ms(one.slice_no) for one in computed.runs)
-    checked = {"run": run_rows([*laws], [*zip(counts, watermarks, strict=True)])} | {
+    checked = {"run": run_rows([one.slice for one in computed.runs], [*zip(counts, watermarks, strict=True)])} | {
         name: _committed(session, computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
     }
     results = run_checks(computed.pinned.suites, [*laws], checked, fail_on=quality.fail_on)

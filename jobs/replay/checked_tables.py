@@ -14,7 +14,7 @@ from expectations.suites import RUN_COLUMNS
 from expectations.tables import Engine
 from jobs.lake.damage import reading
 from jobs.lake.store import dataset_of, open_table, read_attempts
-from jobs.runs import Counts
+from jobs.runs import Counts, Slice
 from jobs.spark.lazy_session import LazySession
 from jobs.storage import is_remote
 from windowlib.columnar.arrow import arrow_type
@@ -30,29 +30,32 @@ PANDAS_ROWS = 100_000
 BATCH_ROWS = 131_072
 """Smaller batches of a table are put together, because each check has a cost per batch."""
 
+_FAR_MS = 2**62
+
 _RUN_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64()}
 RUN_SCHEMA: pa.Schema = pa.schema([(name, _RUN_TYPES[kind]) for name, kind in RUN_COLUMNS.items()])
 """The columns of the table `run`."""
 
 
-def run_rows(slice_ids: Sequence[str], runs: Sequence[tuple[Counts, int | None]]) -> ArrowSlices:
+def run_rows(slices: Sequence[Slice], runs: Sequence[tuple[Counts, int | None]]) -> ArrowSlices:
     """Return the table `run`, with one row per run. Shares are relative to the records read, or 0.0 if there are none.
 
     Args:
-        slice_ids: the slices of the runs.
+        slices: the slices of the runs.
         runs: the counts and the watermark (epoch ms) of each run.
     """
-    rows = [
-        _run_row(slice_id, counts, watermark) for slice_id, (counts, watermark) in zip(slice_ids, runs, strict=True)
-    ]
+    rows = [_run_row(one, counts, watermark) for one, (counts, watermark) in zip(slices, runs, strict=True)]
     return ArrowSlices(pa.Table.from_pylist(rows, RUN_SCHEMA), np.arange(len(rows)), len(rows))
 
 
-def _run_row(slice_id: str, counts: Counts, watermark_ms: int | None) -> dict[str, Any]:
+def _run_row(one: Slice, counts: Counts, watermark_ms: int | None) -> dict[str, Any]:
     fates = {"late": counts.late, "unassigned": counts.unassigned, "invalid": counts.invalid}
     shares = {f"{fate}_share": count / counts.read if counts.read else 0.0 for fate, count in fates.items()}
     whole = {"records_read": counts.read, "assigned": counts.assigned, "panes": counts.panes}
-    return {"slice_id": slice_id, "watermark_ms": watermark_ms} | whole | fates | shares
+    # The greatest watermark is 2^63 - 1, so the difference may not fit into 64 bits.
+    behind = None if watermark_ms is None else max(-_FAR_MS, min(_FAR_MS, one.end_ms - watermark_ms))
+    times = {"watermark_ms": watermark_ms, "watermark_behind_by_ms": behind}
+    return {"slice_id": one.slice_id} | times | whole | fates | shares
 
 
 def arrow_schema(columns: Mapping[str, Node]) -> pa.Schema:

@@ -34,12 +34,16 @@ def load_checks(pipeline: "Pipeline") -> SuiteFile | None:
     """
     if pipeline.quality is None:
         return None
+    found = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.source))
+    return check_suite_file(found, columns=checked_columns(pipeline))
+
+
+def checked_columns(pipeline: "Pipeline") -> dict[str, tuple[str, ...]]:
+    """Return the stored columns of the tables that a suite of this pipeline may check, without those of `run`."""
     outputs = tables.window_outputs(
         dict.fromkeys(pipeline.log.key_columns, "string"), dict.fromkeys(pipeline.output_columns, "bigint")
     )
-    known = {table.name: tuple(table.stored_columns()) for table in (outputs, tables.late_records("string"))}
-    found = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.source))
-    return check_suite_file(found, columns=known)
+    return {table.name: tuple(table.stored_columns()) for table in (outputs, tables.late_records("string"))}
 
 
 def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]") -> None:
@@ -191,6 +195,6 @@ def _message(column: str | None, outcome: "Outcome") -> str:
 
 
 __all__ = [
-    "LATE_RECORDS", "RUN", "WINDOW_OUTPUTS", "conservation", "load_checks", "prepare_checks", "quality_rows",
-    "run_checks", "verdict",
+    "LATE_RECORDS", "RUN", "WINDOW_OUTPUTS", "checked_columns", "conservation", "load_checks", "prepare_checks",
+    "quality_rows", "run_checks", "verdict",
 ]  # fmt: skip

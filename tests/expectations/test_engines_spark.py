@@ -24,7 +24,7 @@ from expectations.slices import SlicedTable
 from expectations.suites import Check, Suite
 from jobs.replay import checks
 from jobs.replay.checked_tables import run_rows
-from jobs.runs import CheckResult, Counts, Verdict
+from jobs.runs import CheckResult, Counts, Slice, Verdict
 from windowlib.errors import InvariantBroken, SpecError
 
 if TYPE_CHECKING:
@@ -283,6 +283,9 @@ def test_unexpected_values_are_few_distinct_and_json() -> None:
 COUNTS = Counts(read=665, assigned=140, late=5, unassigned=0, invalid=520, panes=900)
 
 
+DAY = Slice(slice_id="2013-02-09", start_ms=1_360_368_000_000, end_ms=1_360_454_400_000)
+
+
 def outputs(rows: int) -> pd.DataFrame:
     start = pd.date_range(START, periods=rows, freq="15min", tz="UTC").as_unit("us")
     return pd.DataFrame(
@@ -303,7 +306,7 @@ def checked(counts: Counts, *, watermark_ms: int | None, rows: int) -> dict[str,
     return {
         "window_outputs": in_slices(outputs(rows)),
         "late_records": in_slices(late(rows)),
-        "run": run_rows(["2013-02-09"], [(counts, watermark_ms)]),
+        "run": run_rows([DAY], [(counts, watermark_ms)]),
     }
 
 

@@ -68,7 +68,7 @@ def test_a_plan_is_folded_and_its_json_is_not(shell: Shell, monkeypatch: pytest.
 
 
 def random_plan(chance: random.Random, count: int) -> Plan:
-    steps = []
+    steps: list[Step] = []
     for number in range(count):
         changes = not steps or chance.random() < 0.2
         reason = chance.choice(list(Reason)) if changes else steps[-1].reason

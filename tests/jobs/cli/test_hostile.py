@@ -74,6 +74,9 @@ COMMANDS = (
     ("metrics",), ("metrics", ARGUMENT), ("setup", ARGUMENT),
     ("clean", "sales"), ("clean", "sales", "--older-than", ARGUMENT),
     ("clean", "sales", "--older-than", "0s", "--remove"),
+    ("suite", "propose", "sales"), ("suite", "propose", "sales", "--output", "proposed.json"),
+    ("suite", "try", "proposed.json", "sales"), ("suite", "try", ARGUMENT, "sales"), ("suite", ARGUMENT),
+    ("suite", "propose", "sales", "--from", ARGUMENT), ("suite", "propose", "sales", "--output", ARGUMENT),
 )  # fmt: skip
 
 
@@ -150,10 +153,12 @@ def test_every_command_accepts_or_refuses_every_date(shell: Shell) -> None:
                 ("verify", "sales", "--to", date),
                 ("publish", "sales", "--request", date),
                 ("cancel", "sales", "--request", date, "--reason", "x"),
+                ("suite", "propose", "sales", "--from", date),
+                ("suite", "propose", "sales", "--to", date),
             ],
         ):
             status = shell(*command)
-            assert status in {1, 2} or (status == 0 and command[0] in {"show", "verify"}), (command, shell.out)
+            assert status in {1, 2} or (status == 0 and command[0] in {"show", "suite", "verify"}), (command, shell.out)
             assert len(shell.err.strip().splitlines()) <= 4, "one paragraph, and at most the usage before it"
             _check(shell)
 
@@ -178,6 +183,7 @@ ON_A_LAKE = (
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
+    ("suite", "propose", "sales"),
 )  # fmt: skip
 
 

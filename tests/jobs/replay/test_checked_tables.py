@@ -15,7 +15,7 @@ from expectations.suites import RUN, RUN_COLUMNS
 from jobs.lake.store import append_rows, ensure_table
 from jobs.replay import checked_tables, checks
 from jobs.replay.checked_tables import CommittedSlices, run_rows
-from jobs.runs import Counts, Verdict
+from jobs.runs import Counts, Slice, Verdict
 from tests.support.fuzzing import seeds
 from windowlib.records import tables
 
@@ -23,6 +23,7 @@ NO_SPARK = cast("Any", None)
 ATTEMPT = "attempt-1"
 SUITES = load_suite_file(EXPECTATIONS_DIR / "flights.json")
 SLICE_IDS = ("2013-02-08", "2013-02-09", "2013-02-10")
+SLICES = [Slice(slice_id=name, start_ms=number, end_ms=number + 1) for number, name in enumerate(SLICE_IDS)]
 
 
 def late_rows(chance: random.Random, count: int) -> pa.Table:
@@ -88,15 +89,19 @@ def test_a_table_that_does_not_exist_has_no_columns_and_no_rows(tmp_path: Path) 
 def test_the_table_run_has_one_row_per_slice() -> None:
     counts = Counts(read=8, assigned=5, late=2, unassigned=0, invalid=1, panes=3)
     nothing = Counts(read=0, assigned=0, late=0, unassigned=0, invalid=0, panes=0)
-    table = run_rows(["a", "b"], [(counts, 5), (nothing, None)])
+    table = run_rows(
+        [Slice(slice_id="a", start_ms=0, end_ms=9), Slice(slice_id="b", start_ms=9, end_ms=18)],
+        [(counts, 5), (nothing, None)],
+    )
     ((numbers, batch),) = table.batches(list(RUN_COLUMNS))
     assert numbers.tolist() == [0, 1]
     assert batch.to_pylist() == [
         {
             "slice_id": "a", "records_read": 8, "assigned": 5, "late": 2, "unassigned": 0, "invalid": 1, "panes": 3,
             "late_share": 0.25, "unassigned_share": 0.0, "invalid_share": 0.125, "watermark_ms": 5,
+            "watermark_behind_by_ms": 4,
         },
-        dict.fromkeys(RUN_COLUMNS, 0) | {"slice_id": "b", "watermark_ms": None},
+        dict.fromkeys(RUN_COLUMNS, 0) | {"slice_id": "b", "watermark_ms": None, "watermark_behind_by_ms": None},
     ]  # fmt: skip
     (first, second) = slices.check_slices(SUITES.suites[RUN], table)
     assert ['"value":8' in one.observed for one in first if one.columns == ("records_read",)] == [True]
@@ -113,7 +118,7 @@ def test_each_slice_gets_the_results_of_its_own_rows(tmp_path: Path) -> None:
     ensure_table(str(tmp_path / "late_records"), tables.late_records("string"))
     outputs = tables.window_outputs({"origin": "string"}, {"flights": "long"})
     ensure_table(str(tmp_path / "window_outputs"), outputs)
-    checked: dict[str, slices.SlicedTable] = {**stored, "run": run_rows(SLICE_IDS, [(good, 5), (bad, 5), (good, 5)])}
+    checked: dict[str, slices.SlicedTable] = {**stored, "run": run_rows(SLICES, [(good, 5), (bad, 5), (good, 5)])}
     results = checks.run_checks(SUITES, SLICE_IDS, checked, fail_on="critical")
     assert [checks.verdict(found, "critical") for found in results] == [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
     assert [{result.slice_id for result in found} for found in results] == [{name} for name in SLICE_IDS]

@@ -1,0 +1,224 @@
+"""The commands `hindcast suite propose` and `hindcast suite try`."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from expectations.loader import check_suite_file
+from expectations.suites import SEVERITIES
+from expectations.units import percent, spell
+from jobs.cli import common
+from jobs.cli.slice_lines import all_option
+from jobs.folding import fold, how_many, span, spans
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.fingerprints import checks_fingerprint
+from jobs.planning.workspace import on_published_spec
+from jobs.reading.verify import Span
+from jobs.replay.checks import checked_columns, load_checks
+from jobs.review.suites.history import PastTables, good_history, whole_history
+from jobs.review.suites.proposing import RUNS_NEEDED, Proposal, propose, write_new
+from jobs.review.suites.ranges import Rule
+from jobs.review.suites.trying import Present, Trial, TriedCheck, TriedSlice, try_suite
+from jobs.runs import VERDICTS, Verdict
+
+_OPTIONAL_FROM = click.option(
+    "--from", "from_text", default=None, metavar="DATE", help="Start of the history.  [default: the first slice]"
+)
+_OPTIONAL_TO = click.option(
+    "--to", "to_text", default=None, metavar="DATE", help="End of the history, not included.  [default: the last slice]"
+)
+
+
+@click.group(
+    "suite",
+    short_help="Propose checks from history, or try a suite on it.",
+    epilog="Example: hindcast suite propose flights --output expectations/flights-proposed.json",
+)
+def suite_command() -> None:
+    """Suites of checks: propose one from the published runs, or try one on all past slices before it gates anything.
+
+    docs/QUALITY.md describes suites, severities and waivers.
+    """
+
+
+@suite_command.command("propose", epilog="Example: hindcast suite propose flights --output expectations/new.json")
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="The file to write; an existing file is not overwritten.  [default: standard output]",
+)
+@_OPTIONAL_FROM
+@_OPTIONAL_TO
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0),
+    default=Rule().margin,
+    show_default=True,
+    help="How far a range is widened on each side, relative to the distance of its quantiles. 0 is the narrowest.",
+)
+@click.option(
+    "--runs-needed",
+    type=click.IntRange(min=1),
+    default=RUNS_NEEDED,
+    show_default=True,
+    help="With fewer published runs, the proposal says that its history is too short.",
+)
+@common.existing_place_options
+def propose_command(
+    *, pipeline_name: str, output: Path | None, from_text: str | None, to_text: str | None, margin: float,
+    runs_needed: int, places: common.Places,
+) -> int:  # fmt: skip
+    """Write a first suite of checks, made from the published runs of PIPELINE. Reads rows; starts no Spark.
+
+    The suite passes on all these runs. Each check has the history that justifies it in its `meta`: the number of runs,
+    the least, median and greatest value, and their slices. Runs that a person had to waive are left out. Ranges have
+    the severity warning, and checks of structure, such as keys that are never null, the severity critical. Review the
+    file, and try it with `hindcast suite try`.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    work, _ = on_published_spec(places.workspace(pipeline))
+    view = work.ledger.view()
+    history = good_history(pipeline.name, view, _span(pipeline, from_text, to_text))
+    past = PastTables(lake=places.lake, view=view, history=history)
+    proposal = propose(work.pipeline, past, rule=Rule(margin=margin), runs_needed=runs_needed)
+    if output is None:
+        click.echo(proposal.text, nl=False)
+    else:
+        write_new(output, proposal.text)
+        common.say(f"{how_many(proposal.checks, 'check')} from {_of(history.slice_ids)}, written to {output}")
+        common.say(f"Next: `hindcast suite try {output} {pipeline.name}` prints what it would have said of the past.")
+    _warn(proposal, history.left_out)
+    return common.OK
+
+
+def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
+    for reason, names in left_out.items():
+        common.complain(f"left out: {_of(names)}: {reason}")
+    if not proposal.has_enough:
+        common.complain(
+            f"warning: {how_many(proposal.runs, 'run')} are too little history for ranges; a proposal needs "
+            f"{proposal.runs_needed} published runs (--runs-needed). Widen the ranges before they stop publication"
+        )
+
+
+@suite_command.command("try", epilog="Example: hindcast suite try expectations/new.json flights --from 2013-02-01")
+@click.argument("suite_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("pipeline_name", metavar="PIPELINE")
+@_OPTIONAL_FROM
+@_OPTIONAL_TO
+@click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    default=None,
+    help="The least severity that stops publication.  [default: that of the pipeline file, else critical]",
+)
+@all_option
+@common.json_option
+@common.existing_place_options
+def try_command(
+    *, suite_file: Path, pipeline_name: str, from_text: str | None, to_text: str | None, fail_on: str | None,
+    fold_from: int, as_json: bool, places: common.Places,
+) -> int:  # fmt: skip
+    """Print what the suite in FILE would have said of every past slice of PIPELINE. Writes nothing; starts no Spark.
+
+    The newest run of each slice is tried, published or held. The column `now` has the verdict of the suite that the
+    pipeline file names. The exit status is 0 also if checks fail.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    work = places.workspace(pipeline)
+    candidate = check_suite_file(suite_file, columns=checked_columns(pipeline))
+    view = work.ledger.view()
+    history = whole_history(pipeline.name, view, _span(pipeline, from_text, to_text))
+    past = PastTables(lake=places.lake, view=view, history=history)
+    present = _present(pipeline)
+    trial = try_suite(candidate, present, past, fail_on=fail_on or present.fail_on)
+    if as_json:
+        common.print_json(trial.to_json())
+    else:
+        _show(trial, at_least=fold_from)
+    return common.OK
+
+
+def _present(pipeline: Pipeline) -> Present:
+    suites = load_checks(pipeline)
+    return Present(
+        suites=suites,
+        fingerprint=checks_fingerprint(pipeline, None if suites is None else suites.document),
+        fail_on=pipeline.quality.fail_on if pipeline.quality else "critical",
+    )
+
+
+def _span(pipeline: Pipeline, from_text: str | None, to_text: str | None) -> Span:
+    bounds = [None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text)]
+    return Span(from_ms=bounds[0], to_ms=bounds[1])
+
+
+def _of(names: tuple[str, ...]) -> str:
+    return f"{how_many(len(names))} {spans([names])}" if names else "no slice"
+
+
+def _show(trial: Trial, *, at_least: int) -> None:
+    counted = {one: sum(tried.verdict is one for tried in trial.slices) for one in VERDICTS}
+    words = ", ".join(f"{count:,} {one.value}" for one, count in counted.items() if count) or "no past slice"
+    stretches = fold(trial.slices, lambda one: (one.verdict, one.was, one.is_waived, one.failed), at_least=at_least)
+    rows = [
+        (
+            span([one.slice_id for one in stretch.items]),
+            common.verdict_text(stretch.first.verdict),
+            _was(stretch.first),
+            "; ".join(stretch.first.failed),
+        )
+        for stretch in stretches
+    ]
+    title = f"{trial.pipeline}: {trial.suite} would have said of {how_many(len(trial.slices))}: {words}"
+    common.print_table(title, ("slice", "verdict", "now", "checks that did not pass"), rows, whole=("slice",))
+    common.say("")
+    checks = sorted(trial.checks, key=lambda one: -(one.failed + one.errors))
+    common.print_table(
+        "Checks, those that failed most often first:",
+        ("failed", "severity", "first", "last", "check", "found"),
+        [_check_row(one) for one in checks],
+        right=("failed",),
+        whole=("severity", "first", "last"),
+    )
+    common.say("", _changes(trial))
+    for reason, names in trial.left_out.items():
+        common.say(f"not tried: {_of(names)}: {reason}")
+
+
+def _was(one: TriedSlice) -> Text:
+    return common.verdict_text(one.was, is_waived=one.is_waived and one.was is Verdict.FAIL)
+
+
+def _check_row(one: TriedCheck) -> tuple[str, ...]:
+    failed = f"{one.failed + one.errors:,} of {one.slices:,}"
+    return failed, one.severity, one.first or "", one.last or "", one.demand, _found(one)
+
+
+def _found(one: TriedCheck) -> str:
+    """Return the range of what a check found; empty if it found no number."""
+    ends = [value for value in (one.low, one.high) if value is not None]
+    if not one.is_share:
+        return " to ".join(dict.fromkeys(spell(value, one.column) for value in ends))
+    return f"{' to '.join(dict.fromkeys(map(percent, ends)))} of the rows unexpected" if any(ends) else ""
+
+
+def _changes(trial: Trial) -> str:
+    """Return in a sentence which slices the suite would judge differently."""
+    if not trial.changes:
+        return "No verdict would change."
+    stops: Callable[[Verdict], bool] = lambda one: one in {Verdict.FAIL, Verdict.ERROR}  # noqa: E731
+    held = [one for one in trial.changes if stops(one.verdict) and not stops(one.was)]
+    free = [one for one in trial.changes if stops(one.was) and not stops(one.verdict)]
+    parts = [f"{how_many(len(trial.changes))} would have another verdict"]
+    parts += [f"{what}: {_named(found)}" for what, found in (("held", held), ("no longer held", free)) if found]
+    return "; ".join(parts) + "."
+
+
+def _named(found: list[TriedSlice]) -> str:
+    return spans([[one.slice_id] for one in found])

@@ -1,0 +1,136 @@
+"""The past runs of a pipeline, and their tables as the checks of a replay read them. Writes nothing; no Spark."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from expectations.suites import LATE_RECORDS, RUN, Suite
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.reading.verify import Span
+from windowlib.records import tables
+
+if TYPE_CHECKING:
+    from expectations.arrow_slices import ArrowSlices
+
+ROWS_AT_ONCE = CONTENT_ROWS
+"""The rows of a table are in memory for runs with at most this many rows together, or for one larger run."""
+
+WAIVED = "a person has waived a failed check"
+NOT_PUBLISHED = "not published"
+OTHER_SPEC = "another spec, with other columns or another meaning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The runs that a suite is made from or tried on, in slice order, one for each slice.
+
+    `left_out` maps a reason to the slices that are not among them.
+    """
+
+    pipeline: str
+    ledger_version: int
+    runs: tuple[StagedRun, ...]
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def slice_ids(self) -> tuple[str, ...]:
+        """The slices of the runs."""
+        return tuple(run.result.slice.slice_id for run in self.runs)
+
+
+def good_history(pipeline: str, view: LedgerView, span: Span) -> History:
+    """Return the published runs that no person had to waive, of the spec of the newest one."""
+    published = [view.run(run_id) for run_id in view.published.values()]
+    return _history(pipeline, view, [run for run in published if span.holds(run)], skips_waived=True)
+
+
+def whole_history(pipeline: str, view: LedgerView, span: Span) -> History:
+    """Return the newest run of every slice, published or held, of the spec of the newest one."""
+    newest = {run.result.slice.slice_id: run for run in sorted(view.runs.values(), key=lambda run: run.seq)}
+    return _history(pipeline, view, [run for run in newest.values() if span.holds(run)], skips_waived=False)
+
+
+def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> History:
+    ordered = sorted(runs, key=lambda run: run.result.slice.start_ms)
+    spec = max(ordered, key=lambda run: run.seq).result.spec_fingerprint if ordered else ""
+    kept: list[StagedRun] = []
+    left_out: dict[str, list[str]] = {}
+    for run in ordered:
+        reason = OTHER_SPEC if run.result.spec_fingerprint != spec else WAIVED if skips_waived and run.waiver else None
+        if reason is None:
+            kept.append(run)
+        else:
+            left_out.setdefault(reason, []).append(run.result.slice.slice_id)
+    return History(
+        pipeline=pipeline,
+        ledger_version=view.version,
+        runs=tuple(kept),
+        left_out={reason: tuple(names) for reason, names in sorted(left_out.items())},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTables:
+    """Reads the tables of past runs block by block. The rows are compared with the ledger as by every other reader.
+
+    `rows_at_once` bounds the rows of a block; a run with more rows is a block of its own.
+    """
+
+    lake: Lake
+    view: LedgerView
+    history: History
+    rows_at_once: int = ROWS_AT_ONCE
+
+    def blocks(self) -> Iterator[tuple[StagedRun, ...]]:
+        """Yield the runs in slice order, in blocks of consecutive runs."""
+        block: list[StagedRun] = []
+        rows = 0
+        for run in self.history.runs:
+            own = run.result.counts.panes + run.result.counts.late
+            if block and rows + own > self.rows_at_once:
+                yield tuple(block)
+                block, rows = [], 0
+            block.append(run)
+            rows += own
+        if block:
+            yield tuple(block)
+
+    def tables_of(self, block: Sequence[StagedRun], suites: Iterable[Suite]) -> "dict[str, ArrowSlices]":
+        """Return the tables that some suites check, with the columns that they read, for the runs of a block.
+
+        Raises:
+            StoreError: a file cannot be read, or the rows differ from those that were written.
+        """
+        wanted: dict[str, list[Suite]] = {}
+        for suite in suites:
+            wanted.setdefault(suite.table, []).append(suite)
+        return {name: self.table(name, block, _columns(asked)) for name, asked in wanted.items()}
+
+    def table(self, name: str, block: Sequence[StagedRun], columns: Collection[str] | None) -> "ArrowSlices":
+        """Return one table with these columns (None: all) for the runs of a block. Slices are numbered in its order."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from expectations.arrow_slices import ArrowSlices
+        from jobs.replay.checked_tables import arrow_schema, run_rows
+
+        if name == RUN:
+            results = [run.result for run in block]
+            return run_rows(
+                [result.slice for result in results], [(result.counts, result.watermark_ms) for result in results]
+            )
+        needed = None if columns is None else sorted({*columns, "slice_id"})
+        rows = StoredRuns(self.lake, self.history.pipeline, self.view).read(name, block, needed)
+        if not rows.column_names and name == LATE_RECORDS:
+            rows = arrow_schema(tables.late_records("string").stored_columns()).empty_table()
+        ids = pa.array([run_attempt(run)[0] for run in block], pa.string())
+        numbers = pc.index_in(rows["slice_id"].cast(pa.string()).combine_chunks(), ids)
+        return ArrowSlices(rows, numbers.to_numpy(zero_copy_only=False).astype("int64"), len(block))
+
+
+def _columns(suites: Sequence[Suite]) -> frozenset[str] | None:
+    """Return the columns that some suites of a table read; None if one of them checks the set of columns."""
+    read = [suite.columns for suite in suites]
+    return None if None in read else frozenset().union(*(one for one in read if one is not None))

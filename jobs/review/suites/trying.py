@@ -1,0 +1,217 @@
+"""Tries a suite on the past: what it would have said of every slice before it gates anything. Writes nothing."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from expectations import wording
+from expectations.suites import SuiteFile
+from jobs.ledger.view import StagedRun
+from jobs.replay.checks import run_checks, verdict
+from jobs.review.suites.history import PastTables
+from jobs.runs import LAWS, CheckResult, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """The suite that the pipeline file names now, and its fingerprint; without `quality`, no suite and None."""
+
+    suites: SuiteFile | None
+    fingerprint: str | None
+    fail_on: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedSlice:
+    """What a suite says of a slice. `was` is the verdict of the present suite. `failed` are failed checks in words."""
+
+    slice_id: str
+    run_id: str
+    verdict: Verdict
+    was: Verdict
+    failed: tuple[str, ...]
+    is_published: bool
+    is_waived: bool
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the suite would change the verdict."""
+        return self.verdict is not self.was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedCheck:
+    """The history of one check: how often it did not pass, where first and last, and the range of what it found.
+
+    `low` and `high` are the least and the greatest number that the check compared: a value, or a share of unexpected
+    rows (`is_share`). They are None if it found no number.
+    """
+
+    table: str
+    check: str
+    column: str | None
+    severity: str
+    demand: str
+    slices: int
+    failed: int
+    errors: int
+    first: str | None
+    last: str | None
+    low: float | None
+    high: float | None
+    is_share: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What a suite says of the past. `left_out` maps a reason to slices that were not tried."""
+
+    pipeline: str
+    suite: str
+    fail_on: str
+    ledger_version: int
+    slices: tuple[TriedSlice, ...]
+    checks: tuple[TriedCheck, ...]
+    left_out: Mapping[str, tuple[str, ...]]
+
+    @property
+    def changes(self) -> tuple[TriedSlice, ...]:
+        """The slices whose verdict would change."""
+        return tuple(one for one in self.slices if one.is_changed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `hindcast suite try --json` prints."""
+        return {
+            "pipeline": self.pipeline,
+            "suite": self.suite,
+            "fail_on": self.fail_on,
+            "ledger_version": self.ledger_version,
+            "slices": [asdict(one) | {"verdict": one.verdict.value, "was": one.was.value} for one in self.slices],
+            "checks": [asdict(one) for one in self.checks],
+            "changes": [one.slice_id for one in self.changes],
+            "left_out": {reason: list(names) for reason, names in self.left_out.items()},
+        }
+
+
+def try_suite(
+    candidate: SuiteFile, present: Present, past: PastTables, *, fail_on: str,
+    progress: Callable[[int], None] = lambda _slices: None,
+) -> Trial:  # fmt: skip
+    """Return what a suite would have said of every run of a history.
+
+    Each table is read once, with the columns that the two suites need. The laws of a run, such as conservation, count
+    in both verdicts as they did when the run was made.
+
+    Args:
+        candidate: the suite to try.
+        present: the suite to compare it with. It is computed again only for runs that another suite checked.
+        past: the runs and their tables.
+        fail_on: the least severity of the candidate that stops publication.
+        progress: is told after each block how many slices it had.
+
+    Raises:
+        StoreError: rows cannot be read, or differ from those that were written.
+        SpecError: Great Expectations does not accept the suite.
+    """
+    tried: list[TriedSlice] = []
+    tallies: list[_CheckTally] = []
+    for block in past.blocks():
+        results, was = _judged(candidate, present, past, block=block, fail_on=fail_on)
+        tallies = tallies or [_CheckTally(result) for result in results[0]]
+        for run, found, before in zip(block, results, was, strict=True):
+            for one, result in zip(tallies, found, strict=True):
+                one.add(result)
+            tried.append(_tried_slice(past, run, found, before=before, fail_on=fail_on))
+        progress(len(block))
+    return Trial(
+        pipeline=past.history.pipeline,
+        suite=str(candidate.path),
+        fail_on=fail_on,
+        ledger_version=past.history.ledger_version,
+        slices=tuple(tried),
+        checks=tuple(one.result() for one in tallies),
+        left_out=past.history.left_out,
+    )
+
+
+def _judged(
+    candidate: SuiteFile, present: Present, past: PastTables, *, block: Sequence[StagedRun], fail_on: str
+) -> tuple[list[tuple[CheckResult, ...]], list[Verdict]]:
+    """Return the results of the candidate and the verdicts of the present suite for the runs of a block."""
+    is_known = all(run.checks_fingerprint == present.fingerprint for run in block)
+    others = () if is_known or present.suites is None else tuple(present.suites)
+    tables = past.tables_of(block, (*candidate, *others))
+    ids = [run.result.slice.slice_id for run in block]
+    results = run_checks(candidate, ids, tables, fail_on=fail_on)
+    if is_known:
+        return results, [run.verdict for run in block]
+    again = (
+        [()] * len(block)
+        if present.suites is None
+        else run_checks(present.suites, ids, tables, fail_on=present.fail_on)
+    )
+    return results, [_verdict(run, found, present.fail_on) for run, found in zip(block, again, strict=True)]
+
+
+def _verdict(run: StagedRun, found: Sequence[CheckResult], fail_on: str) -> Verdict:
+    """Return the verdict of results together with the laws of the run. Two attempts that differ are an error."""
+    if run.is_contradicted:
+        return Verdict.ERROR
+    return verdict((*found, *(one for one in run.result.checks if one.table == LAWS)), fail_on)
+
+
+def _tried_slice(
+    past: PastTables, run: StagedRun, found: Sequence[CheckResult], *, before: Verdict, fail_on: str
+) -> TriedSlice:
+    slice_id = run.result.slice.slice_id
+    return TriedSlice(
+        slice_id=slice_id,
+        run_id=run.result.run_id,
+        verdict=_verdict(run, found, fail_on),
+        was=before,
+        failed=tuple(_demand(one) for one in found if one.verdict is not Verdict.PASS),
+        is_published=past.view.published.get(slice_id) == run.result.run_id,
+        is_waived=run.waiver is not None,
+    )
+
+
+def _demand(result: CheckResult) -> str:
+    return wording.demand(result.check, result.column, json.loads(result.arguments))
+
+
+class _CheckTally:
+    """The history of one check, while the blocks are read."""
+
+    def __init__(self, result: CheckResult) -> None:
+        self._one = result
+        self._slices = self._failed = self._errors = 0
+        self._first: str | None = None
+        self._last: str | None = None
+        self._values: list[float] = []
+        self._shares: list[float] = []
+
+    def add(self, result: CheckResult) -> None:
+        """Add the result of a slice."""
+        self._slices += 1
+        observed = json.loads(result.observed or "{}")
+        number = wording.measured(observed)
+        if number is not None:
+            ends = self._shares if wording.is_share_of_rows(observed) else self._values
+            ends[:] = [min([number, *ends]), max([number, *ends])]
+        if result.verdict is Verdict.PASS:
+            return
+        self._failed += result.verdict is not Verdict.ERROR
+        self._errors += result.verdict is Verdict.ERROR
+        self._first = self._first or result.slice_id
+        self._last = result.slice_id
+
+    def result(self) -> TriedCheck:
+        """Return the history."""
+        low, high = self._values or self._shares or (None, None)
+        one = self._one
+        return TriedCheck(
+            table=one.table, check=one.check, column=one.column, severity=one.severity, demand=_demand(one),
+            slices=self._slices, failed=self._failed, errors=self._errors, first=self._first, last=self._last,
+            low=low, high=high, is_share=not self._values,
+        )  # fmt: skip
