@@ -6,11 +6,14 @@ memory, and some minutes. Each fault has a pipeline of its own over the same log
 
 import re
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 
+import httpx
 import pytest
 
 from deploy import make_env
+from jobs.review import links
 from tests.deploy.backfills import (
     END,
     START,
@@ -54,6 +57,22 @@ def stack(embedded: Embedded) -> Iterator[Stack]:
 
 def test_the_february_backfill_gives_the_runs_of_the_embedded_default(stack: Stack, embedded: Embedded) -> None:
     check_february(stack, embedded)
+
+
+def test_the_review_pages_show_what_is_published_to_a_user_who_is_logged_in(stack: Stack) -> None:
+    """The API server of the containers finds the plugin, the pipelines and the lake, which it cannot write."""
+    url = f"http://127.0.0.1:{stack.port}"
+    day = links.slice_page("flights", START)
+    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        assert client.get(links.overview()).status_code != HTTPStatus.OK
+        login = {"username": "admin", "password": stack.values["HINDCAST_ADMIN_PASSWORD"]}
+        client.headers["Authorization"] = f"Bearer {client.post('/auth/token', json=login).json()['access_token']}"
+        for path, text in ((links.overview(), "flights"), (links.pipeline_page("flights"), START), (day, START)):
+            answer = client.get(path)
+            assert answer.status_code == HTTPStatus.OK, (path, answer.text[:2000])
+            assert answer.headers["content-type"].startswith("text/html")
+            assert text in answer.text
+    assert "Read-only file system" in stack.inside("airflow-api", "sh", "-c", "touch /lake/x 2>&1 || true")
 
 
 def test_the_tasks_ran_on_both_workers_with_the_drivers_code(stack: Stack) -> None:
