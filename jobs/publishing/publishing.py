@@ -56,12 +56,13 @@ def _publish(work: Workspace, request_id: str, *, who: str, lease_id: str | None
             return [_closed(request, found.why)] if request.is_open and is_last else []
         return _publish_events(work, view, request, who=who)
 
+    view = judge_request(work, request_id)
     for _ in range(MAX_TRIES):
-        judge_request(work, request_id)
         view = work.ledger.write(decide)
         request = view.requests.get(request_id)
         if found.is_published or request is None or not is_due(work, view, request):
-            break  # else another publication came first: what readers see is not what was judged
+            break
+        judge_request(work, request_id)  # another publication came first: readers see something else than was judged
     return replace(found, ledger_version=view.version)
 
 

@@ -11,7 +11,7 @@ from jobs.ledger.view import LedgerView
 from jobs.orchestration import scheduling
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.workspace import Asked, Opened, Workspace, open_workspace
 from jobs.publishing.decisions import waive
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
@@ -84,7 +84,7 @@ def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path
     found = publish(work, who="me", request_id=outcome.request_id)
     assert (found.is_published, found.stopped_by) == (False, (DAYS[2],))
     request = work.ledger.view().requests[outcome.request_id]
-    opened = scheduling.Opened(request_id=request.request_id, lease_id="x")
+    opened = Opened(request_id=request.request_id, lease_id="x")
     gate = scheduling.gate(work.pipeline, work.lake, opened=opened, now_ms=NOW_MS)
     assert gate.stopped_by == (DAYS[2],)
     stored = [one for one in held.result.checks if one.table != SETTLED]
