@@ -62,7 +62,7 @@ def _publish(work: Workspace, request_id: str, *, who: str, lease_id: str | None
         request = view.requests.get(request_id)
         if found.is_published or request is None or not is_due(work, view, request):
             break
-        judge_request(work, request_id)  # another publication came first: readers see something else than was judged
+        view = judge_request(work, request_id)  # another publication came first, so readers see something else now
     return replace(found, ledger_version=view.version)
 
 
