@@ -87,7 +87,7 @@ def grouped(rows: Sequence[Row], *, all_panes: bool) -> dict[tuple[Any, ...], li
             for row in own:
                 panes[(*window, row["pane_index"])].append(row)
         return {pane: sorted(own, key=order) for pane, own in panes.items()}
-    shown = {window: sorted(visible_by_order(own), key=order) for window, own in found.items()}
+    shown = {window: sorted(map(dict, visible_by_order(own)), key=order) for window, own in found.items()}
     return {window: own for window, own in shown.items() if own}
 
 
@@ -167,7 +167,9 @@ def random_sides(views: Views, rng: Random) -> Sides:
                 after[day] = views.run(day, spec, (TABLE, rows[0]))
             case "other" | "new":
                 after[day] = views.run(day, spec, (TABLE, rows[1]))
-            case "slightly":
+            case "gone":
+                pass
+            case _:
                 after[day] = views.run(day, spec, (TABLE, [slightly(rng, row) for row in rows[0]]))
     return sides_of(views, before, after)
 

@@ -15,8 +15,9 @@ from jobs.lake.log_rows import find_record
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import TimeColumn
 from jobs.planning.workspace import Asked, open_workspace
+from jobs.reading.plain_values import plain
 from jobs.replay.orders import ReplayOrder
-from jobs.review.explain import Explanation, explain, plain
+from jobs.review.explain import Explanation, explain
 from jobs.review.explain_windows import record_time
 from tests.support.delta_logs import cut_off, map_columns
 from tests.support.fake_replay import SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
