@@ -29,11 +29,12 @@ CASES ?= 10000
 BENCH_ARGS ?=
 BUILD_ARGS ?=
 LOCK_ARGS ?=
+PICTURES ?=
 
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check demo year up down lock clean FORCE
+.PHONY: help setup test slow test-ui soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,14 +46,17 @@ setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets 
 HEAVY := spark or gx or dags or e2e
 test: $(SET_UP)  ## run the tests, 6 minutes on 2 idle cores (PYTEST_ARGS="-k name" for some of them)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow and not s3"
+	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow and not s3 and not ui"
 else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif
 
 slow: $(SET_UP)  ## run the tests of whole commands and of Airflow, and each Hypothesis property on 200 cases; CI runs it
-	@$(PY) -m pytest -m "slow and not soak and not s3"
+	@$(PY) -m pytest -m "slow and not soak and not s3 and not ui"
 	@HINDCAST_FUZZ=200 HYPOTHESIS_PROFILE=ci $(PY) -m pytest -n 2 -m "hypothesis and not slow and not soak and not s3 and not ($(HEAVY))"
+
+test-ui: $(SET_UP)  ## click through the review of a held backfill in a real Airflow with Chromium (PICTURES=docs/images takes its pictures)
+	@HINDCAST_PICTURES='$(PICTURES)' $(PY) -m pytest -m ui -p no:randomly tests/ui $(PYTEST_ARGS)
 
 soak: $(SET_UP)  ## run the tests that take minutes each
 	@$(PY) -m pytest -m "soak and not compose"
