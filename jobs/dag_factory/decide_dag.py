@@ -30,7 +30,7 @@ _PURPOSE = (
 
 def decide_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     """Return the DAG that makes the decisions of persons. It is not paused, because a person waits for it."""
-    place = {"pipeline_file": str(Path(pipeline.source).resolve()), "lake": settings.lake}
+    source, lake = str(Path(pipeline.source).resolve()), settings.lake
     with DAG(
         dag_id=decide_dag_id(pipeline.name),
         description=f"Decide on {pipeline.name}: publish, waive, cancel, roll back, resume",
@@ -47,10 +47,10 @@ def decide_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
         },
         tags=[*settings.tags, "decide"],
     ) as dag:
-        decide = DecideOperator(task_id=DECIDE, **place)
-        publish = PublishDecidedOperator(task_id=PUBLISH, pipeline=pipeline, **place)
+        decide = DecideOperator(task_id=DECIDE, pipeline_file=source, lake=lake)
+        publish = PublishDecidedOperator(task_id=PUBLISH, pipeline=pipeline, pipeline_file=source, lake=lake)
         # The publication of equal rows skips `publish`, and the stopped DAG run is to be cleared nevertheless.
-        clear_gate = ClearGateOperator(task_id=CLEAR_GATE, trigger_rule="none_failed", **place)
+        clear_gate = ClearGateOperator(task_id=CLEAR_GATE, trigger_rule="none_failed", pipeline_file=source, lake=lake)
         decide >> publish >> clear_gate
     return dag
 

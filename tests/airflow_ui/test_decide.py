@@ -10,6 +10,7 @@ import pytest
 
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration import decisions
+from jobs.orchestration.decision_actions import Action
 from jobs.orchestration.decisions import Decider, read_decision
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked
@@ -283,7 +284,7 @@ def test_hostile_fields_are_refused_and_change_nothing(
     for seed in seeds(40):
         rng = Random(seed)
         data = {name: rng.choice(HOSTILE) for name in rng.sample(names, rng.randint(0, 6))}
-        data.setdefault("action", rng.choice([*(one.value for one in decisions.Action), *HOSTILE]))
+        data.setdefault("action", rng.choice([*(one.value for one in Action), *HOSTILE]))
         answer = client.post(POST, data=data)
         assert answer.status_code in {404, 409, 422}, (seed, data, answer.status_code, answer.text[:500])
         assert "<script>" not in answer.text, seed

@@ -59,9 +59,8 @@ class World:
 
     def run(self, dag_id: str, run_id: str, task_id: str, conf: dict[str, Any]) -> Any:  # noqa: ANN401
         """Run a task; keep its result as XCom."""
-        found = self.dags[dag_id].get_task(task_id).execute(
-            self.context(dag_id, run_id, conf=conf, task_id=task_id)
-        )  # fmt: skip
+        task: Any = self.dags[dag_id].get_task(task_id)
+        found = task.execute(self.context(dag_id, run_id, conf=conf, task_id=task_id))
         self.xcoms[run_id, task_id] = found
         return found
 
@@ -69,7 +68,8 @@ class World:
         """Run plan and replay of a backfill."""
         context = self.context("backfill_sales", run_id, conf=FORM, task_id="plan")
         context["params"] = FORM
-        order = self.dags["backfill_sales"].get_task("plan").poke(context).xcom_value  # type: ignore[attr-defined]
+        plan: Any = self.dags["backfill_sales"].get_task("plan")
+        order = plan.poke(context).xcom_value
         self.xcoms[run_id, "plan"] = order
         made = dag_tasks.read_order(order)
         scheduling.replay(
@@ -180,7 +180,8 @@ def test_the_gate_waits_for_decisions_on_their_way_but_not_for_ever(airflow_home
     assert airflow_home.is_dir()
     from jobs.dag_factory.dag_runs import wait_for_decisions
 
-    asked, slept = [], []
+    asked: list[str] = []
+    slept: list[float] = []
 
     def count(*, dag_id: str, states: list[str]) -> int:
         asked.append(dag_id)

@@ -120,7 +120,7 @@ async def _stopped(airflow: UsersAirflow, view: LedgerView, given: Mapping[str, 
         return ()
     request = view.requests.get(str(given.get("request_id")))
     chosen = {str(one.get("slice_id")) for one in _dicts(given.get("slices"))}
-    found = []
+    found: list[StoppedRun] = []
     for origin in request.origins if request is not None else ():
         if len(found) < MAX_RUNS and (not chosen or chosen & set(origin.slice_ids)):
             state = await airflow.state(origin.dag_id, origin.run_id)

@@ -43,6 +43,7 @@ async def decide(request: Request, found: PipelineDep) -> Response:
     dag_id = decide_dag_id(found.name)
     if not found.may_decide:
         raise HTTPException(403, f"You may not decide on {found.name}: Airflow does not let you start {dag_id}.")
+    fields: dict[str, str] = {}
     try:
         async with request.form(max_fields=MAX_FIELDS) as form:
             fields = entered(form)

@@ -21,8 +21,9 @@ def request_id(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.delenv(name, raising=False)
     work = open_workspace(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
     origin = DagRunOrigin(dag_id="backfill_sales", run_id=RUN, slice_ids=("2024-01-01", "2024-01-02"))
-    bounds = {"from_ms": day_ms("2024-01-01"), "to_ms": day_ms("2024-01-03")}
-    asked = Asked(**bounds, who="ines (Airflow)", reason="a test", origin=origin)
+    asked = Asked(
+        from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines (Airflow)", reason="a test", origin=origin
+    )
     return run_request(work, asked, FakeReplayer(), publish=False).request_id
 
 

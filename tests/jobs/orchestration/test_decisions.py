@@ -49,8 +49,10 @@ class Place:
 
     def stage(self, first: str, end: str, reason: str = "a test", *, is_fresh: bool = False) -> str:
         origin = DagRunOrigin(dag_id="backfill_sales", run_id=f"manual__{first}", slice_ids=DAYS)
-        bounds = {"from_ms": day_ms(first), "to_ms": day_ms(end)}
-        asked = Asked(**bounds, who="ines (Airflow)", reason=reason, origin=origin, is_fresh=is_fresh)
+        asked = Asked(
+            from_ms=day_ms(first), to_ms=day_ms(end), who="ines (Airflow)", reason=reason, origin=origin,
+            is_fresh=is_fresh,
+        )  # fmt: skip
         return run_request(self.work, asked, FakeReplayer(), publish=False).request_id
 
     def decide(self, decider: Decider, given: Mapping[str, Any]) -> decisions.Decided:
@@ -96,8 +98,8 @@ def test_waive_and_publish_names_the_person_the_reasons_and_the_stopped_dag_run(
         asked.append((dag_id, run_id))
         return "failed"
 
-    [run] = decisions.runs_to_clear(str(place.file), decided, state, lake=str(place.lake))
-    assert (run.dag_id, run.run_id) == ("backfill_sales", "manual__2024-01-01") == asked[0]
+    [stopped] = decisions.runs_to_clear(str(place.file), decided, state, lake=str(place.lake))
+    assert (stopped.dag_id, stopped.run_id) == ("backfill_sales", "manual__2024-01-01") == asked[0]
     assert decisions.runs_to_clear(str(place.file), decided, lambda *_: "success", lake=str(place.lake)) == ()
     assert decisions.runs_to_clear(str(place.file), decided, lambda *_: None, lake=str(place.lake)) == ()
     assert decisions.was_decided(place.work, place.request_id) == f"ann has published request {place.request_id}"

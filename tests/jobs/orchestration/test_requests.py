@@ -306,7 +306,7 @@ def test_after_a_rollback_readers_see_what_they_saw_before(lake: Path) -> None:
         rollback(work, older, reason="too early", who="me")
     assert rollback(work, newest, reason="too early", who="me").changed == ("2024-01-02", "2024-01-03")
     assert seen(work) == first
-    with pytest.raises(RequestError, match="is not the newest"):
+    with pytest.raises(RequestError, match="was rolled back already, by me"):
         rollback(work, newest, reason="again", who="me")
     rollback(work, older, reason="all of it", who="me")
     assert seen(work) == {}
