@@ -52,14 +52,22 @@ COPY jobs/spark/__init__.py jobs/spark/jars.py jobs/spark/java.py jobs/spark/fet
 COPY windowlib/__init__.py windowlib/errors.py windowlib/
 RUN (JAVA_HOME=/opt/java PYTHONPATH=/build XDG_CACHE_HOME=/build /opt/venv/bin/python -m jobs.spark.fetch_jars || { tail -n 40 hindcast/ivy.log; exit 1; }) \
  && mv hindcast/ivy/jars /opt/jars
+# `S3_JARS=yes` adds Spark's S3 file system, 24 MB. Only DataFrames over s3:// need it (docs/STORAGE.md).
+ARG S3_JARS=no
+RUN mkdir /opt/jars-s3 \
+ && if [ "$S3_JARS" = yes ]; then \
+      (JAVA_HOME=/opt/java PYTHONPATH=/build XDG_CACHE_HOME=/build /opt/venv/bin/python -m jobs.spark.fetch_jars --s3 || { tail -n 40 hindcast/ivy-s3.log; exit 1; }) \
+      && mv hindcast/ivy-s3/jars/* /opt/jars-s3; \
+    fi
 
-# The code with its bytecode. .dockerignore lets only these folders in: dags, deploy, expectations, jobs, pipelines, setup,
-# windowlib. The files belong to root: no part can change its own code.
+# The code with its bytecode, and the metadata with which Airflow finds the plugin. .dockerignore lets only these folders
+# in: dags, deploy, expectations, jobs, pipelines, setup, windowlib. The files belong to root: no part can change its own code.
 FROM python AS code
 WORKDIR /opt/hindcast
 COPY . .
 RUN /opt/venv/bin/python -m compileall -q dags deploy expectations jobs windowlib \
- && rm requirements*
+ && /opt/venv/bin/python deploy/write_metadata.py . \
+ && rm requirements* pyproject.toml
 
 FROM base
 RUN useradd --no-create-home --home-dir /tmp --shell /usr/sbin/nologin --uid 10001 hindcast \
@@ -67,6 +75,7 @@ RUN useradd --no-create-home --home-dir /tmp --shell /usr/sbin/nologin --uid 100
 COPY --from=java /opt/java /opt/java
 COPY --from=python /opt/venv /opt/venv
 COPY --from=jars /opt/jars /opt/jars
+COPY --from=jars /opt/jars-s3 /opt/jars-s3
 ENV JAVA_HOME=/opt/java \
     PATH=/opt/hindcast/deploy/bin:/opt/venv/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/opt/hindcast \
@@ -79,6 +88,7 @@ ENV JAVA_HOME=/opt/java \
     SPARK_LOCAL_DIRS=/scratch \
     AIRFLOW_HOME=/tmp/airflow \
     HINDCAST_JARS=/opt/jars \
+    HINDCAST_S3_JARS=/opt/jars-s3 \
     HINDCAST_LAKE=/lake
 WORKDIR /opt/hindcast
 # A number, so that Kubernetes can see that it is not root.

@@ -33,7 +33,7 @@ LOCK_ARGS ?=
 # Settings for the interpreter of another project must not reach this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
 
-.PHONY: help setup test slow soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator s3 test-s3 check demo year up down lock clean FORCE
+.PHONY: help setup test slow soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,11 +58,11 @@ soak: $(SET_UP)  ## run the tests that take minutes each
 	@$(PY) -m pytest -m "soak and not compose"
 
 # Extra options of the image builds, for example for a proxy: BUILD_ARGS="--network host -v /etc/ssl/certs:/etc/ssl/certs:O".
-test-compose: $(SET_UP)  ## build the image, run the containers, compare a backfill with this machine, kill parts (docker or podman)
+test-compose: $(SET_UP) $(S3_SERVER)  ## build the image, run the containers, compare a backfill with this machine, kill parts (docker or podman)
 	@docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1 || { \
 		echo "make test-compose needs docker with its compose plugin and a daemon that answers, or podman" >&2; exit 1; }
 	@$(UV) pip install --quiet --python $(PY) --no-deps --target .cache/compose podman-compose==1.6.0
-	@HINDCAST_BUILD_ARGS='$(BUILD_ARGS)' $(PY) -m pytest -m compose -p no:randomly tests/deploy $(PYTEST_ARGS)
+	@HINDCAST_BUILD_ARGS='$(BUILD_ARGS)' HINDCAST_S3_SERVER=$(S3_SERVER) $(PY) -m pytest -m compose -p no:randomly tests/deploy $(PYTEST_ARGS)
 
 fuzz: $(SET_UP)  ## test every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
 	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SEED=$$seed"; \
@@ -89,12 +89,15 @@ bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minut
 bench-operator: $(SET_UP)  ## measure the window operator and its timers, 1 minute (BENCH_ARGS="--json", "--strict")
 	@$(PY) -m tests.bench.window_operator $(BENCH_ARGS)
 
+bench-cluster: $(SET_UP)  ## measure two Spark workers against one over 20 M events (BENCH_ARGS="--records 1000000 --rounds 3")
+	@$(PY) -m tests.bench.cluster $(BENCH_ARGS)
+
 check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
-	@.venv/bin/hadolint Dockerfile tests/deploy/postgres/Dockerfile
+	@.venv/bin/hadolint Dockerfile tests/deploy/*/Dockerfile
 
 demo: $(SET_UP)  ## run the demonstration, 6 minutes: two weeks of real flights, a blizzard, Airflow
 	@$(PY) -m jobs.demo story

@@ -68,6 +68,11 @@ SETTINGS = (
     Setting(name="AWS_SECRET_ACCESS_KEY", about="object storage; empty if the lake is a directory"),
     Setting(name="AWS_ENDPOINT_URL", about="object storage other than Amazon's, such as http://object-store:7070"),
     Setting(name="AWS_REGION", about="object storage of Amazon"),
+    Setting(
+        name="S3_JARS",
+        about="`yes` builds Spark's S3 file system into the image, for DataFrames over s3:// (docs/STORAGE.md)",
+        default="no",
+    ),
 )
 
 

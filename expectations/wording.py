@@ -25,6 +25,8 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
     template = _TEMPLATES.get(check)
     first, _, rest = (column or "").partition(", ")
     if template is None:
+        if isinstance(own_words := arguments.get("demand"), str):  # a check of Hindcast itself describes its demand
+            return own_words
         plain = check.removeprefix(_PREFIX).replace("_", " ")
         return f"{column}: {plain}" if column else plain
     words = {
@@ -53,6 +55,22 @@ def finding(column: str | None, observed: Mapping[str, Any]) -> str:
     return _listed(shown) if shown else "nothing"
 
 
+def shortfall(check: str, column: str | None, *, arguments: Mapping[str, Any], observed: Mapping[str, Any]) -> str:
+    """Return how a result misses its demand, for one line of a log: `share of invalid records 30.8 %, limit 25 %`.
+
+    A check whose result is not one number is described by its demand and its finding.
+    """
+    value, (least, most) = measured(observed), limits(check, arguments)
+    template = _TEMPLATES.get(check, "")
+    if is_share_of_rows(observed) or value is None or not template.endswith("{range}"):
+        wanted = demand(check, column, arguments)
+        return f"{wanted}: found {finding(column, observed)}" if observed else f"{wanted}: failed"
+    subject = template.removesuffix("{range}").format(column=_SUBJECTS.get(column or "", column or "")).strip()
+    is_above = most is not None and value >= most
+    limit = f"limit {spell(most, column)}" if is_above or least is None else f"at least {spell(least, column)}"
+    return f"{subject} {spell(value, column)}, {limit}"
+
+
 def limits(check: str, arguments: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return the least and the greatest number that pass, for the lines of a chart; None without such a limit."""
     if check.endswith("_to_be_between"):
@@ -72,6 +90,17 @@ def is_share_of_rows(observed: Mapping[str, Any]) -> bool:
     return "value" not in observed and "share" in observed
 
 
+_SUBJECTS: Mapping[str, str] = {  # columns of the table `run` (expectations/suites.py)
+    "records_read": "records read",
+    "assigned": "records in windows",
+    "late": "late records",
+    "unassigned": "records without a window",
+    "invalid": "invalid records",
+    "late_share": "share of late records",
+    "unassigned_share": "share of records without a window",
+    "invalid_share": "share of invalid records",
+    "watermark_ms": "watermark",
+}
 _TEMPLATES: Mapping[str, str] = {
     "expect_column_distinct_values_to_be_in_set": "{column} takes only {set}",
     "expect_column_distinct_values_to_contain_set": "{column} takes at least {set}",

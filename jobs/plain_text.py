@@ -43,6 +43,11 @@ def shortened(text: str, most: int = _MAX_SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 slice` or `1,234 slices`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 class EscapingFormatter(logging.Formatter):
     """Formats a log record as one escaped line, and a traceback as escaped lines."""
 

@@ -3,7 +3,7 @@
 All `_ms` fields are epoch milliseconds in UTC. Every interval is half-open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -158,7 +158,7 @@ class RunResult:
     log: LogCoordinates
     seconds: float
     verdict: Verdict
-    checks: tuple[CheckResult, ...] = ()
+    checks: Sequence[CheckResult] = ()
     warnings: tuple[str, ...] = ()
     clamped: int = 0
     extras: Mapping[str, str] = field(default_factory=dict)
@@ -180,6 +180,9 @@ EMPTY_STATE = "empty"
 
 VERDICTS = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 """All verdicts, from the best to the worst."""
+
+SETTLED = "settled"
+"""`CheckResult.table` of the check of settled windows, which depends on what readers see and is in no table."""
 
 LAWS = "laws"
 """`CheckResult.table` of the checks that compare the counts of a run: conservation and the equations of the audit."""

@@ -49,15 +49,27 @@ class RowCheck:
     def feed(self, rows: Rows) -> None:
         """Count the rows and the unexpected rows."""
         demand = self._demand
-        domain = demand.where(rows) if demand.where else None
-        considered = demand.considered(rows) if demand.considered else None
+        domain, considered, judged = self._judged(rows)
         self._tally.count(rows.slices, domain, considered)
-        judged = _both(domain, considered)
-        unexpected = ~demand.expected(rows) if judged is None else judged & ~demand.expected(rows)
-        self._tally.add(rows.slices, unexpected, lambda positions: demand.shown(rows, positions))
+        self._tally.add(rows.slices, self._fails(rows, judged), lambda positions: demand.shown(rows, positions))
         if demand.doubtful:
             doubtful = demand.doubtful(rows) if judged is None else judged & demand.doubtful(rows)
             self._doubtful.update(np.unique(rows.slices[doubtful]).tolist())
+
+    def unexpected(self, rows: Rows) -> Flags:
+        """Return which rows do not keep the demand."""
+        return self._fails(rows, self._judged(rows)[2])
+
+    def _judged(self, rows: Rows) -> tuple[Flags | None, Flags | None, Flags | None]:
+        """Return the rows that the check reads, those with a value, and those with both; None is all rows."""
+        demand = self._demand
+        domain = demand.where(rows) if demand.where else None
+        considered = demand.considered(rows) if demand.considered else None
+        return domain, considered, _both(domain, considered)
+
+    def _fails(self, rows: Rows, judged: Flags | None) -> Flags:
+        expected = self._demand.expected(rows)
+        return ~expected if judged is None else judged & ~expected
 
     def needs_second_pass(self) -> bool:
         """Return False: one pass is enough."""

@@ -10,6 +10,7 @@ from jobs.console import log_to_stderr, run_command, say
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import Home
 from jobs.project import HOME, ROOT
+from jobs.review.links import in_airflow, overview
 
 
 def default_home() -> Home:
@@ -41,7 +42,12 @@ def up() -> None:
     else:
         login = airflow_service.start(home, lambda phase: say(f"{phase} …", style="dim"))
         lake = home.lake
-    say(f"Airflow   {login.url}   (from this machine only)", f"user      {login.user}", f"password  {login.password}")
+    say(
+        f"Airflow   {login.url}   (from this machine only)",
+        f"user      {login.user}   password  {login.password}",
+        f"user      {login.viewer}  password  {login.viewer_password}   (may look, not decide)",
+        f"review    {in_airflow(overview(), base_url=login.url)}",
+    )
     say(f"lake      {lake}", f"logs      {home.logs}", "`make down` stops it.", style="dim")
 
 

@@ -1,11 +1,13 @@
-"""The commands for a person's decisions: publish, waive, rollback, resume."""
+"""The commands for a person's decisions: publish, waive, cancel, rollback, resume."""
 
 import click
 
 from jobs.cli import common
-from jobs.publishing.decisions import resume, rollback, waive
+from jobs.planning.workspace import Workspace
+from jobs.publishing.decisions import cancel, resume, rollback, waive
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import Publication
+from jobs.publishing.seen import By
 
 
 @click.command(
@@ -26,9 +28,26 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
 
     The command publishes nothing and has exit status 1 if a check failed for one of the slices, or if published slices
     after the request were computed from a state that the request changes. The message has the slices.
+
+    If a DAG run of Airflow has made the request, the command tells what to clear there. With HINDCAST_AIRFLOW_URL and
+    HINDCAST_AIRFLOW_TOKEN (or HINDCAST_AIRFLOW_USER and HINDCAST_AIRFLOW_PASSWORD), it clears it and waits.
     """
-    pipeline = places.pipeline(pipeline_name)
-    return _tell(publish(places.workspace(pipeline), who=common.who(), request_id=request_id), as_json=as_json)
+    from jobs.orchestration.outside_airflow import advice, airflow_of_environment, clear_gates, runs_of_request
+
+    airflow = airflow_of_environment()
+    work = places.workspace(places.pipeline(pipeline_name))
+    done = publish(work, who=common.who(), request_id=request_id)
+    status = _tell(done, as_json=as_json)
+    runs = runs_of_request(work.ledger.view(), done.request_id) if done.is_published else ()
+    if airflow is None:
+        for line in advice(runs):
+            common.complain(line)
+        return status
+    is_right = True
+    for one in clear_gates(airflow, runs) if runs else ():
+        is_right = is_right and one.is_right
+        common.complain(f"{one.run.dag_id} {one.run.run_id}: {one.why}")
+    return status if is_right else common.REFUSED
 
 
 @click.command(
@@ -68,6 +87,34 @@ def waive_command(
             f"{reason.strip()}",
             f"next: hindcast publish {pipeline.name}",
         )
+    return common.OK
+
+
+@click.command(
+    "cancel",
+    short_help="Close an open request without publishing it.",
+    epilog='Example: hindcast cancel flights --request 5f0c --reason "the wrong range"',
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--request", "request_id", required=True, metavar="ID", help="The request, or the first letters of its id."
+)
+@click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
+@common.json_option
+@common.existing_place_options
+def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json: bool, places: common.Places) -> int:
+    """Close an open request, so that nobody publishes it or continues it. Its runs stay in the ledger.
+
+    The command is refused, with the holder, while a process or a DAG run works on the request.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    work = places.workspace(pipeline)
+    chosen = _request_of(work, request_id)
+    request = cancel(work, chosen, reason=reason, by=By(who=common.who(), decision_id=work.new_id()))
+    if as_json:
+        common.print_json({"pipeline": pipeline.name, "request_id": chosen, "why": request.failure})
+    else:
+        common.say(f"{pipeline.name}: request {chosen} is {request.failure}")
     return common.OK
 
 
@@ -116,6 +163,13 @@ def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: co
     else:
         common.say(f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}")
     return common.OK
+
+
+def _request_of(work: Workspace, text: str) -> str:
+    """Return the id of the request that a text names: the id, or its first letters if only one request has them."""
+    requests = work.ledger.view().requests
+    begun = [name for name in requests if text and name.startswith(text)]
+    return text if text in requests or len(begun) != 1 else begun[0]
 
 
 def _tell(publication: Publication, *, as_json: bool, what: str = "published") -> int:

@@ -11,9 +11,11 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import escaped_json
 from jobs.planning.workspace import on_published_spec
+from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
-from jobs.review.explain import Locator, explain, plain
+from jobs.review.explain import Locator, explain
 from jobs.runs import CheckpointRef, Slice
+from jobs.storage import is_remote
 
 
 @click.command(
@@ -136,8 +138,8 @@ def report_command(*, pipeline_name: str, output: Path | None, places: common.Pl
     from jobs.review.report.page import write_report
 
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
-    path = write_report(places.lake, work.pipeline, output)
-    common.say(f"report: {path.resolve()}")
+    place = write_report(places.lake, work.pipeline, output)
+    common.say(f"report: {place if is_remote(place) else Path(place).resolve()}")
     return common.OK
 
 

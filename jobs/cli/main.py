@@ -18,13 +18,16 @@ COMMANDS: Mapping[str, str] = {
     "run": "jobs.cli.run:run_command",
     "status": "jobs.cli.status:status_command",
     "show": "jobs.cli.look:show_command",
+    "diff": "jobs.cli.diff:diff_command",
     "publish": "jobs.cli.decide:publish_command",
     "waive": "jobs.cli.decide:waive_command",
+    "cancel": "jobs.cli.decide:cancel_command",
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
     "explain": "jobs.cli.look:explain_command",
     "report": "jobs.cli.look:report_command",
     "verify": "jobs.cli.verify:verify_command",
+    "clean": "jobs.cli.clean:clean_command",
     "suite": "jobs.cli.suite:suite_command",
     "load-flights": "jobs.cli.run:load_flights_command",
     "metrics": "jobs.cli.metrics:metrics_command",
@@ -32,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
 }
 """Name of a command -> its module and function. A module is imported when its command is used."""
 
-READERS = frozenset({"plan", "show", "explain", "verify", "report"})
+READERS = frozenset({"plan", "show", "diff", "explain", "verify", "report", "clean"})
 """Commands that read rows and need no pandas."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.
@@ -43,6 +46,7 @@ Examples:
   hindcast run flights --from 2013-02-01 --to 2013-02-08     replay, check and publish
   hindcast show flights --limit 5                            print published windows
   hindcast status flights                                    list open requests, and why they are open
+  hindcast diff flights                                      compare an open request with what readers see
   hindcast waive flights 2013-02-08 --reason "a blizzard"    accept a failed slice
   hindcast publish flights                                   publish a staged request
   hindcast explain flights RECORD_ID                         print the fate of one record

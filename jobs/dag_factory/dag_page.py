@@ -1,21 +1,43 @@
 """The Markdown text on the page of a DAG."""
 
+from jobs.dag_factory.addresses import absolute
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import escaped, escaped_lines
+from jobs.review import links
 
 
 def dag_page(pipeline: Pipeline, purpose: str) -> str:
-    """Return the text of a DAG's page: the pipeline, the purpose of the DAG, log, slices, checks, commands."""
+    """Return the text of a DAG's page: the pipeline, the purpose of the DAG, pages, log, slices, checks, commands."""
     grammar = pipeline.log.slice
     quality = "no checks" if pipeline.quality is None else f"checks of `{pipeline.quality.suite}`"
+    pages = (
+        f"[the pipeline]({absolute(links.pipeline_page(pipeline.name))}), "
+        f"[all pipelines]({absolute(links.overview())}), "
+        f"[search for a record]({absolute(links.record_page(pipeline.name))})"
+    )
     lines = [
-        f"## {pipeline.name}",
-        escaped_lines(pipeline.description or ""),
-        purpose,
+        f"- pages: {pages}",
         f"- log: `{escaped(pipeline.log.table)}`",
         f"- slices: by column `{escaped(grammar.by)}`, time zone {grammar.timezone}",
         f"- {quality}",
         f"- file: `{escaped(pipeline.source)}`",
         f"- command line: `hindcast status {pipeline.name}`, `hindcast report {pipeline.name}`",
     ]
-    return "\n\n".join(lines[:3]) + "\n\n" + "\n".join(lines[3:])
+    about = [f"## {pipeline.name}", escaped_lines(pipeline.description or ""), purpose, "\n".join(lines)]
+    return "\n\n".join(part for part in about if part)
+
+
+def backfill_of_airflow(pipeline: Pipeline) -> str:
+    """Return what an interval of Airflow's own backfill replays, as Markdown; empty for a pipeline without schedule."""
+    if pipeline.schedule is None:
+        return ""
+    slices = "days" if slice_grid(pipeline).is_daily else "slices"
+    return (
+        "\n\n**Airflow's own backfill** makes one DAG run for each interval of the schedule "
+        f"`{pipeline.schedule}`. With `0 6 * * *`, an interval lasts from 06:00 of one day to 06:00 of the next. A DAG "
+        f"run replays the {slices} that *end* in its interval, its end included: the run of 2013-02-08 06:00 to "
+        "2013-02-09 06:00 replays the day 2013-02-08, which ends at 2013-02-09 00:00. All runs of one backfill share "
+        "one request, which is published as a whole. To choose slices by their names, use "
+        f"`backfill_{pipeline.name}`."
+    )

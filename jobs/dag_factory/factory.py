@@ -5,7 +5,9 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
+from jobs.dag_factory.alerting import alert_dag
 from jobs.dag_factory.broken_dag import broken_dag
+from jobs.dag_factory.decide_dag import decide_dag
 from jobs.dag_factory.pipeline_dags import backfill_dag, replay_dag
 from jobs.dag_factory.settings import SPARK_CONNECTION, DagSettings, Pools
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
@@ -22,7 +24,9 @@ def hindcast_dags(
     owner: str = "hindcast",
     tags: Sequence[str] = ("hindcast",),
 ) -> dict[str, DAG]:
-    """Return the DAGs `replay_<name>` and `backfill_<name>` of every pipeline file, by DAG id.
+    """Return the DAGs `replay_<name>`, `backfill_<name>` and `decide_<name>` of every pipeline file, by DAG id.
+
+    A pipeline with `alerts.not_published_by` has a DAG `alert_<name>` as well.
 
     A file in Airflow's dags folder gives them to Airflow::
 
@@ -59,9 +63,11 @@ def _all_dags(pipelines: Path, settings: DagSettings) -> Iterator[DAG]:
 
 
 def _dags_of(pipeline: Pipeline, settings: DagSettings) -> list[DAG]:
-    """Return the two DAGs of a good file. An error here breaks the DAGs of this file only (law L10)."""
+    """Return the DAGs of a good file. An error here breaks the DAGs of this file only (law L10)."""
     try:
-        return [replay_dag(pipeline, settings), backfill_dag(pipeline, settings)]
+        alert = alert_dag(pipeline, settings)
+        decide = decide_dag(pipeline, settings)
+        return [replay_dag(pipeline, settings), backfill_dag(pipeline, settings), decide, *([alert] if alert else [])]
     except Exception as error:  # noqa: BLE001
         text = f"{pipeline.source}: its DAGs cannot be made: {type(error).__name__}: {error}"
         return _broken(BrokenPipeline(name=pipeline.name, path=Path(pipeline.source), error=text), settings)

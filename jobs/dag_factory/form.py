@@ -1,31 +1,28 @@
-"""The form of `backfill_<name>`."""
+"""The form of `backfill_<name>`. `jobs.orchestration.backfill_form` reads it, and refuses what a schema cannot."""
 
 from collections.abc import Mapping
 
 from airflow.sdk import Param
 
+from jobs.orchestration.backfill_form import BOUND_TEXTS, MAX_REASON
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slice_grid
+from jobs.pipeline.slices import show_ms, slice_grid
+
+NOT_BLANK = r"\S"
 
 
 def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
-    """Return the form of `backfill_<name>`. Airflow checks its JSON-schema types before it creates a run."""
-    daily = slice_grid(pipeline).is_daily
-    zone = pipeline.log.slice.timezone
-
-    def bound(title: str, description: str) -> Param:
-        shape = "date" if daily else "date-time"
-        return Param(type="string", format=shape, title=title, description=description, section="Range [from, to)")
-
+    """Return the fields in the order of the form. Airflow checks their JSON schema before it creates a run."""
     return {
-        "from": bound("From", f"The first slice of the range, {zone}."),
-        "to": bound("To", "The slice after the last slice of the range."),
+        "from": _bound(pipeline, "From", BOUND_TEXTS["from"]),
+        "to": _bound(pipeline, "To", BOUND_TEXTS["to"]),
         "reason": Param(
             type="string",
             minLength=1,
-            maxLength=500,
+            maxLength=MAX_REASON,
+            pattern=NOT_BLANK,
             title="Reason",
-            description="Stored in the ledger with your name.",
+            description="Why the range is replayed. Stored in the ledger with your name.",
         ),
         "publish": Param(
             default=True,
@@ -40,3 +37,26 @@ def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
             description="Start a new chain at `from`, without the checkpoint of the slice before.",
         ),
     }
+
+
+def _bound(pipeline: Pipeline, title: str, description: str) -> Param:
+    """Return one end of the range. It has no section, because Airflow shows a section collapsed."""
+    return Param(
+        default=None,
+        type=["null", "string"],
+        format="date" if slice_grid(pipeline).is_daily else "date-time",
+        title=title,
+        description_md=f"{description}{_log_range(pipeline)}",
+    )
+
+
+def _log_range(pipeline: Pipeline) -> str:
+    """Return the slices that the pipeline file allows, and the time zone, as Markdown.
+
+    When a person opens the form, `jobs.airflow_ui.form_defaults` puts the slices of the log in its place.
+    """
+    grid, zone = slice_grid(pipeline), pipeline.log.slice.timezone
+    first = None if grid.first_ms is None else f"the first slice is **{show_ms(grid, grid.first_ms)}**"
+    last = None if grid.last_ms is None else f"the last slice is **{show_ms(grid, grid.last_ms)}**"
+    known = ", ".join(filter(None, (first, last, f"the time zone is {zone}")))
+    return f" {known[0].upper()}{known[1:]}."

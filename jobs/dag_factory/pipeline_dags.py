@@ -5,7 +5,8 @@ from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from jobs.dag_factory.dag_page import dag_page
+from jobs.dag_factory.alerting import AlertOnFailure
+from jobs.dag_factory.dag_page import backfill_of_airflow, dag_page
 from jobs.dag_factory.flow import add_tasks
 from jobs.dag_factory.form import range_params
 from jobs.dag_factory.settings import DagSettings
@@ -22,14 +23,15 @@ def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     with DAG(
         dag_id=f"replay_{pipeline.name}",
         description=f"Replay the ready slices of {pipeline.name}, check them, publish them",
-        doc_md=dag_page(pipeline, "Replays every ready slice after the last published one, oldest first."),
+        doc_md=dag_page(pipeline, "Replays every ready slice after the last published one, oldest first.")
+        + backfill_of_airflow(pipeline),
         schedule=None if pipeline.schedule is None else CronDataIntervalTimetable(pipeline.schedule, timezone="UTC"),
         start_date=first,
         end_date=last,
         catchup=False,
         max_active_runs=1,
         default_args=_task_defaults(pipeline, settings),
-        tags=[*settings.tags, "replay"],
+        tags=[*settings.tags, *(pipeline.tags or ()), "replay"],
     ) as dag:
         add_tasks(pipeline, "replay", settings)
     return dag
@@ -46,7 +48,7 @@ def backfill_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
         catchup=False,
         max_active_runs=1,
         default_args=_task_defaults(pipeline, settings),
-        tags=[*settings.tags, "backfill"],
+        tags=[*settings.tags, *(pipeline.tags or ()), "backfill"],
     ) as dag:
         add_tasks(pipeline, "backfill", settings)
     return dag
@@ -59,7 +61,7 @@ def _task_defaults(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
         "retry_delay": RETRY_DELAY,
         # Airflow runs the tasks of a started DAG run before the tasks of another one.
         "weight_rule": "upstream",
-    }
+    } | ({} if pipeline.alerts is None else {"on_failure_callback": AlertOnFailure(pipeline)})
 
 
 def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:

@@ -21,9 +21,11 @@ from jobs.demo.airflow import Follower
 from jobs.demo.stage import Stage, StoryBroken, new_stage
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded import postgres as embedded_postgres
-from jobs.orchestration.embedded.airflow_api import AirflowApi
+from jobs.orchestration.embedded.airflow_api import AirflowApi, DagRunState
+from jobs.orchestration.embedded.airflow_env import HOST, PREFERRED_PORT
 from jobs.project import ROOT
 from jobs.reading.published import read_published_table
+from jobs.review import links
 from jobs.runs import Verdict
 from windowlib.records.tables import LATE_RECORDS
 
@@ -50,8 +52,8 @@ def story() -> None:
     stage.chapter("Airflow starts", "Airflow standalone with its own PostgreSQL. It listens on this machine only.")
     with _airflow(stage) as follower:
         _single_days(stage, follower)
-        _blizzard(stage, follower)
-    _decision(stage)
+        held = _blizzard(stage, follower)
+        _decision(stage, follower, held)
     _ending(stage)
 
 
@@ -115,8 +117,8 @@ def _single_days(stage: Stage, follower: Follower) -> None:
     stage.hindcast("show", PIPELINE, "--limit", "4")
 
 
-def _blizzard(stage: Stage, follower: Follower) -> None:
-    """Replay the other days as one backfill. Two days fail a check, and readers see no change."""
+def _blizzard(stage: Stage, follower: Follower) -> DagRunState:
+    """Replay the other days as one backfill, and return its DAG run. Two days fail a check; readers see no change."""
     stage.chapter(
         "The rest, as one backfill",
         f"backfill_flights replays [{SINGLE_DAYS_END}, {END}) in one Spark session and publishes all of it or nothing.",
@@ -140,19 +142,30 @@ def _blizzard(stage: Stage, follower: Follower) -> None:
     if after != before:
         raise StoryBroken(f"readers saw {before} before the failed backfill, and {after} after it; expected no change")
     stage.say(f"Readers still see the same as before: {after}.")
-    stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}-held.html"))
+    stage.hindcast("diff", PIPELINE)
+    return run
 
 
-def _decision(stage: Stage) -> None:
-    """Waive the two failed checks, and publish all days at once."""
+def _decision(stage: Stage, follower: Follower, held: DagRunState) -> None:
+    """Waive the two failed checks on the page of the request, which publishes all days at once."""
     stage.chapter(
         "A person decides",
-        "The numbers are unusual but correct. A waiver records that in the ledger, with a name and a reason. Then one "
-        "commit publishes all eleven days.",
+        "The numbers are unusual but correct. A card on Airflow's Home page leads to the two days. There, a person "
+        "waives them with a reason. One commit then publishes all eleven days, and the red DAG run turns green. The "
+        "demonstration sends what the form of that page sends:",
     )
-    for day in BLIZZARD:
-        stage.hindcast("waive", PIPELINE, day, "--reason", "blizzard Nemo; the cancellations are real")
-    stage.hindcast("publish", PIPELINE)
+    view = stage.ledger()
+    [request] = [one for one in view.open_requests() if set(BLIZZARD) <= set(one.runs)]
+    fields: dict[str, object] = {
+        "action": "waive_and_publish",
+        "request_id": request.request_id,
+        "ledger_version": view.version,
+        "slice": list(BLIZZARD),
+        "reason": "blizzard Nemo; the cancellations are real",
+    }
+    follower.wait_for_dag(f"decide_{PIPELINE}")
+    follower.decide(PIPELINE, fields | {f"run.{day}": request.runs[day] for day in BLIZZARD})
+    follower.wait_for_success(f"backfill_{PIPELINE}", held.run_id)
     _expect_readers_see(stage, FIRST, END)
     stage.say(
         f"Readers now see {_what_readers_see(stage)}. The table has one window of each day, the hour before {NOON_UTC} "
@@ -199,10 +212,15 @@ def _how_to_go_on(stage: Stage) -> None:
         f"hindcast show {PIPELINE} --limit 20                 # published windows",
         f"xdg-open {_shown(stage.directory / (PIPELINE + '.html'))}",
         "make up                                          # start the same Airflow on that lake, until `make down`",
+        f"xdg-open {_pages(PIPELINE):<40}# the review pages inside Airflow, after `make up`",
         "$EDITOR pipelines/flights.yaml                   # change the windows; then: hindcast plan flights …",
     ):
         stage.console.print(f"  {line}", markup=False)
     stage.note(f"Airflow's logs are kept in {_shown(stage.home.logs)}")
+
+
+def _pages(pipeline: str) -> str:
+    return links.in_airflow(links.pipeline_page(pipeline), base_url=f"http://{HOST}:{PREFERRED_PORT}")
 
 
 @contextmanager

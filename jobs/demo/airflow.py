@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 from rich.status import Status
 
 from jobs.demo.stage import Stage, StoryBroken
 from jobs.durations import human_duration
 from jobs.orchestration.embedded.airflow_api import FINISHED_STATES, AirflowApi, DagRunState
+from jobs.review import links
 
 _POLL_S = 1.0
 _DAG_TIMEOUT_S = 120
@@ -82,15 +84,46 @@ class Follower:
         self.stage.note(f"POST /api/v2/dags/{dag_id}/dagRuns  {shown}")
         run_id = self.api.trigger(dag_id, conf)
         with self.stage.console.status("waiting for the scheduler") as status:
-            deadline = time.monotonic() + _RUN_TIMEOUT_S
-            while True:
-                run = self.api.dag_run(dag_id, run_id)
-                self._tell(dag_id, run, status)
-                self.tell_slices()
-                if run.state in FINISHED_STATES:
-                    return run
-                _check(deadline, dag_id)
-                time.sleep(_POLL_S)
+            return self._until_end(dag_id, run_id, status)
+
+    def decide(self, pipeline: str, fields: Mapping[str, Any]) -> None:
+        """Send a decision to the page of the request, as the form of that page does, and follow it to its end.
+
+        Raises:
+            StoryBroken: the decision failed, or did not end in time.
+        """
+        path = links.decisions_path(pipeline)
+        self.stage.note(f"POST {path}  " + "  ".join(f"{name}={value}" for name, value in fields.items()))
+        run_id = unquote(self.api.submit(path, fields).rpartition("/")[2])
+        dag_id = f"decide_{pipeline}"
+        with self.stage.console.status("waiting for the scheduler") as status:
+            run = self._until_end(dag_id, run_id, status)
+        if run.state != "success":
+            raise StoryBroken(f"DAG run {run_id} of {dag_id} failed; the logs are in {self.stage.home.logs / 'tasks'}")
+
+    def wait_for_success(self, dag_id: str, run_id: str) -> None:
+        """Wait until a DAG run that was cleared is green.
+
+        Raises:
+            StoryBroken: it failed again, or did not end in time.
+        """
+        with self.stage.console.status("waiting for the scheduler") as status:
+            run = self._until_end(dag_id, run_id, status)
+        if run.state != "success":
+            raise StoryBroken(f"DAG run {run_id} of {dag_id} is {run.state} after its gate was cleared")
+        self.stage.note(f"{dag_id}: the run that was red is green")
+
+    def _until_end(self, dag_id: str, run_id: str, status: Status) -> DagRunState:
+        """Follow a DAG run to its end."""
+        deadline = time.monotonic() + _RUN_TIMEOUT_S
+        while True:
+            run = self.api.dag_run(dag_id, run_id)
+            self._tell(dag_id, run, status)
+            self.tell_slices()
+            if run.state in FINISHED_STATES:
+                return run
+            _check(deadline, dag_id)
+            time.sleep(_POLL_S)
 
     def tell_slices(self) -> None:
         """Print the slices that were staged since the last call."""

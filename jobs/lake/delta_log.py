@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -114,6 +114,7 @@ class LogTable:
     configuration: Mapping[str, str | None]
     physical: Mapping[str, str]
     widened: Mapping[str, str]
+    _files: dict[str, list[DataFile]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_mapped(self) -> bool:
@@ -131,11 +132,16 @@ class LogTable:
         return {name: spell_type(node) for name, node in self.nodes.items()}
 
     def files(self, column: str) -> list[DataFile]:
-        """Return the data files of this version, each with its value of the partition column.
+        """Return the data files of this version, each with its value of the partition column. They are read once.
 
         Raises:
             LogError: the table is damaged.
         """
+        if column not in self._files:
+            self._files[column] = self._read_files(column)
+        return self._files[column]
+
+    def _read_files(self, column: str) -> list[DataFile]:
         import pyarrow as pa
         import pyarrow.compute as pc
 

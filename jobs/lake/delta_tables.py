@@ -7,7 +7,7 @@ keeps the tables that it has opened there, and `open_newest` reads only new comm
 import threading
 from typing import TYPE_CHECKING
 
-from jobs.storage import delta_options, is_remote
+from jobs.storage import delta_options, file_system, is_remote
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -69,3 +69,12 @@ def is_delta(uri: str) -> bool:
     from deltalake import DeltaTable
 
     return DeltaTable.is_deltatable(uri, storage_options=delta_options(uri))
+
+
+def is_newest(uri: str, version: int) -> bool:
+    """Return whether a table has the commit file of a version and none of the next version. No file is read."""
+    import pyarrow.fs as pafs
+
+    system, root = file_system(uri)
+    own, following = system.get_file_info([f"{root}/_delta_log/{one:020}.json" for one in (version, version + 1)])
+    return bool(own.type != pafs.FileType.NotFound and following.type == pafs.FileType.NotFound)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from jobs.lake.commit_history import History, read_history
 from jobs.lake.delta_log import LogTable, describe_log, place_of
+from jobs.lake.delta_tables import is_newest
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.row_tracking import ROW_ID_COLUMN, ROW_TRACKING, RowPlace, row_places
@@ -63,11 +64,12 @@ class KnownLog:
     """Results of earlier reads of the log, from the ledger. `pin_log` uses them to skip commits.
 
     `sound` maps a table's id to a version at which no slice had lost a record. `seen` maps a slice to the coordinates
-    at which its content was compared with a run.
+    at which its content was compared with a run. `opened` is the table as it was read a moment ago by this thread.
     """
 
     sound: Mapping[str, int] = field(default_factory=dict)
     seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
+    opened: LogTable | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ class PinnedLog:
     data_ms: tuple[int, ...]
     history: History
     _coordinates: Mapping[str, LogCoordinates]
+    _table: LogTable = field(compare=False, repr=False)
 
     @property
     def records(self) -> int:
@@ -124,7 +127,7 @@ class PinnedLog:
     def known(self) -> KnownLog:
         """Return the results of this read, which make the next `pin_log` cheaper."""
         seen = {slice_id: (found,) for slice_id, found in self._coordinates.items()}
-        return KnownLog(sound={self.table_id: self.history.sound}, seen=seen)
+        return KnownLog(sound={self.table_id: self.history.sound}, seen=seen, opened=self._table)
 
 
 def pin_log(
@@ -152,7 +155,7 @@ def pin_log(
         LogError: the log has records without a slice, a delete or update inside the range, or a lost or truncated
             file.
     """
-    log = describe_log(uri, version)
+    log = _opened_log(uri, version, known)
     _check_slice_column(log, slice_column)
     cut = Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices))
     log_files = log.log_files()
@@ -185,16 +188,16 @@ def pin_log(
             )
             for slice_id, own in by_slice.items()
         },
+        _table=log,
     )
 
 
-def has_commit(uri: str, version: int) -> bool:
-    """Return whether a log has the commit file of a version. No file is read."""
-    import pyarrow.fs as pafs
-
-    system, root = file_system(uri)
-    [info] = system.get_file_info([f"{root}/_delta_log/{version:020}.json"])
-    return bool(info.type != pafs.FileType.NotFound)
+def _opened_log(uri: str, version: int | None, known: KnownLog | None) -> LogTable:
+    """Return the log at a version (None: the newest), which may be the table that `known` has."""
+    opened = None if known is None else known.opened
+    if version is None and opened is not None and opened.uri == uri and is_newest(uri, opened.version):
+        return opened
+    return describe_log(uri, version)
 
 
 def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:

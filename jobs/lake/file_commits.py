@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from jobs.lake.arrow_types import arrow_table, is_same_type
+from jobs.lake.arrow_types import is_same_type
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
 from jobs.lake.file_statistics import file_statistics
 from jobs.lake.opened_tables import expect_commits
-from jobs.lake.store import MAX_ATTEMPTS, Attempt, open_table, until_committed
+from jobs.lake.store import MAX_ATTEMPTS, Attempt, listed_files, open_table, until_committed
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
 from windowlib.records.tables import PARTITION_COLUMNS
@@ -110,15 +110,11 @@ def attempt_files(uri: str, attempts: Iterable[Attempt]) -> list[StoredFile]:
         table = open_table(uri) if wanted else None
         if table is None:
             return []
-        actions = arrow_table(table.get_add_actions(flatten=True))
-    names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
+        files = listed_files(table, wanted)
     _system, root = file_system(uri)
     return [
-        StoredFile(path=place_of(root, path), attempt=(slice_id, attempt_id), records=records or 0, bytes=size)
-        for path, records, size, slice_id, attempt_id in zip(
-            *(actions[name].to_pylist() for name in names), strict=True
-        )
-        if (slice_id, attempt_id) in wanted
+        StoredFile(path=place_of(root, one.path), attempt=one.attempt, records=one.records or 0, bytes=one.bytes)
+        for one in files
     ]
 
 

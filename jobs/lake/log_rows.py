@@ -4,7 +4,7 @@ Arrow reads the files one by one, because deltalake has no dataset for a table w
 widened types, or files outside the table (a shallow clone).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,18 @@ READERS = 8
 _PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "short": "int16", "byte": "int8"}
 
 
-def find_record(log: LogTable, column: str, value: str) -> dict[str, Any] | None:
+Keep = Callable[[Mapping[str, Any]], bool]
+"""Returns whether the files with these values of the partition columns are searched."""
+
+
+def find_record(log: LogTable, column: str, value: str, *, keep: Keep | None = None) -> dict[str, Any] | None:
     """Return a record whose `column`, as text, equals `value`; None if there is no such record.
+
+    Args:
+        log: the log.
+        column: the logical name of a column.
+        value: the text to find.
+        keep: restricts the search to some files; all when None.
 
     Returns:
         The record's values by logical column name, as plain Python values.
@@ -29,7 +39,8 @@ def find_record(log: LogTable, column: str, value: str) -> dict[str, Any] | None
     """
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
-        found = readers.map(lambda file: _in_file(log, system, file, wanted=(column, value)), _files(log, root))
+        files = [file for file in _files(log, root) if keep is None or keep(file[1])]
+        found = readers.map(lambda file: _in_file(log, system, file, wanted=(column, value)), files)
         return next((one for one in found if one is not None), None)
 
 

@@ -7,20 +7,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jobs.lake.delta_tables import drop_kept
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+Listing = TypeVar("Listing")
+
 
 @dataclass(slots=True)
 class OpenedTables:
-    """Tables by their place; None if there was no table. Those in `behind` may have new commits."""
+    """Tables by their place; None if there was no table. Those in `behind` may have new commits.
+
+    `listings` has what was made of the file list of a table at a version.
+    """
 
     found: "dict[str, DeltaTable | None]" = field(default_factory=dict)
     behind: set[str] = field(default_factory=set)
+    listings: dict[str, tuple[int, Any]] = field(default_factory=dict)
 
     def get(self, uri: str, open_new: "Callable[[], DeltaTable | None]") -> "DeltaTable | None":
         """Return a table as it was at its first read, or at the last `expect_commits`."""
@@ -57,6 +63,18 @@ def opened_table(uri: str, open_new: "Callable[[], DeltaTable | None]") -> "Delt
     return open_new() if opened is None else opened.get(uri, open_new)
 
 
+def listing_of(table: "DeltaTable", make: "Callable[[DeltaTable], Listing]") -> "Listing":
+    """Return what `make` makes of the file list of a table: once for a version in `opening_tables_once`."""
+    opened = _OPENED.get()
+    if opened is None:
+        return make(table)
+    version, found = opened.listings.get(table.table_uri, (-1, None))
+    if version != table.version():
+        found = make(table)
+        opened.listings[table.table_uri] = table.version(), found
+    return cast("Listing", found)
+
+
 def expect_commits(uri: str | None = None) -> None:
     """Let the next reader of a table (None: of each table) read the commits since it was opened."""
     opened = _OPENED.get()
@@ -69,4 +87,5 @@ def forget_table(uri: str) -> None:
     drop_kept(uri)
     opened = _OPENED.get()
     if opened is not None:
-        opened.found.pop(uri, None)
+        found = opened.found.pop(uri, None)
+        opened.listings.pop(uri if found is None else found.table_uri, None)

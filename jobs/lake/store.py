@@ -8,13 +8,13 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import checkpoint_interval, open_newest
-from jobs.lake.opened_tables import forget_table, opened_table
+from jobs.lake.opened_tables import forget_table, listing_of, opened_table
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
@@ -188,27 +188,51 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt], *, share: Share
     if _UNREADABLE_FEATURES & {*(table.protocol().reader_features or ())}:
         table.to_pyarrow_dataset()  # raises an error that names the feature
     system, root = file_system(table.table_uri)
-    actions, wanted = arrow_table(table.get_add_actions(flatten=True)), set(attempts)
-    names = ("path", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
-    columns = (actions[name].to_pylist() for name in names)
     files = pads.ParquetFileFormat(default_fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=True))
     fragments = [
         files.make_fragment(
-            place_of(root, path),
+            place_of(root, one.path),
             filesystem=system,
-            file_size=size,  # without it, an object store is asked
-            partition_expression=(pc.field("slice_id") == slice_id) & (pc.field("attempt_id") == attempt_id),
+            file_size=one.bytes,  # without it, an object store is asked
+            partition_expression=(pc.field("slice_id") == one.attempt[0]) & (pc.field("attempt_id") == one.attempt[1]),
         )
-        for path, size, slice_id, attempt_id in _shared(zip(*columns, strict=True), wanted, share)
+        for one in _shared(listed_files(table, attempts), share)
     ]
     return pads.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), files, system)
 
 
-def _shared(files: Iterable[tuple[Any, ...]], wanted: set[Attempt], share: Share) -> list[tuple[Any, ...]]:
-    """Return (path, size, slice_id, attempt_id) of the files of the wanted attempts that are in the share."""
-    found = [file for file in files if file[2:] in wanted]
+class ListedFile(NamedTuple):
+    """A file of a table: its path as in Delta's log, its attempt, its rows (None without statistics) and bytes."""
+
+    path: str
+    attempt: Attempt
+    records: int | None
+    bytes: int
+
+
+def listed_files(table: "DeltaTable", attempts: Iterable[Attempt]) -> list[ListedFile]:
+    """Return the files of attempts, in the order of the table's own list."""
+    files, places = listing_of(table, _by_attempt)
+    return [files[place] for place in sorted(place for attempt in set(attempts) for place in places.get(attempt, ()))]
+
+
+def _by_attempt(table: "DeltaTable") -> tuple[list[ListedFile], dict[Attempt, list[int]]]:
+    """Return all files of a table, and the places of the files of each attempt in that list."""
+    actions = arrow_table(table.get_add_actions(flatten=True))
+    names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
+    columns = (actions[name].to_pylist() for name in names)
+    files = [
+        ListedFile(path, (*attempt,), records, size) for path, records, size, *attempt in zip(*columns, strict=True)
+    ]
+    places: dict[Attempt, list[int]] = {}
+    for place, file in enumerate(files):
+        places.setdefault(file.attempt, []).append(place)
+    return files, places
+
+
+def _shared(files: list[ListedFile], share: Share) -> list[ListedFile]:
     number, parts = share
-    return found if parts == 1 else sorted(found)[number::parts]
+    return files if parts == 1 else sorted(files, key=lambda one: one.path)[number::parts]
 
 
 def append_rows(uri: str, rows: "pa.Table") -> None:
@@ -279,6 +303,18 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
         return dataset_of(table, pairs).to_table(columns=None if columns is None else list(columns))
 
 
+def count_rows(uri: str, attempts: Iterable[Attempt]) -> int:
+    """Return the number of rows of the given attempts, from the footers of their files.
+
+    Raises:
+        StoreError: the table cannot be read; the message names the damaged file.
+    """
+    pairs = set(attempts)
+    with reading(uri):
+        table = open_table(uri) if pairs else None
+        return 0 if table is None else int(dataset_of(table, pairs).count_rows())
+
+
 def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[str]) -> "list[pa.Table]":
     """Return the rows of each of the given attempts. Columns that the table does not have are missing.
 
@@ -321,10 +357,23 @@ class ArrowSql:
     Opening a connection can cost as much as a query, so callers with several queries share one.
     """
 
+    def __init__(self, *, memory_mb: int | None = None, spill: str | None = None) -> None:
+        """Prepare a connection.
+
+        Args:
+            memory_mb: how much memory DuckDB may use for its own data; None: its default, a share of the machine.
+            spill: the directory for data that does not fit; None: DuckDB's default.
+        """
+        self._config: dict[str, str | bool | int | float | list[str]] = {}
+        if memory_mb is not None:
+            self._config["memory_limit"] = f"{memory_mb}MB"
+        if spill is not None:
+            self._config["temp_directory"] = spill
+
     def __enter__(self) -> "ArrowSql":
         import duckdb
 
-        self._connection = duckdb.connect(":memory:")
+        self._connection = duckdb.connect(":memory:", config=self._config)
         self._connection.execute("SET TimeZone = 'UTC'")
         return self
 

@@ -1,10 +1,11 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, overload
 
 from jobs.runs import (
     CheckpointForm,
@@ -31,15 +32,71 @@ class EventKind(Enum):
     ADOPTED = "adopted"  # the request takes over a run that was staged before
     COMPLETED = "completed"  # each slice of the request's range has a run in the request, or readers see a current run
     CHECKED = "checked"  # the verdict on a run
+    JUDGED = "judged"  # how much the publication of a request would change settled windows, by what readers see then
     WAIVED = "waived"  # a person lets a failed run pass and gives a reason
     PUBLISHED = "published"  # readers see this run of the slice from now on
     ROLLED_BACK = "rolled_back"  # readers see this earlier run again (null: no run), and the chain is held
+    TOLD = "told"  # a task sends the asset events of a publication that a command has made
     RESUMED = "resumed"  # a person ends the hold of the chain
-    CONDEMNED = "condemned"  # the attempt does not count any more
+    CONDEMNED = "condemned"  # the attempt does not count any more (without a run: no run of it, and none is staged)
     FAILED = "failed"  # an attempt ended with an error
     CLOSED = "closed"  # the request ended without publication
     VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run
     NOTE = "note"  # free text; changes nothing
+
+
+class StoredDetails(Mapping[str, Any]):
+    """The details of a stored event, decoded when a value is read for the first time.
+
+    A `checked` event has 10 kB of details. Most readers of a ledger need the verdict of a run, and no single check.
+    """
+
+    __slots__ = ("_found", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found: dict[str, Any] | None = None
+
+    def _decoded(self) -> dict[str, Any]:
+        if self._found is None:
+            self._found = _shared(json.loads(self._text))
+        return self._found
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        return self._decoded()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decoded())
+
+    def __len__(self) -> int:
+        return len(self._decoded())
+
+    def __repr__(self) -> str:
+        return repr(self._decoded())
+
+    def last(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the value of `name`, None if there is none. If it is the last name, no other value is decoded.
+
+        The names of canonical JSON are sorted. A text inside a value has no `"` without an escape, so only a name can
+        match, and only the last name of the outermost object is followed by nothing but its end.
+        """
+        if self._found is None and (place := self._text.rfind(quoted := f'"{name}":')) >= 0:
+            value, end = _DECODER.raw_decode(self._text, place + len(quoted))
+            if self._text[end:] == "}":
+                return value
+        return self.get(name)
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _shared(details: dict[str, Any]) -> dict[str, Any]:
+    """Let the checks of all runs share equal texts. A check has the same description and arguments in every slice."""
+    for check in details.get("checks", ()):
+        for name, value in check.items():
+            if type(value) is str:
+                check[name] = sys.intern(value)
+    return details
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +197,27 @@ def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
     )
 
 
+def judged_event(request_id: str, basis: str, checks: Mapping[str, Sequence[CheckResult]]) -> LedgerEvent:
+    """Return the `judged` event of a request. `checks` has the checks of each of its runs (run id -> checks)."""
+    runs = {
+        run_id: [asdict(check) | {"verdict": check.verdict.value} for check in found]
+        for run_id, found in checks.items()
+    }
+    return LedgerEvent(kind=EventKind.JUDGED, request_id=request_id, details={"basis": basis, "runs": runs})
+
+
+def judged_checks(event: LedgerEvent) -> dict[str, tuple[CheckResult, ...]]:
+    """Return the checks of each run that a `judged` event records.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+    try:
+        return {run_id: tuple(map(_check, checks)) for run_id, checks in event.details["runs"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LedgerError(f"ledger event judged (seq {event.seq}) cannot be read: {error!r}") from error
+
+
 def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: str) -> LedgerEvent:
     """Return the `verified` event of a run. `found` is the fingerprint of the records that were read again."""
     return LedgerEvent(
@@ -218,19 +296,75 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
         LedgerError: the event lacks a field.
     """
     try:
-        checks = tuple(
-            CheckResult(**check | {"verdict": _VERDICTS[check["verdict"]]}) for check in event.details["checks"]
-        )
-        return replace(result, verdict=_VERDICTS[event.verdict], checks=checks)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerError(
-            f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
-        ) from error
+        return replace(result, verdict=_VERDICTS[event.verdict], checks=StoredChecks(event))
+    except KeyError as error:
+        raise _unreadable(event, error) from error
+
+
+def checks_fingerprint_of(event: LedgerEvent) -> str | None:
+    """Return the fingerprint of the suites of a `checked` event; None if it has none."""
+    name, details = "checks_fingerprint", event.details
+    found: str | None = details.last(name) if isinstance(details, StoredDetails) else details.get(name)
+    return found
+
+
+class StoredChecks(Sequence[CheckResult]):
+    """The checks of a `checked` event, made when the first of them is read.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+
+    __slots__ = ("_event", "_found")
+
+    def __init__(self, event: LedgerEvent) -> None:
+        self._event = event
+        self._found: tuple[CheckResult, ...] | None = None
+
+    def _made(self) -> tuple[CheckResult, ...]:
+        if self._found is None:
+            try:
+                self._found = tuple(map(_check, self._event.details["checks"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise _unreadable(self._event, error) from error
+        return self._found
+
+    @overload
+    def __getitem__(self, place: int) -> CheckResult: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[CheckResult, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> CheckResult | tuple[CheckResult, ...]:
+        return self._made()[place]
+
+    def __len__(self) -> int:
+        return len(self._made())
+
+    def __iter__(self) -> Iterator[CheckResult]:
+        return iter(self._made())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredChecks | tuple) and self._made() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._made())
+
+    def __repr__(self) -> str:
+        return repr(self._made())
+
+
+def _unreadable(event: LedgerEvent, error: Exception) -> LedgerError:
+    return LedgerError(f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}")
+
+
+def _check(stored: Mapping[str, Any]) -> CheckResult:
+    return CheckResult(**{**stored, "verdict": _VERDICTS[stored["verdict"]]})
 
 
 def encode_details(details: Mapping[str, Any]) -> str:
     """Return the canonical JSON text of an event's details."""
-    return json.dumps(details, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(dict(details), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:

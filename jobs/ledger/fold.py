@@ -5,6 +5,7 @@ Only this module implements these rules:
 - One attempt counts for a run: the first that was staged and not condemned.
 - If a later attempt at the run left other content, the run's verdict is ERROR.
 - A waiver lets a failed run pass until checks fail that had not failed when the person waived it.
+- The newest judgement of a run adds its checks to those of the suite.
 - A rollback holds the chain until the next publication, or until a person resumes the chain.
 
 A `Fold` is incremental: a reader that reads again folds the new events only.
@@ -14,11 +15,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from jobs.ledger.events import EventKind, LedgerEvent, run_result, verified_sighting, with_checks
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    checks_fingerprint_of,
+    judged_checks,
+    run_result,
+    verified_sighting,
+    with_checks,
+)
 from jobs.ledger.leases import Lease, lease_from_details
+from jobs.ledger.provenance import decision_of, origin_of
 from jobs.ledger.view import (
     Attempt,
+    DagRunOrigin,
+    Decided,
     Hold,
+    Judgement,
     LedgerView,
     Publication,
     Request,
@@ -54,6 +67,7 @@ class _RequestFold:
     runs: dict[str, str] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     leases: dict[str, Lease] = field(default_factory=dict)
+    origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
     frozen: Request | None = None
 
     def add_run(self, slice_id: str, run_id: str) -> None:
@@ -76,6 +90,7 @@ class _RequestFold:
                 runs=dict(self.runs),
                 attempts=tuple(self.attempts),
                 leases=tuple(self.leases.values()),
+                origins=tuple(self.origins.values()),
             )
         return self.frozen
 
@@ -101,13 +116,18 @@ class Fold:
         self._requests: dict[str, _RequestFold] = {}
         self._staged: dict[str, list[StagedRun]] = {}  # run -> all attempts, in ledger order
         self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
+        self._judgements: dict[str, Judgement] = {}  # run -> its newest judgement
         self._waivers: dict[str, Waiver] = {}
+        self._staged_attempts: set[str] = set()
         self._condemned: set[str] = set()  # "run/attempt"
+        self._condemned_attempts: set[str] = set()
         self._publications: dict[int, _PublicationFold] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
+        self._decisions: dict[str, Decided] = {}
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
+        self._view: LedgerView | None = None  # cache: the view of the events so far
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
         """Take one event in.
@@ -115,10 +135,13 @@ class Fold:
         Raises:
             LedgerError: the event lacks a field that its kind requires.
         """
+        self._view = None
         if event.slice_id is not None:
             self._slices.setdefault(event.slice_id, event.slice)
         if event.run_id is not None:
             self._resolved.pop(event.run_id, None)
+        if (decided := decision_of(event)) is not None:
+            self._decisions.setdefault(decided.decision_id, decided)
         match event.kind:
             case EventKind.REQUESTED:
                 self._open(event)
@@ -136,6 +159,8 @@ class Fold:
                 self._request(event).change(is_complete=True)
             case EventKind.CHECKED:
                 self._check(event)
+            case EventKind.JUDGED:
+                self._judge(event)
             case EventKind.WAIVED:
                 self._waive(event)
             case EventKind.PUBLISHED:
@@ -145,13 +170,15 @@ class Fold:
             case EventKind.RESUMED:
                 self._hold = None
             case EventKind.CONDEMNED:
-                self._condemned.add(f"{event.run_id}/{event.attempt_id}")
+                self._condemn(event)
             case EventKind.FAILED:
                 _fail(event, self._request(event))
             case EventKind.CLOSED:
                 self._request(event).end(RequestState.CLOSED, event.reason)
             case EventKind.VERIFIED:
                 self._sightings.setdefault(_text(event, "run_id"), []).append(verified_sighting(event))
+            case EventKind.TOLD:
+                self._tell(event)
             case EventKind.NOTE:
                 pass
             case _:
@@ -159,6 +186,11 @@ class Fold:
 
     def view(self, version: int) -> LedgerView:
         """Return the view of the events so far; `version` is the version of the ledger that they reach."""
+        if self._view is None or self._view.version != version:
+            self._view = self._make_view(version)
+        return self._view
+
+    def _make_view(self, version: int) -> LedgerView:
         for run_id in self._staged:
             if run_id not in self._resolved:
                 self._resolved[run_id] = self._resolve(run_id)
@@ -175,7 +207,10 @@ class Fold:
             publications=tuple(publication.freeze() for publication in self._publications.values()),
             slices=slices,
             condemned=frozenset(self._condemned),
+            staged_attempts=frozenset(self._staged_attempts),
+            condemned_attempts=frozenset(self._condemned_attempts),
             hold=self._hold,
+            decisions=dict(self._decisions),
         )
 
     def _open(self, event: LedgerEvent) -> None:
@@ -218,6 +253,7 @@ class Fold:
             checks_attempt_id=result.attempt_id,
         )
         self._staged.setdefault(result.run_id, []).append(run)
+        self._staged_attempts.add(result.attempt_id)
         self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
         request = self._requests.get(run.request_id)
         if request is not None:
@@ -230,16 +266,26 @@ class Fold:
         if waiver is not None and not _failed_checks(event) <= waiver.failed:
             del self._waivers[run_id]
 
+    def _judge(self, event: LedgerEvent) -> None:
+        for run_id, checks in judged_checks(event).items():
+            judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
+            self._judgements[run_id] = judgement
+            self._resolved.pop(run_id, None)
+            waiver = self._waivers.get(run_id)
+            if waiver is not None and not judgement.failed <= waiver.failed:
+                del self._waivers[run_id]
+
     def _waive(self, event: LedgerEvent) -> None:
         run_id = _text(event, "run_id")
-        checked = self._checked.get(run_id)
+        checked, judgement = self._checked.get(run_id), self._judgements.get(run_id)
+        failed = _failed_checks(checked) if checked is not None else frozenset()
         self._waivers[run_id] = Waiver(
             slice_id=_text(event, "slice_id"),
             run_id=run_id,
             who=event.who or "",
             reason=event.reason or "",
             at_ms=event.at_ms,
-            failed=_failed_checks(checked) if checked is not None else frozenset(),
+            failed=failed | judgement.failed if judgement is not None else failed,
         )
 
     def _publish(self, event: LedgerEvent) -> None:
@@ -264,6 +310,12 @@ class Fold:
         if request is not None:
             request.end(RequestState.ROLLED_BACK)
 
+    def _tell(self, event: LedgerEvent) -> None:
+        told = self._publications.get(event.details.get("publication", 0))
+        if told is not None and told.publication.told_by is None:
+            told.publication = replace(told.publication, told_by=event.details.get("told_by"))
+            told.frozen = None
+
     def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
         publication = self._publications.get(event.seq)
         if publication is None:
@@ -274,17 +326,26 @@ class Fold:
                     request_id=event.request_id,
                     who=event.who or "",
                     undoes=undoes,
-                    changes={},
+                    decision_id=event.details.get("published_by"),
+                    told_by=event.details.get("told_by", ""),
                 )
             )
         publication.frozen = None
         publication.changes[_text(event, "slice_id")] = event.run_id
 
+    def _condemn(self, event: LedgerEvent) -> None:
+        if event.run_id is None:
+            self._condemned_attempts.add(_text(event, "attempt_id"))
+            self._resolved.clear()
+        else:
+            self._condemned.add(f"{event.run_id}/{event.attempt_id}")
+
     def _is_condemned(self, result: RunResult) -> bool:
         """Return whether an attempt is condemned, or an attempt that stored an earlier part of its checkpoint."""
-        own = f"{result.run_id}/{result.attempt_id}"
+        parts = ((part.run_id, part.attempt_id) for part in result.checkpoint.earlier)
         return any(
-            one in self._condemned for one in (own, *(f"{p.run_id}/{p.attempt_id}" for p in result.checkpoint.earlier))
+            attempt_id in self._condemned_attempts or f"{run_id}/{attempt_id}" in self._condemned
+            for run_id, attempt_id in ((result.run_id, result.attempt_id), *parts)
         )
 
     def _resolve(self, run_id: str) -> StagedRun | None:
@@ -300,11 +361,15 @@ class Fold:
             checks = {
                 "result": with_checks(chosen.result, checked),
                 "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
-                "checks_fingerprint": checked.details.get("checks_fingerprint"),
+                "checks_fingerprint": checks_fingerprint_of(checked),
             }
+        judgement = self._judgements.get(run_id)
+        if judgement is not None:
+            checks["result"] = judgement.added_to(checks.get("result", chosen.result))
         return replace(
             chosen,
             **checks,
+            judgement=judgement,
             is_contradicted=is_contradicted,
             waiver=self._waivers.get(run_id),
             sightings=tuple(self._sightings[run_id]),
@@ -326,6 +391,8 @@ def _lease(event: LedgerEvent, one: _RequestFold) -> None:
     one.frozen = None
     if not one.request.is_open:
         return
+    if (origin := origin_of(event)) is not None:
+        one.origins[origin.dag_id, origin.run_id] = origin
     try:
         lease = lease_from_details(event.details, event.at_ms)
     except (KeyError, TypeError) as error:

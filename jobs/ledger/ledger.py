@@ -6,7 +6,6 @@ based on the version directly before its commit. If the store reports a failed c
 commit in the ledger, because the commit may have been written.
 """
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from random import SystemRandom
 from typing import Any
 
 from jobs.ledger.chain import GENESIS, Row, check_chain, linked
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
 from jobs.ledger.fold import Fold, fold
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
@@ -166,4 +165,4 @@ def _event(row: Row) -> LedgerEvent:
             "use that version"
         ) from error
     known: dict[str, Any] = {name: row[name] for name in _NAMES}
-    return LedgerEvent(kind=kind, details=json.loads(row["details"]), **known)
+    return LedgerEvent(kind=kind, details=StoredDetails(row["details"]), **known)

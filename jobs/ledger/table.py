@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import checkpoint_interval, is_delta, open_delta
+from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
@@ -80,7 +80,7 @@ class LedgerTable:
                 if self._table is None:
                     self._refuse_without_log()
                     return 0
-            else:
+            elif not is_newest(self.uri, self._table.version()):
                 self._table.update_incremental()
             return self._table.version()
 
@@ -244,7 +244,14 @@ def _rows(table: "DeltaTable", paths: Sequence[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for path in paths:
         with system.open_input_file(place_of(root, path)) as data:
-            rows += (empty | row for row in pq.ParquetFile(data).read().to_pylist())
+            found = pq.ParquetFile(data).read(use_threads=False)
+        # An event uses few of the columns. Those that no event of a commit uses cost more than the others.
+        filled = {
+            field.name: column.to_pylist()
+            for field, column in zip(found.schema, found.columns, strict=True)
+            if column.null_count < found.num_rows
+        }
+        rows += (empty | dict(zip(filled, values, strict=True)) for values in zip(*filled.values(), strict=True))
     return rows
 
 

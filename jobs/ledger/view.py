@@ -1,12 +1,12 @@
 """The content of a ledger at one version, as values: runs, requests, publications. `jobs.ledger.fold` builds them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
 from jobs.ledger.leases import IsAlive, Lease, is_held
-from jobs.runs import CheckpointRef, RunResult, Sighting, Slice, Verdict
+from jobs.runs import VERDICTS, CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -31,7 +31,8 @@ class RequestState(Enum):
 class Waiver:
     """A person's decision that a failed run may be published.
 
-    `failed` holds (table, check, column) of the checks that had failed at that time.
+    `failed` holds (table, check, column) of the checks that had failed at that time. For the check of settled windows,
+    it has what was found in place of the column: the waiver does not hold if a later judgement finds something else.
     """
 
     slice_id: str
@@ -43,11 +44,31 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """How much the publication of a run would change settled windows. `basis` names the views that were compared."""
+
+    basis: str
+    checks: tuple[CheckResult, ...]
+
+    @property
+    def failed(self) -> frozenset[tuple[str, str, str | None]]:
+        """The failed checks as (table, check, what was found): a waiver is for that finding only."""
+        stopping = {Verdict.FAIL, Verdict.ERROR}
+        return frozenset((one.table, one.check, one.observed) for one in self.checks if one.verdict in stopping)
+
+    def added_to(self, result: RunResult) -> RunResult:
+        """Return the result of a run with these checks, and with the worst of all verdicts."""
+        verdicts = [result.verdict, *(check.verdict for check in self.checks)]
+        return replace(result, checks=(*result.checks, *self.checks), verdict=max(verdicts, key=VERDICTS.index))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
     """A run and the one attempt that counts for it.
 
     `checks_attempt_id` is the attempt that owns the run's rows in `quality_results`. `sightings` are the coordinates
-    of the log at which an attempt at the run, or `plan --verify`, read the run's input.
+    of the log at which an attempt at the run, or `plan --verify`, read the run's input. `result` has the checks of the
+    newest `judgement`, too, and its verdict.
     """
 
     result: RunResult
@@ -60,6 +81,7 @@ class StagedRun:
     is_contradicted: bool = False
     waiver: Waiver | None = None
     sightings: tuple[Sighting, ...] = ()
+    judgement: Judgement | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -103,8 +125,34 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DagRunOrigin:
+    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays."""
+
+    dag_id: str
+    run_id: str
+    slice_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision of a person that the ledger has recorded.
+
+    `decision_id` identifies it, so that a retry finds that it has been made. `action` is its name, such as `waive`.
+    `seq` is the ledger version of its commit. `request_id` is None for a decision on the chain: a rollback, its end.
+    """
+
+    decision_id: str
+    action: str
+    request_id: str | None
+    who: str
+    reason: str
+    at_ms: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request and its progress. `runs` maps slice ids to run ids.
+    """A request and its progress. `runs` maps slice ids to run ids. `origins` are the DAG runs that work on it.
 
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
@@ -124,6 +172,7 @@ class Request:
     runs: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     leases: tuple[Lease, ...] = ()
+    origins: tuple[DagRunOrigin, ...] = ()
     is_complete: bool = False
     failure: str | None = None
     state: RequestState = RequestState.OPEN
@@ -150,7 +199,9 @@ class Publication:
     """One change of what readers see. `changes` maps a slice id to its run id, or to None if the slice is hidden again.
 
     `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
-    of the publication that the rollback reverts.
+    of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
+    `told_by` names the task that sends the asset events; None if no task does, because a command has published. It is
+    empty in the ledgers of earlier versions.
     """
 
     seq: int
@@ -158,7 +209,9 @@ class Publication:
     request_id: str | None
     who: str
     undoes: int | None
-    changes: Mapping[str, str | None]
+    decision_id: str | None = None
+    told_by: str | None = ""
+    changes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def is_rollback(self) -> bool:
@@ -185,6 +238,9 @@ class LedgerView:
     """The ledger at one version.
 
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
+    `decisions` maps decision ids to the decisions of persons, in ledger order.
+    `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
+    attempts that were condemned as a whole: no run of them counts, and none is staged any more.
     """
 
     version: int
@@ -194,7 +250,10 @@ class LedgerView:
     publications: tuple[Publication, ...] = ()
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
+    staged_attempts: frozenset[str] = frozenset()
+    condemned_attempts: frozenset[str] = frozenset()
     hold: Hold | None = None
+    decisions: Mapping[str, Decided] = field(default_factory=dict)
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.

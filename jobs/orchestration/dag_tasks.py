@@ -7,8 +7,8 @@ the replay, gate and publish tasks need. Only this module turns an order into JS
 import json
 import os
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, assert_never
@@ -16,18 +16,21 @@ from typing import Any, Literal, assert_never
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import StagedRun
-from jobs.orchestration import scheduling
-from jobs.orchestration.requests import Staging
+from jobs.ledger.view import DagRunOrigin, StagedRun
+from jobs.orchestration import gating, scheduling
+from jobs.orchestration.alerts import Alert, overdue_alert
+from jobs.orchestration.backfill_form import read_form, replayable_range
+from jobs.orchestration.decisions import was_decided
+from jobs.orchestration.gating import Gate
+from jobs.orchestration.requests import Progress, Staging
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import shortened
 from jobs.planning.workspace import Asked, Opened, open_workspace
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
-from windowlib.errors import HindcastError, RequestError
+from windowlib.errors import RequestError
 
 Kind = Literal["replay", "backfill"]
 """The two DAGs of a pipeline: `replay_<name>` and `backfill_<name>`."""
@@ -41,7 +44,8 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "hindcast:dag-run")
 class DagRun:
     """The facts on a DAG run that its tasks need. `run_type` is the value of Airflow's `DagRunType`.
 
-    `params` has, for a backfill by hand: `from`, `to`, `reason`, `publish`, `fresh`. It is empty for other runs.
+    `params` has, for a backfill by hand, the fields of its form (`jobs.orchestration.backfill_form`). All other keys of
+    the run's configuration are in it, too, and are refused.
     """
 
     dag_id: str
@@ -52,10 +56,6 @@ class DagRun:
     interval_start: datetime | None = None
     interval_end: datetime | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
-
-
-class CheckFailed(HindcastError):  # noqa: N818
-    """A check failed. A person corrects the input and runs again, or waives the slices that the message names."""
 
 
 class Order(BaseModel):
@@ -75,6 +75,8 @@ class Order(BaseModel):
         who: recorded in the ledger with the publication.
         publish: whether the publish task publishes the request. If not, the request stays staged.
         records: about how many records the replay reads; None if unknown.
+        seconds: how long the replay takes according to past runs; None if there are none.
+        outline: lines that tell which slices are replayed, and why.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -90,6 +92,8 @@ class Order(BaseModel):
     who: str
     publish: bool
     records: int | None = None
+    seconds: float | None = None
+    outline: list[str] = []
 
     @property
     def opened(self) -> Opened:
@@ -146,7 +150,7 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
     """
     pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
     who = f"{run.user or run.run_type} (Airflow)"
-    decision = _decide(kind, pipeline, place, run=run, who=who)
+    decision = _ended_by_a_person(pipeline, place, run) or _decide(kind, pipeline, place, run=run, who=who)
     match decision:
         case Wait() | Skip():
             return decision
@@ -162,6 +166,8 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
                 who=who,
                 publish=bool(run.params.get("publish", True)),
                 records=decision.records,
+                seconds=decision.seconds,
+                outline=list(decision.outline),
             )
         case _:
             assert_never(decision)
@@ -180,8 +186,10 @@ def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
     return pipeline.name, gauges(work.ledger.view(), now_ms=now_ms())
 
 
-def replay(order: Order) -> tuple[StagedRun, ...]:
+def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = None) -> tuple[StagedRun, ...]:
     """Replay the slices of an order in a Spark session of this process; return the runs in slice order.
+
+    `on_progress` is called before and after each chunk.
 
     Raises:
         HindcastError: the replay failed. The same order continues after the last staged slice.
@@ -198,29 +206,21 @@ def replay(order: Order) -> tuple[StagedRun, ...]:
             slices=order.slices,
             replayer=replayer,
             now_ms=now_ms,
-            staging=Staging(chunk=MAX_SLICES_PER_CHUNK),
+            staging=Staging(chunk=MAX_SLICES_PER_CHUNK, on_progress=on_progress or (lambda _progress: None)),
         )
     return outcome.runs
 
 
-def gate(order: Order) -> str:
-    """Return a sentence on the checks if all of them let the order's request pass.
-
-    Raises:
-        CheckFailed: a check failed or broke. What readers see has not changed.
-    """
+def gate(order: Order) -> Gate:
+    """Return whether the checks let the slices of an order pass. If they do not, the request waits for a person."""
     pipeline = load_file(Path(order.pipeline))
-    found = scheduling.gate(pipeline, Lake(root=order.lake), opened=order.opened, now_ms=now_ms(), slices=order.slices)
-    if found.is_passed:
-        return found.why
-    raise CheckFailed(
-        f"{found.why}. What readers see has not changed. Look at `hindcast report {pipeline.name}`; then correct the "
-        f"input and run again, or {found.advice} and publish it with `hindcast publish {pipeline.name}`"
-    )
+    return gating.gate(pipeline, Lake(root=order.lake), opened=order.opened, now_ms=now_ms(), slices=order.slices)
 
 
-def publish(order: Order) -> Published:
+def publish(order: Order, *, publisher: str | None = None) -> Published:
     """Publish the request of an order, if the order asks for it and the ledger's rules allow it.
+
+    `publisher` names the DAG run. If it has published the request before, the result has the same changed slices again.
 
     Raises:
         RequestError: publication was refused, and waiting does not help.
@@ -230,13 +230,23 @@ def publish(order: Order) -> Published:
         scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
         return Published(is_published=False, why="staged, not published, as the run's parameters ask")
     found = scheduling.publish_task(
-        pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices
+        pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices, publisher=publisher
     )
     if found.is_published:
         return Published(is_published=True, why=found.why, changed=found.changed)
     if found.waits_for is not None:
         return Published(is_published=False, why=found.why)
     raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
+
+
+def overdue(pipeline_file: str, *, lake: str | None = None, url: Callable[[str], str]) -> tuple[Pipeline, Alert | None]:
+    """Return the pipeline, and the message on slices that readers should see by now; None if they see all of them.
+
+    `url` returns the address of the page of a pipeline.
+    """
+    pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
+    work = open_workspace(pipeline, place, now_ms=now_ms)
+    return pipeline, overdue_alert(work, url=url(pipeline.name))
 
 
 def request_id(run: DagRun) -> str:
@@ -271,7 +281,12 @@ def read_order(given: str | Mapping[str, Any]) -> Order:
 
 def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Decision:
     if kind == "backfill":
-        return scheduling.plan_by_hand(pipeline, lake, asked=_asked(pipeline, run, who), now_ms=now_ms())
+        return scheduling.plan_by_hand(pipeline, lake, asked=_asked(pipeline, lake, run=run, who=who), now_ms=now_ms())
+    if run.params:
+        raise RequestError(
+            f"{run.dag_id} takes no parameters, and found {shortened(', '.join(map(str, run.params)))}. "
+            f"backfill_{pipeline.name} replays a range"
+        )
     if run.run_type == "backfill":
         return scheduling.plan_backfill_interval(
             pipeline,
@@ -281,23 +296,45 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
             now_ms=now_ms(),
             who=who,
             lease_id=request_id(run),
+            origin=_origin(run),
         )
     # A run by hand has an empty interval or none, so it takes all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
     return scheduling.plan_scheduled(
-        pipeline, lake, interval_end_ms=until_ms, now_ms=now_ms(), who=who, request_id=request_id(run)
+        pipeline,
+        lake,
+        interval_end_ms=until_ms,
+        now_ms=now_ms(),
+        who=who,
+        request_id=request_id(run),
+        origin=_origin(run),
     )
 
 
-def _asked(pipeline: Pipeline, run: DagRun, who: str) -> Asked:
-    params = run.params
+def _ended_by_a_person(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
+    """Return a skip if a person has published what this DAG run had staged, and `decide_<pipeline>` has cleared it."""
+    if not run.clear_number:
+        return None
+    work = open_workspace(pipeline, lake, now_ms=now_ms)
+    decided = was_decided(work, request_id(replace(run, clear_number=run.clear_number - 1)))
+    return None if decided is None else Skip(why=decided)
+
+
+def _origin(run: DagRun) -> DagRunOrigin:
+    return DagRunOrigin(dag_id=run.dag_id, run_id=run.run_id, slice_ids=())
+
+
+def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
+    work = open_workspace(pipeline, lake, now_ms=now_ms)
+    form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
     return Asked(
-        from_ms=parse_bound(pipeline, params["from"]),
-        to_ms=parse_bound(pipeline, params["to"]),
+        from_ms=form.from_ms,
+        to_ms=form.to_ms,
         who=who,
-        reason=params["reason"],
-        is_fresh=bool(params["fresh"]),
+        reason=form.reason,
+        is_fresh=form.is_fresh,
         request_id=request_id(run),
+        origin=_origin(run),
     )
 
 

@@ -2,11 +2,13 @@
 
 import logging
 import sys
+import warnings
 from collections.abc import Sequence
 
 from jobs.orchestration.dag_tasks import read_order, replay
-from jobs.orchestration.outcomes import run_to_json
-from jobs.plain_text import EscapingFormatter
+from jobs.orchestration.driver_lines import OURS
+from jobs.orchestration.replay_progress import ProgressLog
+from jobs.plain_text import EscapingFormatter, counted
 from jobs.spark.child_env import clean_environment
 from windowlib.errors import HindcastError
 
@@ -20,22 +22,29 @@ def main(arguments: Sequence[str]) -> int:
     number of arguments.
     """
     clean_environment()
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for noisy in ("py4j", "great_expectations"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    _log_to_stdout()
     if len(arguments) != 1:
         log.error("expected one argument, the order as JSON; found %d arguments", len(arguments))
         return 2
     try:
-        done = replay(read_order(arguments[0]))
+        order = read_order(arguments[0])
+        with ProgressLog(records=order.records, seconds=order.seconds) as progress:
+            done = replay(order, on_progress=progress)
     except HindcastError as error:
         log.error("%s", error)  # noqa: TRY400 - an expected error is one paragraph without a traceback
         return 1
-    for run in map(run_to_json, done):
-        log.info("staged %s run=%s verdict=%s counts=%s", run["slice_id"], run["run_id"], run["verdict"], run["counts"])
+    log.info("all %s are staged; the gate decides whether they may be published", counted(len(done), "slice"))
     return 0
+
+
+def _log_to_stdout() -> None:
+    """Log to stdout without times, because Airflow adds the time to each line. Leave out what no reader can act on."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(EscapingFormatter(f"{OURS} %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for noisy in ("py4j", "great_expectations", "jobs.replay"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    warnings.simplefilter("ignore")  # pandas, PySpark and Great Expectations warn of each other's versions
 
 
 if __name__ == "__main__":

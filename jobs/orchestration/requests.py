@@ -16,6 +16,7 @@ from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, Step, make_plan
 from jobs.planning.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
+from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication
 from jobs.replay.orders import Replayer, ReplayOrder
@@ -72,6 +73,8 @@ def run_request(
         outcome = stage(
             work, opened.request_id, slices, replayer=replayer, staging=staging or Staging(), log_state=log_state
         )
+        view = judge_request(work, opened.request_id)
+        outcome = replace(outcome, runs=tuple(view.runs.get(run.result.run_id, run) for run in outcome.runs))
         if not publish:
             return outcome
         return replace(outcome, publication=publish_staged(work, opened, who=asked.who))
@@ -261,15 +264,19 @@ def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
     )
 
 
-def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
-    """Replay a chunk, and once more, as a new attempt, if its audit does not close (law L3).
+class AttemptCondemned(RequestError):  # noqa: N818
+    """`hindcast clean` has condemned the attempt while it ran, because its lease had expired. Its files may be gone."""
 
-    A Storm spout also emits a failed tuple again (docs/ACKER.md). If the second audit does not close either, the error
-    goes to a person; the request stays open, and the same call continues it.
+
+def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
+    """Replay a chunk, and once more, as a new attempt, if its audit does not close (law L3) or it was condemned.
+
+    A Storm spout also emits a failed tuple again (docs/ACKER.md). If the second attempt fails in the same way, the
+    error goes to a person; the request stays open, and the same call continues it.
     """
     try:
         return _replay(work, order, replayer=replayer)
-    except AuditError as error:
+    except (AuditError, AttemptCondemned) as error:
         again = replace(order, attempt_id=work.new_id())
         log.warning("replaying once more, as attempt %s: %s", again.attempt_id, error)
     return _replay(work, again, replayer=replayer)
@@ -301,6 +308,11 @@ def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[
 def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
     if not _may_stage(view.requests[order.request_id]):
         return []  # another process has published the request, so the rows of this attempt are garbage
+    if order.attempt_id in view.condemned_attempts:
+        raise AttemptCondemned(
+            f"attempt {order.attempt_id} was condemned while it ran: `hindcast clean` found no live holder of request "
+            f"{order.request_id}. Run the same command again"
+        )
     events = []
     for index, result in enumerate(results):
         is_start = index == 0 and order.before is None

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, RequestKind
+from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
 from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.readiness import ready_prefix
 from jobs.orchestration.requests import Staging, stage
 from jobs.pipeline.models.pipeline import Pipeline
@@ -39,7 +40,7 @@ from jobs.planning.workspace import (
     shared_request,
 )
 from jobs.publishing.publishing import publish_staged
-from jobs.publishing.rules import Publication, describe_hold, describe_stop, waiver_advice
+from jobs.publishing.rules import Publication, describe_hold, describe_stop
 from jobs.replay.orders import Replayer
 from jobs.runs import Slice, Verdict
 from windowlib.errors import RequestError
@@ -58,12 +59,15 @@ class Replay(_Decided):
     """Replay these slices: contiguous, oldest first. Slices that are current are included and cost nothing.
 
     All later tasks of the DAG run get `opened`: they hand one lease on. `records` is the number of records of the
-    slices that are not current.
+    slices that are not current, and `seconds` the time that they take according to past runs (None: no past run).
+    `outline` tells in a few lines which slices are replayed, and why.
     """
 
     opened: Opened
     slices: tuple[str, ...]
     records: int = 0
+    seconds: float | None = None
+    outline: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,22 +83,15 @@ class Skip(_Decided):
 Decision = Replay | Wait | Skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """The result of a gate. `stopped_by` are the slices whose checks failed; `advice` tells how to waive them."""
-
-    why: str
-    stopped_by: tuple[str, ...] = ()
-    advice: str = ""
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether no slice stops the request."""
-        return not self.stopped_by
-
-
 def plan_scheduled(
-    pipeline: Pipeline, lake: Lake, *, interval_end_ms: int, now_ms: int, who: str, request_id: str | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    interval_end_ms: int,
+    now_ms: int,
+    who: str,
+    request_id: str | None = None,
+    origin: DagRunOrigin | None = None,
 ) -> Decision:
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
 
@@ -105,6 +102,7 @@ def plan_scheduled(
         now_ms: the current time, for readiness and leases.
         who: recorded in the ledger with the request.
         request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
+        origin: the DAG run, recorded in the ledger with the request.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
@@ -115,7 +113,7 @@ def plan_scheduled(
     match decided:
         case Wait() | Skip():
             return replace(decided, warnings=warnings)
-        case _Due(slices=slices, why=why, records=records):
+        case _Due(slices=slices, planned=planned):
             asked = Asked(
                 from_ms=slices[0].start_ms,
                 to_ms=slices[-1].end_ms,
@@ -123,19 +121,28 @@ def plan_scheduled(
                 reason="schedule",
                 kind=RequestKind.SCHEDULED,
                 request_id=request_id,
+                origin=origin,
             )
-            return Replay(why=why, warnings=warnings, opened=_open(work, asked), slices=_ids(slices), records=records)
+            return replace(_replay(planned, _open(work, asked, slices)), warnings=warnings, slices=_ids(slices))
         case _:
             assert_never(decided)
 
 
 def plan_backfill_interval(
-    pipeline: Pipeline, lake: Lake, *, start_ms: int, end_ms: int, now_ms: int, who: str, lease_id: str | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    start_ms: int,
+    end_ms: int,
+    now_ms: int,
+    who: str,
+    lease_id: str | None = None,
+    origin: DagRunOrigin | None = None,
 ) -> Decision:
     """Decide what one DAG run of Airflow's own backfill replays: the slices that end in `(start_ms, end_ms]`.
 
-    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run. Raises
-    as `plan_scheduled` does.
+    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
+    `origin` names. Raises as `plan_scheduled` does.
     """
     work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
     slices = tuple(one for one in slices_ending_in(work.pipeline, start_ms, end_ms) if one.end_ms <= now_ms)
@@ -157,6 +164,7 @@ def plan_backfill_interval(
         reason="Airflow backfill",
         kind=RequestKind.AIRFLOW_BACKFILL,
         lease_id=lease_id,
+        origin=origin,
     )
     return replace(_open_unless_current(work, planned, asked), warnings=warnings)
 
@@ -198,47 +206,27 @@ def replay(
         return stage(work, opened.request_id, chosen, replayer=replayer, staging=staging or Staging())
 
 
-def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices: Sequence[str] | None = None) -> Gate:
-    """Return whether the checks let a request pass. If they do not, release the lease: the request waits for a person.
-
-    With `slices`, only these are judged, for a DAG run that shares its request with others.
-
-    Raises:
-        RequestError: there is no such request.
-    """
-    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
-    view = work.ledger.view()
-    request = view.requests.get(opened.request_id)
-    if request is None:
-        raise RequestError(
-            f"pipeline {pipeline.name} has no request {opened.request_id}; `hindcast status` lists the open ones"
-        )
-    runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices]
-    stopping = [run for run in runs if not run.is_publishable]
-    if not stopping:
-        return Gate(why=f"{len(runs)} slices passed")
-    release(work, opened)
-    return Gate(
-        why="; ".join(describe_stop(run) for run in stopping),
-        stopped_by=tuple(run.result.slice.slice_id for run in stopping),
-        advice=waiver_advice(stopping),
-    )
-
-
 def publish_task(
-    pipeline: Pipeline, lake: Lake, *, opened: Opened, who: str, now_ms: int, slices: Sequence[str] | None = None
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    opened: Opened,
+    who: str,
+    now_ms: int,
+    slices: Sequence[str] | None = None,
+    publisher: str | None = None,
 ) -> Publication:
     """Publish a request as a whole if it may be published; release the lease either way.
 
     With `slices`, those of a DAG run that shares its request: if only slices of other DAG runs stop the publication,
-    the result names the first of them in `waits_for`.
+    the result names the first of them in `waits_for`. `publisher`: see `publish_staged`.
 
     Raises:
         RequestError: there is no such request, or it was closed.
     """
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
     try:
-        found = publish_staged(work, opened, who=who)
+        found = publish_staged(work, opened, who=who, publisher=publisher)
     finally:
         release(work, opened)
     if slices is None or not found.stopped_by or set(found.stopped_by) & set(slices):
@@ -259,8 +247,7 @@ class _Due:
     """The slices that a scheduled run replays, before their request is opened."""
 
     slices: tuple[Slice, ...]
-    why: str
-    records: int
+    planned: Plan
 
 
 def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None) -> _Due | Wait | Skip:
@@ -283,16 +270,26 @@ def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None
     passing, held = _until_held(planned)
     if not passing:
         return Skip(why=f"held by {held}")
-    return _Due(why=planned.chain_note, slices=passing, records=_records(planned))
+    return _Due(slices=passing, planned=planned)
 
 
 def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay | Skip:
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
-    slices = tuple(step.slice for step in planned.steps)
-    opened = _open(work, asked)
-    return Replay(why=planned.chain_note, opened=opened, slices=_ids(slices), records=_records(planned))
+    return _replay(planned, _open(work, asked, [step.slice for step in planned.steps]))
+
+
+def _replay(planned: Plan, opened: Opened) -> Replay:
+    """Return the decision to replay all slices of a plan."""
+    return Replay(
+        why=planned.chain_note,
+        opened=opened,
+        slices=_ids([step.slice for step in planned.steps]),
+        records=sum(step.records for step in planned.stale),
+        seconds=expected_seconds(planned),
+        outline=outline(planned),
+    )
 
 
 def _after_head(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
@@ -350,13 +347,11 @@ def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
     return tuple(passing), ""
 
 
-def _open(work: Workspace, asked: Asked) -> Opened:
+def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
+    if asked.origin is not None:
+        asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))
     return open_request(replace(work, holder=None), asked)
-
-
-def _records(planned: Plan) -> int:
-    return sum(step.records for step in planned.stale)
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:

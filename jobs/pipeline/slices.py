@@ -4,7 +4,7 @@ Daily slices are days of the pipeline's time zone, so a day may have 23 or 25 ho
 slice's id is its start as ISO text, as short as the period allows. So the ids of one pipeline sort like its slices.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -65,6 +65,11 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
         if found is not None and found.start_ms <= at_ms < found.end_ms:
             return found
     raise _beyond(at_ms)
+
+
+def local_midnight_ms(grid: SliceGrid, at_ms: int) -> int:
+    """Return the start of the day of an instant, in the time zone of the slices."""
+    return slice_at(replace(grid, every_ms=_DAY_MS), at_ms).start_ms
 
 
 def next_slice(grid: SliceGrid, one: Slice) -> Slice | None:

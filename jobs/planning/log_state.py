@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobs.lake.event_log import KnownLog, has_commit, pin_log
+from jobs.lake.delta_tables import is_newest
+from jobs.lake.event_log import KnownLog, pin_log
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import validate_against_schema
@@ -42,7 +43,7 @@ def read_log_state(
     Raises:
         LogError, SpecError: as for `plan`.
     """
-    if before is not None and not has_commit(lake.event_log(pipeline), before.version + 1):
+    if before is not None and is_newest(lake.event_log(pipeline), before.version):
         return before
     grammar = pipeline.log.slice
     known = None if view is None else known_log(view, slices)

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median
 from typing import Any
@@ -154,17 +154,24 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) 
     """
     spec = spec_fingerprint(pipeline)
     before, note = chain_before(pipeline, view, log, ask=ask)
-    estimate = _estimator(view)
+    estimate, request = _estimator(view), view.requests.get(ask.request_id or "")
+    own = {} if request is None else request.runs
     state: str | None = before.fingerprint if before else EMPTY_STATE
     steps: list[Step] = []
     runs = _runs_by_slice(view, ask.slices)
     for one in ask.slices:
-        found = tuple(runs[one.slice_id])
-        judge = _Judge(view=view, ask=ask, spec=spec, slice=one, input=log.coordinates[one.slice_id], runs=found)
-        step, state = judge.step(state)
-        steps.append(
-            replace(step, expected_seconds=estimate(step.records) if step.reason is not Reason.CURRENT else 0.0)
+        judge = _Judge(
+            ask=ask,
+            spec=spec,
+            estimate=estimate,
+            slice=one,
+            input=log.coordinates[one.slice_id],
+            runs=runs[one.slice_id],
+            own=own.get(one.slice_id),
+            published=view.published.get(one.slice_id),
         )
+        step, state = judge.step(state)
+        steps.append(step)
     grid = slice_grid(pipeline)
     return Plan(
         pipeline=pipeline.name,
@@ -236,14 +243,19 @@ def _refuse_other_spec(pipeline: Pipeline, published: StagedRun, first: Slice) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judge:
-    """The decision on one slice. `runs` are all runs of the slice, `input` its coordinates in the log now."""
+    """The decision on one slice. `runs` are all runs of the slice, `input` its coordinates in the log now.
 
-    view: LedgerView
+    `own` is the id of the run of the slice in the request that is continued, `published` of the one that readers see.
+    """
+
     ask: Ask
     spec: str
+    estimate: Callable[[int], float | None]
     slice: Slice
     input: LogCoordinates
-    runs: tuple[StagedRun, ...]
+    runs: Sequence[StagedRun]
+    own: str | None
+    published: str | None
 
     def step(self, state: str | None) -> tuple[Step, str | None]:
         """Return the step and the state after the slice; `state` is that before. None: not known before the replay."""
@@ -258,15 +270,15 @@ class _Judge:
 
     def _candidates(self) -> list[StagedRun]:
         """Return the runs of the slice: the request's own first, then the published one, then others, newest first."""
-        slice_id = self.slice.slice_id
-        request = self.view.requests.get(self.ask.request_id or "")
-        own = request.runs.get(slice_id) if request else None
-        published = self.view.published.get(slice_id)
-        return sorted(self.runs, key=lambda run: (run.result.run_id != own, run.result.run_id != published, -run.seq))
+
+        def order(run: StagedRun) -> tuple[bool, bool, int]:
+            return run.result.run_id != self.own, run.result.run_id != self.published, -run.seq
+
+        return sorted(self.runs, key=order)
 
     def _holds(self, run: StagedRun, state: str | None) -> bool:
         result = run.result
-        is_own = self._is_own(run)
+        is_own = result.run_id == self.own
         return (
             state is not None
             and result.state_before == state
@@ -277,10 +289,6 @@ class _Judge:
                 or match_input(run.sightings, self.input) is Match.SAME
             )
         )
-
-    def _is_own(self, run: StagedRun) -> bool:
-        request = self.view.requests.get(self.ask.request_id or "")
-        return request is not None and request.runs.get(self.slice.slice_id) == run.result.run_id
 
     def _still_good(self, run: StagedRun) -> tuple[Reason, str]:
         is_trusted = self.slice.slice_id in self.ask.trusted
@@ -308,7 +316,7 @@ class _Judge:
         return Reason.STATE_CHANGED, f"was {then.state_before[:12]}, is {state[:12]}", True
 
     def _is_published(self, run: StagedRun | None) -> bool:
-        return run is not None and self.view.published.get(self.slice.slice_id) == run.result.run_id
+        return run is not None and run.result.run_id == self.published
 
     def _step(self, reason: Reason, because: str, *, run: StagedRun | None, is_certain: bool = True) -> Step:
         return Step(
@@ -318,7 +326,7 @@ class _Judge:
             is_certain=is_certain,
             records=self.input.records,
             bytes=self.input.bytes,
-            expected_seconds=None,
+            expected_seconds=0.0 if reason is Reason.CURRENT else self.estimate(self.input.records),
             run=run,
             is_published=self._is_published(run),
         )

@@ -9,7 +9,8 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.ledger.provenance import origin_details
+from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import spec_fingerprint
@@ -77,7 +78,7 @@ class Asked:
     """The content of a request before it is opened: a half-open range, a person or DAG run, a reason.
 
     If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
-    one `lease_id`. By default it is `request_id`, or a new id.
+    one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
     """
 
     from_ms: int | None
@@ -88,6 +89,7 @@ class Asked:
     is_fresh: bool = False
     request_id: str | None = None
     lease_id: str | None = None
+    origin: DagRunOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +153,7 @@ def open_request(work: Workspace, asked: Asked) -> Opened:
         fitting = request_id if known is not None else _fitting(work, view, asked)
         chosen = fitting or request_id
         events = [] if fitting else [_requested(work, asked, request_id=request_id, spec=spec)]
-        return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id))]
+        return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id), origin=asked.origin)]
 
     work.ledger.write(decide)
     return Opened(request_id=chosen, lease_id=lease_id)
@@ -175,10 +177,13 @@ def shared_request(work: Workspace, view: LedgerView) -> Request | None:
     return fitting[-1] if fitting else None
 
 
-def leased_event(work: Workspace, opened: Opened) -> LedgerEvent:
-    """Return the event by which the workspace's holder takes or renews a lease."""
+def leased_event(work: Workspace, opened: Opened, *, origin: DagRunOrigin | None = None) -> LedgerEvent:
+    """Return the event by which the workspace's holder takes or renews a lease. `origin`: the DAG run that joins."""
     lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=work.lease_ms)
-    return LedgerEvent(kind=EventKind.LEASED, request_id=opened.request_id, details=lease.to_details())
+    details = lease.to_details()
+    if origin is not None:
+        details |= origin_details(origin)
+    return LedgerEvent(kind=EventKind.LEASED, request_id=opened.request_id, details=details)
 
 
 def _requested(work: Workspace, asked: Asked, *, request_id: str, spec: str) -> LedgerEvent:

@@ -4,58 +4,117 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
+from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.planning.workspace import Opened, Workspace, covers, is_live
-from jobs.publishing.rules import Publication, judge_publication, other_holders
+from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
+from jobs.publishing.rules import Publication, changed_slices, judge_publication, other_holders
+from jobs.publishing.seen import By, check_seen_request
 from windowlib.errors import RequestError
 
 
-def publish_request(work: Workspace, request_id: str, *, who: str) -> Publication:
+def publish_request(work: Workspace, request_id: str, *, who: str, by: By | None = None) -> Publication:
     """Publish a whole request for a person, or return why not. A second call changes nothing.
 
     A person may publish after a rollback, when the schedule may not. This ends the hold of the chain.
 
+    Args:
+        work: the workspace of the pipeline.
+        request_id: the request.
+        who: the person.
+        by: the person and what they saw; None: `who`, without a comparison. A second call with the same decision id
+            returns the changed slices again, because the first caller may have failed before it told anybody.
+
     Raises:
+        OutdatedDecision: the request is not as the person saw it.
         RequestError: there is no such request, or it was closed.
     """
-    return _publish(work, request_id, who=who, lease_id=None)
+    return _publish(work, request_id, by or By(who=who, decision_id=work.new_id()), lease_id=None)
 
 
-def publish_staged(work: Workspace, opened: Opened, *, who: str) -> Publication:
+def publish_staged(work: Workspace, opened: Opened, *, who: str, publisher: str | None = None) -> Publication:
     """Publish a whole request for its holder, after the holder has staged all slices, or return why not.
 
     If the request has no run of its own, because readers see a current run of every slice, it is closed.
 
+    Args:
+        work: the workspace of the holder.
+        opened: the request and the lease of the holder.
+        who: recorded with the publication.
+        publisher: names the caller, if it is a DAG run, which sends asset events. If the same DAG run has published the
+            request before, or a person on the command line, the result has the changed slices of that publication,
+            because no event was sent for them.
+
     Raises:
         RequestError: there is no such request, or it was closed.
     """
-    return _publish(work, opened.request_id, who=who, lease_id=opened.lease_id)
+    by = By(who=who, decision_id=publisher or work.new_id(), tells=publisher is not None)
+    return _publish(work, opened.request_id, by, lease_id=opened.lease_id)
 
 
-def _publish(work: Workspace, request_id: str, *, who: str, lease_id: str | None) -> Publication:
+def publish_events(
+    work: Workspace, view: LedgerView, *, request_id: str, by: By, lease_id: str | None = None
+) -> tuple[Publication, Sequence[LedgerEvent]]:
+    """Return whether a request may be published, and the events that publish it (none if it may not).
+
+    Raises:
+        OutdatedDecision: the request is not as the person saw it.
+        RequestError: there is no such request, or it was closed.
+    """
+    request = view.requests.get(request_id)
+    if request is None:
+        raise RequestError(
+            f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
+        )
+    found = judge_publication(work, view, request, lease_id=lease_id)
+    if found.is_seen_already and (own := _to_tell(view, request, by)) is not None:
+        events = [_told_event(own, by)] if by.tells and own.told_by is None else []
+        return replace(found, changed=changed_slices(view, own)), events
+    check_seen_request(view, request_id, by)
+    if request.state is RequestState.CLOSED and not found.is_seen_already:
+        raise RequestError(
+            f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
+        )
+    if not found.is_published:
+        return found, []
+    if found.is_seen_already:
+        is_last = not other_holders(work, request, lease_id=lease_id)
+        return found, [_closed(request, found.why)] if request.is_open and is_last else []
+    return found, _published_events(work, view, request, by=by, is_person=lease_id is None)
+
+
+def _to_tell(view: LedgerView, request: Request, by: By) -> LedgerPublication | None:
+    """Return the publication of a request whose asset events the caller sends: its own, or one that no task tells."""
+    newest = next((one for one in reversed(view.publications) if one.request_id == request.request_id), None)
+    if newest is None:
+        return None
+    is_mine = by.decision_id in {newest.decision_id, newest.told_by}
+    return newest if is_mine or (by.tells and newest.told_by is None) else None
+
+
+def _told_event(publication: LedgerPublication, by: By) -> LedgerEvent:
+    """Return the event by which one task takes over the asset events of a publication."""
+    details = {"publication": publication.seq, "told_by": by.decision_id}
+    return LedgerEvent(kind=EventKind.TOLD, request_id=publication.request_id, who=by.who, details=details)
+
+
+def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) -> Publication:
     found = Publication(request_id=request_id, is_published=False, why="")
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal found
-        request = view.requests.get(request_id)
-        if request is None:
-            raise RequestError(
-                f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
-            )
-        found = judge_publication(work, view, request, lease_id=lease_id)
-        if request.state is RequestState.CLOSED and not found.is_published:
-            raise RequestError(
-                f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
-            )
-        if not found.is_published:
-            return []
-        if found.is_seen_already:
-            is_last = not other_holders(work, request, lease_id=lease_id)
-            return [_closed(request, found.why)] if request.is_open and is_last else []
-        return _publish_events(work, view, request, who=who)
+        found, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
+        return events
 
-    view = work.ledger.write(decide)
+    view = judge_request(work, request_id)
+    for _ in range(MAX_TRIES):
+        view = work.ledger.write(decide)
+        request = view.requests.get(request_id)
+        if found.is_published or request is None or not is_due(work, view, request):
+            break
+        view = judge_request(work, request_id)  # another publication came first, so readers see something else now
     return replace(found, ledger_version=view.version)
 
 
@@ -79,13 +138,20 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
         )
     newer: set[str] = set()
     for request in waiting:
-        if not newer & set(request.runs) and judge_publication(work, view, request).is_published:
-            return publish_request(work, request.request_id, who=who)
+        if not newer & set(request.runs):
+            view = judge_request(work, request.request_id)
+            if judge_publication(work, view, view.requests[request.request_id]).is_published:
+                return publish_request(work, request.request_id, who=who)
         newer |= set(request.runs)
     return publish_request(work, waiting[0].request_id, who=who)
 
 
-def _publish_events(work: Workspace, view: LedgerView, request: Request, *, who: str) -> list[LedgerEvent]:
+def _published_events(
+    work: Workspace, view: LedgerView, request: Request, *, by: By, is_person: bool
+) -> list[LedgerEvent]:
+    details = {"published_by": by.decision_id, "told_by": by.decision_id if by.tells else None} | (
+        decision_details(by.decision_id, "publish") if is_person else {}
+    )
     changed = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
     events = [
         LedgerEvent(
@@ -94,8 +160,9 @@ def _publish_events(work: Workspace, view: LedgerView, request: Request, *, who:
             **slice_columns(view.slices[slice_id]),
             run_id=run_id,
             attempt_id=view.run(run_id).result.attempt_id,
-            who=who,
+            who=by.who,
             reason=request.reason,
+            details=details,
         )
         for slice_id, run_id in changed.items()
     ]

@@ -1,17 +1,24 @@
 """The rules of publication: whether a request may be published, and if not, why. Pure functions over a view."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from expectations import wording
 from jobs.ledger.leases import Lease
 from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
+from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
+from jobs.plain_text import counted
+from jobs.planning.fingerprints import fingerprint
 from jobs.planning.workspace import Workspace, holders
-from jobs.runs import EMPTY_STATE, Slice, Verdict
+from jobs.runs import EMPTY_STATE, CheckResult, Slice, Verdict
 
 MAX_NAMED = 8
 SEEN = "readers see all of it already"
+NO_RULE = "no rule"
+"""The basis of a judgement without a rule. It ends the effect of an earlier judgement."""
 _NO_WAIVER = "an error cannot be waived; run again"
 
 
@@ -68,6 +75,7 @@ def judge_publication(
         or (None if is_begun else _empty(request))
         or _incomplete(work, request)
         or _broken_chain(work, view, request)
+        or _unjudged(work, view, request)
     )
     if held is not None:
         return held
@@ -77,20 +85,87 @@ def judge_publication(
         if view.published.get(slice_id) != run_id
         and _digests(view, view.published.get(slice_id)) != _digests(view, run_id)
     )
-    why = f"{len(request.runs)} slices published together"
+    why = f"{counted(len(request.runs), 'slice')} published together"
     return Publication(request_id=request.request_id, is_published=True, why=why, changed=changed)
 
 
-def describe_stop(run: StagedRun) -> str:
-    """Return in a few words why a run stops publication: failed or broken checks, or two attempts that differ."""
-    slice_id = run.result.slice.slice_id
+def changed_slices(view: LedgerView, publication: LedgerPublication) -> tuple[str, ...]:
+    """Return the slices of a publication whose rows differ from what readers saw directly before it."""
+    earlier = view.published_at(publication.seq - 1)
+    return tuple(
+        slice_id
+        for slice_id in view.slices
+        if slice_id in publication.changes
+        and _digests(view, earlier.get(slice_id)) != _digests(view, publication.changes[slice_id])
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a judgement of settled windows is based on: `now` in a view, and whether a run was judged on another one."""
+
+    now: str | None
+    is_outdated: bool
+
+
+def settled_basis(work: Workspace, view: LedgerView, request: Request) -> Basis:
+    """Return the basis of a judgement of a request in a view. `now` is None if the pipeline file has no such rule."""
+    rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
+    runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id]
+    judged = {run.judgement.basis if run.judgement is not None else None for run in runs}
+    if rule is None:
+        return Basis(now=None, is_outdated=bool(judged - {None, NO_RULE}))
+    document = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+    now = fingerprint([document, dict(view.published), dict(request.runs)])
+    return Basis(now=now, is_outdated=bool(judged - {now}))
+
+
+def is_ready(work: Workspace, view: LedgerView, request: Request) -> bool:
+    """Return whether nothing but checks, holders and a hold can stop the publication of a request."""
+    if request.state is RequestState.CLOSED or not (request.runs or request.is_complete):
+        return False
+    return not (_replaced(view, request) or _incomplete(work, request) or _broken_chain(work, view, request))
+
+
+def _unjudged(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
+    """Refuse if the change of settled windows was not judged against what readers see now."""
+    if not settled_basis(work, view, request).is_outdated:
+        return None
+    why = (
+        f"how much request {request.request_id} changes settled windows (publish.settled) has not been compared with "
+        "what readers see now; `hindcast publish` compares it"
+    )
+    return _refused(request, why)
+
+
+def stop_reasons(run: StagedRun) -> tuple[str, ...]:
+    """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check."""
     if run.is_contradicted:
         run_id = run.result.run_id[:12]
-        return f"{slice_id}: two attempts at run {run_id} left different rows, so the replay is not deterministic"
+        return (f"two attempts at run {run_id} left different rows, so the replay is not deterministic",)
     stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
-    names = ", ".join(dict.fromkeys(f"{one.check}({one.column})" if one.column else one.check for one in stopping))
-    what = "check failed" if run.verdict is Verdict.FAIL else "check broke"
-    return f"{slice_id}: {what}" + (f" ({names})" if names else "")
+    return tuple(dict.fromkeys(map(_missed, stopping))) or ("a check failed",)
+
+
+def describe_stop(run: StagedRun) -> str:
+    """Return on one line which slice stops publication, and why."""
+    return f"{run.result.slice.slice_id}: {'; '.join(stop_reasons(run))}"
+
+
+def _missed(one: CheckResult) -> str:
+    arguments, observed = _stored(one.arguments), _stored(one.observed)
+    if one.verdict is Verdict.ERROR:
+        return f"{wording.demand(one.check, one.column, arguments)}: the check itself failed"
+    return wording.shortfall(one.check, one.column, arguments=arguments, observed=observed)
+
+
+def _stored(text: str | None) -> Mapping[str, Any]:
+    """Return a JSON object of a check result; empty if another version of Hindcast wrote something else."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def waiver_advice(stopping: Sequence[StagedRun]) -> str:

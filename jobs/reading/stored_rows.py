@@ -15,10 +15,10 @@ import numpy as np
 from jobs.lake.damage import ADVICE, reading
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.lake import Lake
-from jobs.lake.store import Attempt, read_attempts, table_columns
+from jobs.lake.store import Attempt, attempt_batches, count_rows, read_attempts, table_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_tables import Columns, spec_of, stored_table
-from jobs.runs import CheckResult
+from jobs.runs import SETTLED, CheckResult
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
 from windowlib.errors import StoreError
 from windowlib.records import tables
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 CONTENT_ROWS = 250_000
 """By default, a reader computes ids from content for at most this many rows."""
+BATCH_ROWS = 65_536
+"""The number of rows of a batch, for readers that take rows in batches."""
 IDS = (tables.ROW_ID, *tables.PARTITION_COLUMNS)
 """The columns that the sums of ids need."""
 TALLIES_DIGEST = "tallies_digest"
@@ -182,6 +184,18 @@ def _attempt_of(rows: "pa.Table", row: int) -> Attempt:
     return rows["slice_id"][row].as_py(), rows["attempt_id"][row].as_py()
 
 
+def _add_sums(sums: "dict[Attempt, IdSum | None]", batch: "pa.RecordBatch") -> None:
+    """Add the ids of a batch to the sums by attempt; the sum of an attempt with a row without an id is None."""
+    import pyarrow as pa
+
+    for attempt, found in id_sums(pa.Table.from_batches([batch])).items():
+        known = sums.setdefault(attempt, IdSum())
+        if known is None or found is None:
+            sums[attempt] = None
+        else:
+            known.merge(found)
+
+
 def attempts_of(rows: "pa.Table") -> list[Attempt]:
     """Return the attempt of each row."""
     return list(zip(rows["slice_id"].to_pylist(), rows["attempt_id"].to_pylist(), strict=True))
@@ -202,7 +216,8 @@ def file_of(uri: str, attempt: Attempt) -> str | None:
 def digest_of(run: StagedRun, table: str) -> str | None:
     """Return the ledger's digest of a run's rows in a table; None if the ledger of an older Hindcast has none."""
     if table == tables.QUALITY_RESULTS:
-        return quality_digest(run.result.checks, run.checks_fingerprint)
+        stored = [check for check in run.result.checks if check.table != SETTLED]
+        return quality_digest(stored, run.checks_fingerprint)
     if table == tables.TALLIES:
         return run.result.extras.get(TALLIES_DIGEST)
     result = run.result
@@ -254,10 +269,51 @@ class StoredRuns:
         runs = list(runs)
         uri = self.lake.table(self.pipeline, table)
         rows, findings = self.checked(table, runs, columns)
-        first = next(findings, None)
-        if first is not None:
-            raise StoreError(f"{first}. The rows stored in {uri} differ from those that were written. {ADVICE}")
+        self._refuse(uri, next(findings, None))
         return rows.select(list(columns)) if columns is not None and rows.column_names else rows
+
+    def batches(
+        self, table: str, runs: Sequence[StagedRun], columns: Sequence[str], *, rows: int = BATCH_ROWS
+    ) -> "Iterator[pa.RecordBatch]":
+        """Yield the checked rows of some runs in batches. If there are many rows, the memory is that of a few batches.
+
+        The sums of the ids are compared after the last batch, so a caller must take all batches before it uses any.
+
+        Args:
+            table: the name of the table.
+            runs: the runs.
+            columns: the columns to return, in the order of the table. Columns that the table does not have are missing.
+            rows: the greatest number of rows of a batch.
+
+        Raises:
+            StoreError: as `read` does.
+        """
+        uri = self.lake.table(self.pipeline, table)
+        by_attempt = {run_attempt(run, table): run for run in runs}
+        if self.checks_content(table, runs):
+            found = self.read(table, runs)
+            wanted = [name for name in columns if name in found.column_names]
+            yield from (batch for batch in found.select(wanted).to_batches(max_chunksize=rows) if batch.num_rows)
+            return
+        needed = tuple(dict.fromkeys((*columns, *IDS)))
+        sums: dict[Attempt, IdSum | None] = {}
+        for batch in attempt_batches(uri, by_attempt, needed, rows=rows):
+            _add_sums(sums, batch)
+            yield batch.select([name for name in columns if name in batch.schema.names])
+        stored = self._stored(uri, by_attempt, table=table, attempts=list(by_attempt), columns=table_columns(uri))
+        self._refuse(uri, next(stored.sum_findings(sums), None))
+
+    def checks_content(self, table: str, runs: Sequence[StagedRun]) -> bool:
+        """Return whether the ids of the rows of these runs are computed from their content when they are read."""
+        attempts = {run_attempt(run, table) for run in runs}
+        return (
+            self.content_rows is None
+            or count_rows(self.lake.table(self.pipeline, table), attempts) <= self.content_rows
+        )
+
+    def _refuse(self, uri: str, finding: Finding | None) -> None:
+        if finding is not None:
+            raise StoreError(f"{finding}. The rows stored in {uri} differ from those that were written. {ADVICE}")
 
     def checked(
         self, table: str, runs: Sequence[StagedRun], columns: Sequence[str] | None = None
@@ -265,13 +321,10 @@ class StoredRuns:
         """Return the rows of some runs in a table, and an iterator over what is wrong with them."""
         uri = self.lake.table(self.pipeline, table)
         by_attempt = {run_attempt(run, table): run for run in runs}
-        few = self.content_rows is None or self._count(uri, by_attempt) <= self.content_rows
+        few = self.checks_content(table, runs)
         needed = None if few or columns is None else tuple(dict.fromkeys((*columns, *IDS)))
         rows = read_attempts(uri, by_attempt, needed)
         return rows, self._findings(rows, uri, by_attempt, table=table, with_content=few)
-
-    def _count(self, uri: str, attempts: Iterable[Attempt]) -> int:
-        return int(read_attempts(uri, attempts, ("slice_id",)).num_rows)
 
     def _findings(
         self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, with_content: bool
@@ -282,17 +335,23 @@ class StoredRuns:
             specs.setdefault(run.result.spec_fingerprint, []).append(attempt)
         stored = table_columns(uri)
         for attempts in specs.values():
-            pipeline = spec_of(self.view, runs[attempts[0]])
             part = rows
             if len(specs) > 1 and rows.num_rows:
                 part = of_attempts(rows, set(attempts))
-            found = Stored(
-                uri=uri,
-                table=stored_table(pipeline, table, stored, log=self._log_columns),
-                run_ids={attempt: runs[attempt].result.run_id for attempt in attempts},
-                digests={attempt: digest_of(runs[attempt], table) for attempt in attempts},
-            )
+            found = self._stored(uri, runs, table=table, attempts=attempts, columns=stored)
             yield from found.findings(part, with_content=with_content)
+
+    def _stored(
+        self, uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, attempts: Sequence[Attempt], columns: Columns
+    ) -> Stored:
+        """Return what the ledger has about some attempts. Its `table` is that of the spec of the first attempt."""
+        pipeline = spec_of(self.view, runs[attempts[0]])
+        return Stored(
+            uri=uri,
+            table=stored_table(pipeline, table, columns, log=self._log_columns),
+            run_ids={attempt: runs[attempt].result.run_id for attempt in attempts},
+            digests={attempt: digest_of(runs[attempt], table) for attempt in attempts},
+        )
 
     def _log_columns(self) -> Columns:
         node = table_columns(self.lake.table(self.pipeline, tables.LATE_RECORDS)).get("record", "string")

@@ -67,10 +67,11 @@ def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callab
     if name in made:
         return made[name]()
     tag = name.removeprefix(tables.SIDE_OUTPUTS)
-    return tables.side_outputs(tag, keys, _typed(_side_columns(pipeline, tag), columns))
+    return tables.side_outputs(tag, keys, _typed(side_columns(pipeline, tag), columns))
 
 
-def _side_columns(pipeline: Pipeline, tag: str) -> Iterable[str]:
+def side_columns(pipeline: Pipeline, tag: str) -> Iterable[str]:
+    """Return the columns of a side output under a spec, without keys; none if the spec does not have the output."""
     if pipeline.front_end == "atlas":
         from windowlib.atlas.spec import SIDE_OUTPUT_COLUMNS
 

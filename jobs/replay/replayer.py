@@ -16,11 +16,11 @@ from jobs.lake.opened_tables import expect_commits, opening_tables_once
 from jobs.replay.audited import audit, check
 from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
 from jobs.replay.checks import prepare_checks
-from jobs.replay.chunk.stages import stage
 from jobs.replay.computed import compute
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.pinned import Pinned, pin
 from jobs.replay.sizes import SIZES, Sizes
+from jobs.replay.stages import stage
 from jobs.replay.written import write
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from jobs.replay.stages import counting
 from jobs.spark.lazy_session import LazySession
 from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 Argument = TypeVar("Argument")
@@ -72,11 +74,20 @@ class SparkTasks:
                 return error
 
         results: list[Result] = []
-        for one in context.parallelize(list(arguments), len(arguments)).map(attempt).collect():
+        with counting(lambda: _active_tasks(context)):
+            found = context.parallelize(list(arguments), len(arguments)).map(attempt).collect()
+        for one in found:
             if isinstance(one, HindcastError):
                 raise one
             results.append(one)
         return results
+
+
+def _active_tasks(context: "SparkContext") -> tuple[int, int]:
+    """Return how many tasks of the running Spark stages are done, and how many they have."""
+    tracker = context.statusTracker()
+    infos = [info for one in tracker.getActiveStageIds() if (info := tracker.getStageInfo(one)) is not None]
+    return sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +101,11 @@ class LocalTasks:
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results. The first exception ends the run."""
-        with _same_collector():
-            return [function(argument) for argument in arguments]
+        results: list[Result] = []
+        with _same_collector(), counting(lambda: (len(results), len(arguments))):
+            for argument in arguments:
+                results.append(function(argument))  # noqa: PERF401 - the length of the list is the progress
+        return results
 
 
 @contextmanager

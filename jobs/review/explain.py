@@ -4,10 +4,8 @@ Late, unassigned and invalid records have a row with the reason in a side table.
 other record of a replayed slice is in windows: windows that fired are in window_outputs, open windows in window_state.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
@@ -17,6 +15,7 @@ from jobs.lake.log_rows import find_record
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
+from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
@@ -63,8 +62,9 @@ Locator = Callable[[Slice, str, CheckpointRef | None], tuple[int, int | None]]
 
 
 def explain(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, locate: Locator | None = None
-) -> Explanation:
+    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, locate: Locator | None = None,
+    only: frozenset[str] | None = None,
+) -> Explanation:  # fmt: skip
     """Return the fate of a record in the published runs; for slices without one, in the runs of open requests.
 
     Args:
@@ -74,6 +74,7 @@ def explain(
         view: the ledger version.
         locate: finds the position of an assigned record, which no table stores. Without it, the explanation has no
             position.
+        only: the slices whose part of the log is searched; all when None. The view should have no others.
 
     Raises:
         RequestError: the log has no such record.
@@ -87,7 +88,8 @@ def explain(
         for row in _side_rows(stored.read(table, runs.values()), pipeline, record_id):
             explanation: Explanation = explain_row(pipeline, record_id, row, is_published=_is_published(view, row))
             return explanation
-    return _from_log(lake, pipeline, record_id, view=view, locate=locate)
+    record = _record(lake, pipeline, record_id, only=only)
+    return _from_log(lake, pipeline, record_id, record=record, view=view, locate=locate)
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
@@ -179,15 +181,11 @@ def _explanation(
 
 
 def _from_log(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, locate: Locator | None
-) -> Explanation:
-    """Explain a record that no side table has: it is in windows, or its slice has not been replayed.
-
-    Raises:
-        RequestError: the log has no such record.
-    """
-    record = _record(lake, pipeline, record_id)
-    one = slice_at(slice_grid(pipeline), parse_bound(pipeline, str(record[pipeline.log.slice.by])))
+    lake: Lake, pipeline: Pipeline, record_id: str, *, record: Mapping[str, Any], view: LedgerView,
+    locate: Locator | None,
+) -> Explanation:  # fmt: skip
+    """Explain a record of the log that no side table has: it is in windows, or its slice has not been replayed."""
+    one = _slice_of(pipeline, record)
     slice_id = one.slice_id
     run = _runs(view).get(slice_id)
     if run is None:
@@ -269,7 +267,11 @@ def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
     return earlier[-1].checkpoint if earlier else None
 
 
-def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
+def _slice_of(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
+    return slice_at(slice_grid(pipeline), parse_bound(pipeline, str(values[pipeline.log.slice.by])))
+
+
+def _record(lake: Lake, pipeline: Pipeline, record_id: str, *, only: frozenset[str] | None) -> dict[str, Any]:
     column = pipeline.log.record_id
     if column is None:
         raise RequestError(
@@ -277,7 +279,12 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
             f"`log.record_id` in {pipeline.source}, Hindcast cannot search the log for other records: set it to a "
             "column that identifies a record"
         )
-    found = find_record(describe_log(lake.event_log(pipeline)), column, record_id)
+
+    def is_searched(partition: Mapping[str, Any]) -> bool:
+        value = partition.get(pipeline.log.slice.by)
+        return only is None or value is None or _slice_of(pipeline, partition).slice_id in only
+
+    found = find_record(describe_log(lake.event_log(pipeline)), column, record_id, keep=is_searched)
     if found is None:
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
@@ -289,29 +296,3 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str) -> dict[str, Any]:
 def _some(windows: Sequence[str]) -> str:
     more = len(windows) - MAX_WINDOWS
     return ", ".join(windows[:MAX_WINDOWS]) + (f" and {more} more" if more > 0 else "")
-
-
-def plain(value: object) -> Any:  # noqa: ANN401  (JSON)
-    """Return a value as plain JSON data: a time as ISO text in UTC, bytes as hexadecimal digits, NaN as text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
-    return _plain_scalar(value)
-
-
-def _plain_scalar(value: object) -> str | float | bool | None:
-    match value:
-        case datetime():
-            at = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        case date():
-            return value.isoformat()
-        case bytes():
-            return value.hex()
-        case float() if not math.isfinite(value):
-            return str(value)
-        case None | str() | int() | float():
-            return value
-        case _:
-            return str(value)

@@ -14,6 +14,9 @@ ROUTE = "hindcast"
 FRAME = f"/plugin/{ROUTE}"
 """Where Airflow's interface shows the pages in a frame."""
 
+VERDICT_KEY = "hindcast_verdict"
+"""The key in XCom under which tasks leave the verdict of their DAG run, for the run's note."""
+
 
 def overview() -> str:
     """Return the path of the page of all pipelines."""
@@ -53,6 +56,11 @@ def compare_page(pipeline: str, *, before: int | None = None, after: int | None 
 def decisions_path(pipeline: str) -> str:
     """Return the path that takes decisions (POST)."""
     return f"{pipeline_page(pipeline)}/decisions"
+
+
+def decision_page(pipeline: str, run_id: str) -> str:
+    """Return the path of the page of a decision: its progress and its end. `run_id` is the DAG run that makes it."""
+    return f"{decisions_path(pipeline)}/{_part(run_id)}"
 
 
 def dag_page(dag_id: str) -> str:

@@ -250,6 +250,8 @@ class TestTheSuite:
     def test_contestants_in_memory_compute_the_same(self, one: Contest, tmp_path: Path) -> None:
         found = {}
         for name in one.contestants:
+            if name == "flink":
+                continue  # it starts a JVM for the whole process; `make bench` compares its results
             player = contestant(name)
             workload = replace(one.workload, keys=5, density=1_000)
             job = Job(bench=one.name, workload=workload, records=1_000, seed=3, cores=1, log="", scratch=str(tmp_path))

@@ -69,16 +69,29 @@ def _restriction(dag: "DAG", *, catchup: bool) -> "TimeRestriction":
     return TimeRestriction(earliest=first, latest=last, catchup=catchup)
 
 
-def test_every_pipeline_has_its_two_dags(dags: "dict[str, DAG]") -> None:
+def _replaying(dags: "dict[str, DAG]") -> "list[DAG]":
+    return [dag for dag in dags.values() if not dag.dag_id.startswith("decide_")]
+
+
+def test_every_pipeline_has_its_three_dags(dags: "dict[str, DAG]") -> None:
     assert NAMES
-    assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill") for name in NAMES)
+    assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill", "decide") for name in NAMES)
+
+
+def test_the_dag_of_decisions_is_not_paused_and_publishes_to_the_same_asset(dags: "dict[str, DAG]") -> None:
+    for name in NAMES:
+        dag = dags[f"decide_{name}"]
+        assert dag.is_paused_upon_creation is False
+        assert dag.get_task("decide").downstream_task_ids == {"publish"}
+        assert dag.get_task("publish").downstream_task_ids == {"clear_gate"}
+        assert dag.get_task("publish").outlets == dags[f"backfill_{name}"].get_task("publish").outlets
 
 
 def test_the_four_tasks_run_in_order(dags: "dict[str, DAG]") -> None:
-    for dag in dags.values():
+    for dag in _replaying(dags):
         assert set(dag.task_ids) == TASKS
         for before, after in (("plan", "replay"), ("replay", "gate"), ("gate", "publish")):
-            assert after in dag.get_task(before).downstream_task_ids
+            assert dag.get_task(before).downstream_task_ids == {after}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,7 +127,7 @@ def test_a_log_that_has_ended_gets_no_new_runs(dags: "dict[str, DAG]") -> None:
 
 
 def test_a_dag_has_one_active_run_and_retries(dags: "dict[str, DAG]") -> None:
-    for dag in dags.values():
+    for dag in _replaying(dags):
         assert dag.max_active_runs == 1
         for task in dag.tasks:
             assert task.retries == 2, f"{dag.dag_id}.{task.task_id}"
@@ -123,22 +136,22 @@ def test_a_dag_has_one_active_run_and_retries(dags: "dict[str, DAG]") -> None:
 
 def test_only_the_replay_task_takes_a_slot_of_an_existing_pool(dags: "dict[str, DAG]") -> None:
     """A task in a pool that does not exist waits for ever. The embedded Airflow creates the pools of `POOLS`."""
-    for dag_id, dag in dags.items():
+    for dag in _replaying(dags):
         pool = dag.get_task("replay").pool
-        assert pool == ("hindcast_daily" if dag_id.startswith("replay_") else "hindcast_backfill")
+        assert pool == ("hindcast_daily" if dag.dag_id.startswith("replay_") else "hindcast_backfill")
         assert pool in POOLS
         assert all(task.pool == "default_pool" for task in dag.tasks if task.task_id != "replay")
 
 
 def test_a_waiting_plan_task_holds_no_slot(dags: "dict[str, DAG]") -> None:
-    for dag in dags.values():
+    for dag in _replaying(dags):
         plan = dag.get_task("plan")
         assert plan.reschedule  # type: ignore[union-attr]
         assert plan.mode == "reschedule"  # type: ignore[union-attr]
 
 
 def test_spark_is_submitted_through_the_wrapper_with_the_death_signal(dags: "dict[str, DAG]") -> None:
-    for dag in dags.values():
+    for dag in _replaying(dags):
         assert "broken" not in dag.tags, dag.doc_md
         replay: Any = dag.get_task("replay")
         wrapper = Path(replay._spark_binary)
@@ -156,10 +169,53 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
     good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
     for name, value in good.items():
         params.get_param(name).resolve(value)
-    bad = {"from": "4 February", "to": 20130215, "reason": "", "publish": "yes", "fresh": None}
+    bad = {"from": "4 February", "to": 20130215, "reason": " ", "publish": "yes", "fresh": None}
     for name, value in bad.items():
         with pytest.raises(ParamValidationError):
             params.get_param(name).resolve(value)
+
+
+def test_replay_and_gate_link_to_the_page_of_their_dag_run(dags: "dict[str, DAG]") -> None:
+    from airflow.sdk.types import TaskInstanceKey
+
+    for name in ("replay", "gate"):
+        task: Any = dags["backfill_flights"].get_task(name)
+        [link] = task.operator_extra_links
+        key = TaskInstanceKey("backfill_flights", name, "manual__2013-02-04+00:00", 1)
+        assert link.get_link(task, ti_key=key) == (
+            "/plugin/hindcast/hindcast/dag-run?dag_id=backfill_flights&run_id=manual__2013-02-04%2B00%3A00"
+        )
+
+
+def test_the_page_of_a_dag_links_to_its_pages_and_the_schedule_explains_an_interval(dags: "dict[str, DAG]") -> None:
+    scheduled, by_hand = (dags[f"{kind}_flights"].doc_md or "" for kind in ("replay", "backfill"))
+    assert "/plugin/hindcast/hindcast/pipelines/flights" in by_hand
+    assert "replays the days that *end* in its interval" in scheduled
+    assert "interval" not in by_hand
+
+
+def test_tags_and_alerts_of_the_file_are_those_of_its_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    text = GOOD + 'tags: [traffic]\nalerts: {to: mail, not_published_by: "08:30"}\n'
+    (tmp_path / "flights.yaml").write_text(text, encoding="utf-8")
+    dags = load_dags(tmp_path)
+    assert sorted(dags) == ["alert_flights", "backfill_flights", "replay_flights"]
+    for dag in dags.values():
+        assert {"traffic", "hindcast"} < set(dag.tags)
+        assert dag.default_args["owner"] == "operations"
+        DagSerialization.to_dict(dag)
+    assert all(task.on_failure_callback for task in dags["replay_flights"].tasks)
+
+
+def test_the_form_shows_from_and_to_first_and_its_bounds_may_be_empty(dags: "dict[str, DAG]") -> None:
+    params = dags["backfill_flights"].params
+    assert list(params)[:2] == ["from", "to"]
+    for name in ("from", "to"):
+        param = params.get_param(name)
+        assert param.resolve(None) is None
+        assert "section" not in param.schema, "Airflow shows a section collapsed"
+        assert "**2013-01-01**" in param.schema["description_md"]
 
 
 def test_the_form_asks_for_times_if_slices_are_shorter_than_a_day(load_dags: "LoadDags", tmp_path: Path) -> None:
@@ -178,7 +234,7 @@ def test_a_broken_file_becomes_dags_that_show_its_error(load_dags: "LoadDags", t
     (tmp_path / "flights.yaml").write_text((PIPELINES / "flights.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "broken.yaml").write_text("pipeline: broken\nlgo: {table: x}\n", encoding="utf-8")
     dags = load_dags(tmp_path)
-    assert sorted(dags) == ["backfill_broken", "backfill_flights", "replay_broken", "replay_flights"]
+    assert sorted(dags) == ["backfill_broken", "backfill_flights", "decide_flights", "replay_broken", "replay_flights"]
     broken = dags["replay_broken"]
     assert type(broken.timetable).__name__ == "NullTimetable"
     assert "lgo" in (broken.doc_md or "")
@@ -232,7 +288,7 @@ def test_a_damaged_file_becomes_its_own_broken_dags(load_dags: "LoadDags", tmp_p
     assert {"replay_flights", "backfill_flights"} < set(dags)
     assert "broken" not in dags["replay_flights"].tags
     broken = {dag_id: dag for dag_id, dag in dags.items() if "broken" in dag.tags}
-    assert len(broken) == len(dags) - 2 == 2
+    assert len(broken) == len(dags) - 3 == 2
     for dag in broken.values():
         task: Any = dag.get_task("show_error")
         with pytest.raises(Exception, match=escaped(file)[:40].replace("\\", ".").replace("[", ".")):
@@ -297,7 +353,9 @@ def test_random_damage_of_a_file_does_not_change_the_dags_of_other_files(load_da
         _check_dags(dags)
         assert "broken" not in dags["replay_flights"].tags
         assert "broken" not in dags["backfill_flights"].tags
-        assert len(dags) == 4
+        kinds = [dag_id.partition("_")[0] for dag_id in dags]
+        assert (kinds.count("replay"), kinds.count("backfill")) == (2, 2)
+        assert "decide_flights" in dags
 
 
 @pytest.mark.parametrize(
@@ -328,13 +386,14 @@ def test_a_dag_file_of_an_existing_airflow_chooses_pools_connection_owner_and_ta
     dag_file = tmp_path / "events.py"
     dag_file.write_text(DAG_FILE_OF_A_USER.format(pipelines=str(tmp_path)), encoding="utf-8")
     dags: dict[str, DAG] = import_dag_file(dag_file).dags
-    assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill") for name in NAMES)
+    assert sorted(dags) == sorted(f"{kind}_{name}" for kind in ("replay", "backfill", "decide") for name in NAMES)
     for dag_id, dag in dags.items():
         kind = dag_id.partition("_")[0]
         assert "broken" not in dag.tags, dag.doc_md
-        replay: Any = dag.get_task("replay")
-        assert replay.pool == {"replay": "nightly", "backfill": "spare"}[kind]
-        assert replay._conn_id == "cluster"
+        if kind != "decide":
+            replay: Any = dag.get_task("replay")
+            assert replay.pool == {"replay": "nightly", "backfill": "spare"}[kind]
+            assert replay._conn_id == "cluster"
         assert dag.tags == {"events", kind}
         assert {task.owner for task in dag.tasks} == {"data team"}
 
@@ -345,9 +404,10 @@ def test_the_dags_are_the_same_after_serialisation_to_json(dags: "dict[str, DAG]
     for dag_id, dag in dags.items():
         document = json.loads(json.dumps(DagSerialization.to_dict(dag)))
         again = DagSerialization.from_dict(document)
-        assert (again.dag_id, set(again.task_ids), again.max_active_runs) == (dag.dag_id, TASKS, 1)
-        assert again.get_task("replay").pool == dag.get_task("replay").pool
-        assert set(again.get_task("replay").template_fields) == set(dag.get_task("replay").template_fields)
+        assert (again.dag_id, again.task_ids, again.max_active_runs) == (dag.dag_id, dag.task_ids, dag.max_active_runs)
+        for task in dag.tasks:
+            assert again.get_task(task.task_id).pool == task.pool
+            assert set(again.get_task(task.task_id).template_fields) == set(task.template_fields)
         assert set(again.params) == set(dag.params)
         assert again.timetable.summary == ("0 6 * * *" if dag_id == "replay_flights" else again.timetable.summary)
 

@@ -1,6 +1,5 @@
 """The tasks of the DAGs, called as Airflow calls them, over a real ledger: what they return and when they skip."""
 
-import inspect
 import json
 from copy import copy
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.dags
 class Tasks:
     """The tasks of `replay_sales` in one scheduled run that ends at midnight of a day."""
 
-    def __init__(self, dag: "DAG", monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    def __init__(self, dag: "DAG", end: str) -> None:
         self.dag = dag
         self.events: list[Any] = []
         run = SimpleNamespace(
@@ -38,16 +37,28 @@ class Tasks:
             data_interval_start=None,
             data_interval_end=datetime.fromisoformat(end).replace(tzinfo=UTC),
         )
-        event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
-        outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, event)
-        context = {"dag_run": run, "params": {}, "outlet_events": outlets}
-        monkeypatch.setitem(self.function("plan").__globals__, "get_current_context", lambda: context)
+        self.event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
+        outlets: dict[object, object] = dict.fromkeys(self.task("publish").outlets, self.event)
+        self.order: object = None
+        self.pushed: dict[str, str] = {}
+        ti = SimpleNamespace(
+            xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None,
+            xcom_push=lambda key, value: self.pushed.update({key: value}),
+            get_dr_count=lambda **_asked: 0,
+            task_id="the task",
+        )
+        self.context: Any = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
 
     def task(self, name: str) -> Any:  # noqa: ANN401 - an operator of Airflow
         return self.dag.get_task(name)
 
-    def function(self, name: str) -> Any:  # noqa: ANN401 - a function of the DAG file
-        return inspect.unwrap(self.task(name).python_callable)
+    def plan(self) -> Any:  # noqa: ANN401 - the answer of a sensor
+        return self.task("plan").poke(self.context)
+
+    def run(self, name: str, order: object) -> Any:  # noqa: ANN401 - the result of a task
+        """Run gate or publish on what the plan task left in XCom."""
+        self.order = order
+        return self.task(name).execute(self.context)
 
 
 @pytest.fixture
@@ -59,12 +70,12 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 @pytest.fixture
-def tasks(load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Tasks:
+def tasks(load_dags: "LoadDags", tmp_path: Path, lake: Lake) -> Tasks:
     assert lake.is_local
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     (pipelines / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
-    return Tasks(load_dags(pipelines)["replay_sales"], monkeypatch, "2024-01-02")
+    return Tasks(load_dags(pipelines)["replay_sales"], "2024-01-02")
 
 
 def stage(lake: Lake, xcom: object) -> object:
@@ -80,27 +91,27 @@ def stage(lake: Lake, xcom: object) -> object:
 def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: Lake) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    planned = tasks.function("plan")()
+    planned = tasks.plan()
     assert planned.is_done
     order = stage(lake, planned.xcom_value)
-    assert tasks.function("gate")(order) == "1 slices passed"
-    published = tasks.function("publish")(order)
+    assert tasks.run("gate", order) == "1 slice passed"
+    published = tasks.run("publish", order)
     assert (published["published"], published["changed"], published["partitions"]) == (
         True, ["2024-01-01"], ["2024-01-01"],
     )  # fmt: skip
     assert json.loads(json.dumps(published)) == published
     assert tasks.events == ["2024-01-01"]
     with pytest.raises(AirflowSkipException, match="no slice after the published head 2024-01-01 is over"):
-        tasks.function("plan")()
+        tasks.plan()
 
 
 def test_a_failed_check_fails_the_gate_without_retry(tasks: Tasks, lake: Lake) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     append_day(Path(lake.root), "2024-01-01", {"b": FAILS})
-    order = stage(lake, tasks.function("plan")().xcom_value)
-    with pytest.raises(AirflowFailException, match="2024-01-01: check failed"):
-        tasks.function("gate")(order)
+    order = stage(lake, tasks.plan().xcom_value)
+    with pytest.raises(AirflowFailException, match="1 of 1 slice held: 2024-01-01"):
+        tasks.run("gate", order)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -119,27 +130,27 @@ def test_gate_and_publish_send_the_gauges_of_the_pipeline_to_airflow(
         assert tags == {"pipeline": "sales"}
         sent[name] = value
 
-    monkeypatch.setattr(tasks.function("gate").__globals__["stats"], "gauge", gauge)
+    monkeypatch.setattr("jobs.dag_factory.task_errors.stats.gauge", gauge)
     if fails:
         append_day(Path(lake.root), "2024-01-01", {"b": FAILS})
-    order = stage(lake, tasks.function("plan")().xcom_value)
+    order = stage(lake, tasks.plan().xcom_value)
     if fails:
-        with pytest.raises(AirflowFailException, match="check failed"):
-            tasks.function("gate")(order)
+        with pytest.raises(AirflowFailException, match="1 of 1 slice held"):
+            tasks.run("gate", order)
     else:
-        tasks.function("gate")(order)
-        tasks.function("publish")(order)
+        tasks.run("gate", order)
+        tasks.run("publish", order)
     found = (sent.get("hindcast.sales.held_slices"), sent.get("hindcast.sales.published_slices"))
     assert found == ((None, None) if is_down else (1, 0) if fails else (0, 1))
 
 
 def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
-    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake
 ) -> None:
     assert lake.is_local
     text = PIPELINE.replace("slice: {by: day}", "slice: {by: day}\n  ready: {min_records: 9}")
     (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
-    waiting = Tasks(load_dags(tmp_path)["replay_sales"], monkeypatch, "2024-01-02").function("plan")()
+    waiting = Tasks(load_dags(tmp_path)["replay_sales"], "2024-01-02").plan()
     assert (waiting.is_done, waiting.xcom_value) == (False, None)
 
 
@@ -151,11 +162,11 @@ def _executed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch, connection: dict[st
     if connection is not None:
         text = connection if isinstance(connection, str) else json.dumps(connection)
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", text)
-    order = tasks.function("plan")().xcom_value
+    order = tasks.plan().xcom_value
     replay = copy(tasks.task("replay"))
     replay.render_template_fields({"ti": SimpleNamespace(xcom_pull=lambda task_ids: order)})  # noqa: ARG005
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: None)
-    replay.execute({})
+    replay.execute(tasks.context)
     assert json.loads(replay.application_args[0]) == order
     return replay
 
@@ -198,6 +209,11 @@ def test_the_submitted_command_names_the_connections_master_and_what_it_needs(
         assert "spark.driver.extraClassPath" not in conf
         assert "spark.driver.extraJavaOptions" not in conf
     assert not [word for word in command if "secret" in word.lower()]
+    assert "--py-files" not in command, "the session sends the code"
+    named = {name: command[at + 1] for at, name in enumerate(command) if name in {"--deploy-mode", "--queue"}}
+    assert named.get("--deploy-mode", "client") == "client", "the driver is a process of the task"
+    assert named.get("--queue") == ("night" if place == "YARN" else None)
+    assert conf.get("spark.kubernetes.namespace") == ("spark" if place == "Kubernetes" else None)
 
 
 def test_without_a_connection_the_replay_fails_instead_of_using_yarn(
@@ -207,3 +223,52 @@ def test_without_a_connection_the_replay_fails_instead_of_using_yarn(
 
     with pytest.raises(AirflowFailException, match="there is no connection spark_default"):
         _executed(tasks, monkeypatch, None)
+
+
+def test_a_replay_that_fails_gives_the_reason_of_its_driver_in_one_paragraph(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    output: list[str] = []
+
+    def submit(self: Any, _context: object) -> None:  # noqa: ANN401
+        for line in output:
+            self._get_hook().log.info(line)
+        raise AirflowException("Cannot execute: spark-submit --jars … Error code is: 1.")
+
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
+    shown: list[tuple[int, str]] = []
+    monkeypatch.setattr(type(replay), "log", _Recorder(shown))
+    output[:] = [
+        "26/11/22 01:07:32 WARN NativeCodeLoader: Unable to load native-hadoop library",
+        "hindcast WARNING 2024-01-01 fail: 1 record",
+        "hindcast ERROR the log /data/sales has no table\x1b[31m",
+    ]
+    with pytest.raises(AirflowException, match=r"^the log /data/sales has no table\\x1b\[31m$"):
+        replay.execute(tasks.context)
+    assert shown[1:] == [(30, "2024-01-01 fail: 1 record"), (40, "the log /data/sales has no table\\x1b[31m")]
+    assert tasks.pushed["hindcast_verdict"].startswith("task replay failed: the log /data/sales")
+    output[:] = ["26/11/22 01:07:32 WARN NativeCodeLoader: Unable to load native-hadoop library", "Killed"]
+    shown.clear()
+    with pytest.raises(AirflowException, match="ended without an error of its own"):
+        replay.execute(tasks.context)
+    assert [text for level, text in shown if level == 40] == output, "after a crash, nothing is left out"
+
+
+class _Recorder:
+    """A logger that keeps levels and texts."""
+
+    def __init__(self, shown: list[tuple[int, str]]) -> None:
+        self.shown = shown
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        self.shown.append((level, message % args if args else message))
+
+    def info(self, message: str, *args: object) -> None:
+        self.log(20, message, *args)
+
+    def error(self, message: str, *args: object) -> None:
+        self.log(40, message, *args)

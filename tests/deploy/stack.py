@@ -19,6 +19,7 @@ import httpx
 
 from deploy import make_env
 from jobs.orchestration.embedded.airflow_api import AirflowApi, AirflowRefused, DagRunState
+from tests.support.object_store import server_binary
 from tests.support.places import ROOT
 
 WORKERS = 2
@@ -33,6 +34,7 @@ SMALL = {
 }
 """Settings for a machine of two cores."""
 POSTGRES = "localhost/hindcast-postgres:test"
+OBJECT_STORE = "localhost/hindcast-object-store:test"
 
 
 class EngineMissing(Exception):  # noqa: N818
@@ -84,10 +86,15 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class Stack:
-    """The containers of one test run, as a context manager: `with` starts them, and removes them with their volumes."""
+    """The containers of one test run, as a context manager: `with` starts them, and removes them with their volumes.
+
+    `settings` are added to `.env`, and `profiles` are the profiles of docker-compose.yml that are started.
+    """
 
     engine: Engine
     directory: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    profiles: Sequence[str] = ()
     port: int = field(default_factory=free_port)
     project: str = field(default_factory=lambda: f"hindcasttest{secrets.token_hex(4)}")
     values: dict[str, str] = field(default_factory=dict)
@@ -111,18 +118,31 @@ class Stack:
             self.save_logs()
         self._remove()
 
+    @property
+    def lake(self) -> str:
+        """The root of the lake, as the containers name it."""
+        return self.values["HINDCAST_LAKE"]
+
     def _build(self) -> None:
-        """Build the image, and the database that stands in for that of a registry. HINDCAST_BUILD_ARGS has options."""
-        options = shlex.split(os.environ.get("HINDCAST_BUILD_ARGS", ""))
-        for tag, directory in (("hindcast:local", ROOT), (POSTGRES, ROOT / "tests" / "deploy" / "postgres")):
-            self._run([self.engine.name, "build", *options, "--tag", tag, str(directory)], timeout_s=3000)
+        """Build the image, and those that stand in for images of a registry. HINDCAST_BUILD_ARGS has options."""
+        self._build_one("hindcast:local", ROOT, "--build-arg", f"S3_JARS={self.values['S3_JARS']}")
+        self._build_one(POSTGRES, ROOT / "tests" / "deploy" / "postgres")
+        if "s3" in self.profiles:
+            context = self.directory / "object_store"
+            shutil.copytree(ROOT / "tests" / "deploy" / "object_store", context)
+            shutil.copy(server_binary(), context / "versitygw")
+            self._build_one(OBJECT_STORE, context)
+
+    def _build_one(self, tag: str, directory: Path, *arguments: str) -> None:
+        options = [*shlex.split(os.environ.get("HINDCAST_BUILD_ARGS", "")), *arguments]
+        self._run([self.engine.name, "build", *options, "--tag", tag, str(directory)], timeout_s=3000)
 
     def _write_settings(self) -> dict[str, str]:
         assert make_env.main([], self.directory) == 0
         file = self.directory / ".env"
         ports = {"AIRFLOW_PORT": str(self.port), "SPARK_PORT": str(free_port())}
         values = dict(line.split("=", 1) for line in file.read_text(encoding="utf-8").splitlines() if line[0] != "#")
-        values |= SMALL | ports
+        values |= {**SMALL, **ports, **self.settings}
         file.write_text("".join(f"{name}={value}\n" for name, value in values.items()), encoding="utf-8")
         return values
 
@@ -136,7 +156,8 @@ class Stack:
     def compose(self, *arguments: str, check: bool = True) -> str:
         """Run one compose command for this project, and return what it printed."""
         files = ["-f", str(ROOT / "docker-compose.yml"), "-f", str(ROOT / "tests/deploy/compose.test.yml")]
-        settings = ["-p", self.project, "--env-file", str(self.directory / ".env"), *files]
+        profiles = [text for profile in self.profiles for text in ("--profile", profile)]
+        settings = ["-p", self.project, "--env-file", str(self.directory / ".env"), *files, *profiles]
         return self._run([*self.engine.compose, *settings, *arguments], check=check)
 
     def _run(self, command: Sequence[str], *, check: bool = True, timeout_s: float = 900) -> str:
@@ -193,6 +214,30 @@ class Stack:
     def restart(self, service: str) -> None:
         """Stop a container in order, and start it again."""
         self._run([self.engine.name, "restart", self.container(service)])
+
+    def stop_for(self, service: str, seconds: float) -> None:
+        """Kill a container, and start it again later: connections to it are refused meanwhile."""
+        name = self.container(service)
+        self._run([self.engine.name, "kill", "--signal", "KILL", name])
+        time.sleep(seconds)
+        self._run([self.engine.name, "start", name])
+
+    def freeze_for(self, service: str, seconds: float) -> None:
+        """Stop the processes of a container, and let them continue later: connections to it hang meanwhile."""
+        name = self.container(service)
+        self._run([self.engine.name, "pause", name])
+        time.sleep(seconds)
+        self._run([self.engine.name, "unpause", name])
+
+    def cut_off_for(self, service: str, seconds: float, number: int = 1) -> None:
+        """Take a container off the network, and put it back later with its address: its packets are lost meanwhile."""
+        name = self.container(service, number)
+        text = self._run([self.engine.name, "inspect", "--format", "{{json .NetworkSettings.Networks}}", name])
+        [(network, found)] = json.loads(text).items()
+        self._run([self.engine.name, "network", "disconnect", network, name])
+        time.sleep(seconds)
+        address = ["--ip", found["IPAddress"]] if self.engine.name == "podman" else []
+        self._run([self.engine.name, "network", "connect", *address, "--alias", service, network, name])
 
     def is_healthy(self) -> bool:
         """Return whether Airflow answers, and calls all its parts healthy."""
@@ -257,10 +302,10 @@ class Stack:
         assert last is not None
         return last.state
 
-    def staged(self, pipeline: str, *, lake: str = "/lake") -> list[dict[str, Any]]:
+    def staged(self, pipeline: str, *, lake: str | None = None) -> list[dict[str, Any]]:
         """Return the runs in the ledger of a pipeline (`ledger_runs.py`), read inside a container."""
         script = (ROOT / "tests" / "deploy" / "ledger_runs.py").read_text(encoding="utf-8")
-        text = self.inside("airflow-scheduler", "python", "-c", script, lake, pipeline)
+        text = self.inside("airflow-scheduler", "python", "-c", script, lake or self.lake, pipeline)
         found: list[dict[str, Any]] = json.loads(text)
         return found
 

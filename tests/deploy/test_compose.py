@@ -2,17 +2,20 @@
 
 import base64
 import re
+import shutil
 import stat
 import subprocess
 import sys
 import sysconfig
+import tomllib
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from deploy import container, make_env, slim_environment
+from deploy import container, make_env, slim_environment, write_metadata
 from tests.support.places import ROOT
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -107,7 +110,8 @@ def test_a_secret_reaches_only_the_parts_that_use_it(services: dict[str, dict[st
 
 
 def test_the_linter_of_dockerfiles_finds_nothing() -> None:
-    files = [str(ROOT / "Dockerfile"), str(ROOT / "tests" / "deploy" / "postgres" / "Dockerfile")]
+    files = [str(ROOT / "Dockerfile"), *map(str, sorted((ROOT / "tests" / "deploy").glob("*/Dockerfile")))]
+    assert len(files) == 3
     linter = Path(sys.executable).parent / "hadolint"
     done = subprocess.run([linter, "--no-color", *files], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
@@ -122,6 +126,7 @@ def test_the_build_context_has_only_what_the_image_needs() -> None:
         "requirements-bootstrap.txt",
         "requirements-build.lock",
         "requirements.lock",
+        "pyproject.toml",
         "dags",
         "deploy",
         "expectations",
@@ -139,9 +144,31 @@ def test_the_slim_environment_matches_the_installed_packages() -> None:
 
 
 def test_tasks_and_workers_see_the_same_lake(services: dict[str, dict[str, Any]]) -> None:
-    for name in ("airflow-scheduler", "airflow-api", "airflow-dag-processor", "spark-worker"):
+    for name in ("airflow-scheduler", "spark-worker"):
         assert "lake:/lake" in services[name]["volumes"]
+    for name in ("airflow-api", "airflow-dag-processor", "airflow-triggerer"):
+        assert "lake:/lake:ro" in services[name]["volumes"], "only tasks write"
     assert "HINDCAST_LAKE=/lake" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_the_api_server_knows_the_pipelines_and_the_lake_for_its_pages(services: dict[str, dict[str, Any]]) -> None:
+    api, scheduler = services["airflow-api"], services["airflow-scheduler"]
+    assert api["environment"]["HINDCAST_LAKE"] == scheduler["environment"]["HINDCAST_LAKE"]
+    pipelines = "./pipelines:/opt/hindcast/pipelines:ro"
+    assert pipelines in api["volumes"]
+    assert pipelines in scheduler["volumes"]
+
+
+def test_the_image_has_the_entry_points_of_the_project(tmp_path: Path) -> None:
+    """Airflow finds the plugin by them."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    found = Distribution.at(write_metadata.write_metadata(tmp_path))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {"console_scripts": project["scripts"], **project.get("entry-points", {})}
+    assert (found.metadata["Name"], found.version) == ("hindcast", project["version"])
+    assert {(one.group, one.name, one.value) for one in found.entry_points} == {
+        (group, name, value) for group, entries in wanted.items() for name, value in entries.items()
+    }
 
 
 def test_airflow_runs_on_postgres_with_a_local_executor(services: dict[str, dict[str, Any]]) -> None:

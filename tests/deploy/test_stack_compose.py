@@ -6,114 +6,73 @@ memory, and some minutes. Each fault has a pipeline of its own over the same log
 
 import re
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
+import httpx
 import pytest
-import yaml
 
 from deploy import make_env
-from tests.deploy.ledger_runs import runs
+from jobs.review import links
+from tests.deploy.backfills import (
+    END,
+    START,
+    Embedded,
+    check_february,
+    check_same_and_once,
+    load_log,
+    make_place,
+    until_tasks_run,
+)
 from tests.deploy.stack import EngineMissing, Stack, find_engine
-from tests.support.commands import Commands
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(3600)]
 
-START, END = "2013-02-01", "2013-02-15"
-DAYS = 14
-STORMY = ("2013-02-08", "2013-02-09")
-"""The days of a blizzard: the suite of `flights` fails for them, in a container as elsewhere."""
-HINDCAST = "import sys; from jobs.cli.main import main; sys.exit(main())"
-FAULTS = ("worker_killed", "database_restarted", "scheduler_killed")
+FAULTS = ("worker_killed", "worker_cut_off", "database_restarted", "scheduler_killed")
 BACKED_UP = "backed_up"
+CUT_OFF_S = 150
+"""Longer than Spark waits for a worker (60 s) and an executor (120 s), so another worker gets the tasks."""
 DATABASE_TOOLS = (
     'export PGHOST=/tmp PGUSER=airflow PGPASSWORD="$POSTGRES_PASSWORD" PATH="$(echo /usr/lib/postgresql/*/bin):$PATH"'
 )
 RESTORE = "createdb copy && pg_dump airflow | psql --quiet --output /dev/null copy"
 
 
-def write_pipelines(directory: Path) -> Path:
-    """Write `flights.yaml` as it is in the clone, and for each other test a copy without checks and schedule."""
-    directory.mkdir()
-    text = (ROOT / "pipelines" / "flights.yaml").read_text(encoding="utf-8")
-    (directory / "flights.yaml").write_text(text, encoding="utf-8")
-    for name in (*FAULTS, BACKED_UP):
-        spec = yaml.safe_load(text) | {"pipeline": name}
-        del spec["quality"], spec["schedule"]
-        (directory / f"{name}.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
-    directory.chmod(0o755)
-    return directory
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Embedded:
+    return Embedded(make_place(tmp_path_factory.mktemp("stack"), (*FAULTS, BACKED_UP)))
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("stack")
-    write_pipelines(directory / "pipelines")
-    (directory / "empty").mkdir(mode=0o755)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def stack(place: Path) -> Iterator[Stack]:
+def stack(embedded: Embedded) -> Iterator[Stack]:
     try:
         engine = find_engine()
     except EngineMissing as error:
         pytest.fail(str(error), pytrace=False)
-    with Stack(engine=engine, directory=place) as stack:
-        # The log is the same wherever it is loaded. Fourteen small commits take minutes on a cluster.
-        stack.inside(
-            "airflow-scheduler", "hindcast", "load-flights", "--from", START, "--to", END, "--master", "local[2]"
-        )
+    with Stack(engine=engine, directory=embedded.place) as stack:
+        load_log(stack)
         yield stack
 
 
-@pytest.fixture(scope="module")
-def expected(place: Path) -> Callable[[str], list[dict[str, Any]]]:
-    """Return a function: the runs of a pipeline on this machine, by the command line, without containers."""
-    lake = place / "lake"
-    span = ["--from", START, "--to", END]
-
-    def hindcast(*arguments: str) -> int:
-        with Commands() as commands:
-            process = commands.python(
-                "-c",
-                HINDCAST,
-                *arguments,
-                "--lake",
-                str(lake),
-                environ={"HINDCAST_PIPELINES": str(place / "pipelines")},
-            )
-            process.communicate()
-            return process.returncode
-
-    assert hindcast("load-flights", *span) == 0
-
-    def expected(pipeline: str) -> list[dict[str, Any]]:
-        hindcast("run", pipeline, *span)
-        return runs(str(lake), pipeline)
-
-    return expected
+def test_the_february_backfill_gives_the_runs_of_the_embedded_default(stack: Stack, embedded: Embedded) -> None:
+    check_february(stack, embedded)
 
 
-def test_the_february_backfill_gives_the_runs_of_the_embedded_default(
-    stack: Stack, expected: Callable[[str], list[dict[str, Any]]]
-) -> None:
-    """The blizzard's checks fail, so nothing is published until a person waives them and publishes."""
-    dag_run = stack.start_backfill("flights", START, END)
-    assert stack.finish("flights", dag_run) == "failed"
-    states = stack.task_states("flights", dag_run)
-    assert (states["replay"], states["gate"]) == ("success", "failed")
-    wanted, found = expected("flights"), stack.staged("flights")
-    assert len(found) == DAYS
-    assert found == wanted
-    assert {one["slice"] for one in found if one["verdict"] == "fail"} == set(STORMY)
-    assert not any(one["is_published"] for one in found)
-    for day in STORMY:
-        stack.inside("airflow-scheduler", "hindcast", "waive", "flights", day, "--reason", "a blizzard")
-    stack.inside("airflow-scheduler", "hindcast", "publish", "flights")
-    assert all(one["is_published"] for one in stack.staged("flights"))
-    stack.inside("airflow-scheduler", "hindcast", "verify", "flights")
+def test_the_review_pages_show_what_is_published_to_a_user_who_is_logged_in(stack: Stack) -> None:
+    """The API server of the containers finds the plugin, the pipelines and the lake, which it cannot write."""
+    url = f"http://127.0.0.1:{stack.port}"
+    day = links.slice_page("flights", START)
+    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        assert client.get(links.overview()).status_code != HTTPStatus.OK
+        login = {"username": "admin", "password": stack.values["HINDCAST_ADMIN_PASSWORD"]}
+        client.headers["Authorization"] = f"Bearer {client.post('/auth/token', json=login).json()['access_token']}"
+        for path, text in ((links.overview(), "flights"), (links.pipeline_page("flights"), START), (day, START)):
+            answer = client.get(path)
+            assert answer.status_code == HTTPStatus.OK, (path, answer.text[:2000])
+            assert answer.headers["content-type"].startswith("text/html")
+            assert text in answer.text
+    assert "Read-only file system" in stack.inside("airflow-api", "sh", "-c", "touch /lake/x 2>&1 || true")
 
 
 def test_the_tasks_ran_on_both_workers_with_the_drivers_code(stack: Stack) -> None:
@@ -125,60 +84,38 @@ def test_the_tasks_ran_on_both_workers_with_the_drivers_code(stack: Stack) -> No
     assert all("Launching" in log or "Asked to launch executor" in log for log in logs)
 
 
-def _during_the_replay(stack: Stack, pipeline: str, dag_run: str) -> None:
-    """Wait until executors run the tasks of a DAG run's replay."""
-
-    def tasks_run() -> bool:
-        state = stack.task_states(pipeline, dag_run).get("replay")
-        assert state not in {"success", "failed"}, "the replay was over before the fault"
-        return state == "running" and any("pyspark.daemon" in stack.processes("spark-worker", one) for one in (1, 2))
-
-    stack.until(tasks_run, what="the tasks of the replay", patience_s=900, pause_s=0.2)
-
-
-def _same_and_once(stack: Stack, pipeline: str, wanted: list[dict[str, Any]]) -> None:
-    """Check that the runs are those of one machine, published, and that no stored row is missing or doubled."""
-    found = stack.staged(pipeline)
-    assert len(found) == DAYS
-    assert found == wanted
-    assert all(one["is_published"] for one in found)
-    stack.inside("airflow-scheduler", "hindcast", "verify", pipeline)
-
-
 @pytest.mark.parametrize(
     ("pipeline", "fault"),
     [
         ("worker_killed", lambda stack: stack.kill("spark-worker", 2)),
+        ("worker_cut_off", lambda stack: stack.cut_off_for("spark-worker", CUT_OFF_S, 2)),
         ("database_restarted", lambda stack: stack.restart("postgres")),
         ("scheduler_killed", lambda stack: stack.kill("airflow-scheduler")),
     ],
     ids=FAULTS,
 )
 def test_a_fault_in_the_middle_changes_no_digest_and_doubles_nothing(
-    stack: Stack,
-    expected: Callable[[str], list[dict[str, Any]]],
-    pipeline: str,
-    fault: Callable[[Stack], None],
+    stack: Stack, embedded: Embedded, pipeline: str, fault: Callable[[Stack], None]
 ) -> None:
     dag_run = stack.start_backfill(pipeline, START, END)
-    _during_the_replay(stack, pipeline, dag_run)
+    until_tasks_run(stack, pipeline, dag_run)
     fault(stack)
     assert stack.finish(pipeline, dag_run) == "success"
-    _same_and_once(stack, pipeline, expected(pipeline))
+    check_same_and_once(stack, pipeline, embedded.runs(pipeline))
 
 
 def test_a_backup_made_during_a_replay_is_whole_and_continues_to_the_same_runs(
-    stack: Stack, expected: Callable[[str], list[dict[str, Any]]]
+    stack: Stack, embedded: Embedded
 ) -> None:
     """The drill of docs/DEPLOYMENT.md: back up while a backfill runs, restore elsewhere, verify, and run again."""
     dag_run = stack.start_backfill(BACKED_UP, START, END)
-    _during_the_replay(stack, BACKED_UP, dag_run)
+    until_tasks_run(stack, BACKED_UP, dag_run)
     stack.inside("airflow-scheduler", "back-up-lake", "/lake", "/scratch/backup")
     for pipeline in ("flights", BACKED_UP):
         stack.inside("airflow-scheduler", "hindcast", "verify", pipeline, "--lake", "/scratch/backup")
     assert stack.finish(BACKED_UP, dag_run) == "success"
-    wanted = expected(BACKED_UP)
-    _same_and_once(stack, BACKED_UP, wanted)
+    wanted = embedded.runs(BACKED_UP)
+    check_same_and_once(stack, BACKED_UP, wanted)
     again = ["hindcast", "run", BACKED_UP, "--from", START, "--to", END, "--lake", "/scratch/backup"]
     stack.inside("airflow-scheduler", *again, "--master", "local[2]")
     assert stack.staged(BACKED_UP, lake="/scratch/backup") == wanted

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from expectations.catalogue import ADMITTED
 from expectations.units import spell
 from expectations.values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
-from expectations.wording import demand, finding, limits, measured
+from expectations.wording import demand, finding, limits, measured, shortfall
 
 BETWEEN = "expect_column_values_to_be_between"
 
@@ -73,6 +73,32 @@ def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str
     assert finding(column, observed) == expected
 
 
+BETWEEN = "expect_column_values_to_be_between"
+
+
+@pytest.mark.parametrize(
+    ("check", "column", "arguments", "observed", "expected"),
+    [
+        (BETWEEN, "invalid_share", {"max_value": 0.25}, {"value": 0.308},
+         "share of invalid records 30.8 %, limit 25 %"),
+        (BETWEEN, "records_read", {"min_value": 500, "max_value": 1500}, {"value": 12},
+         "records read 12, at least 500"),
+        (BETWEEN, "records_read", {"min_value": 5, "max_value": 15}, {"value": 16}, "records read 16, limit 15"),
+        ("expect_column_max_to_be_between", "delay", {"max_value": 60}, {"value": 99.5},
+         "greatest delay 99.5, limit 60"),
+        (BETWEEN, "fare", {"min_value": 0}, {"rows": 9, "unexpected": 3, "share": 1 / 3, "sample": [-1]},
+         "fare at least 0: found 3 of 9 rows unexpected (33.3 %), among them -1"),
+        ("conservation", None, {}, {"note": "7 are missing"},
+         "read = assigned + late + unassigned + invalid: found 7 are missing"),
+        ("total", None, {}, {}, "total: failed"),
+    ],
+)  # fmt: skip
+def test_a_failed_check_in_one_line(
+    check: str, column: str | None, arguments: dict[str, Any], observed: dict[str, Any], expected: str
+) -> None:
+    assert shortfall(check, column, arguments=arguments, observed=observed) == expected
+
+
 @pytest.mark.parametrize("check", ADMITTED)
 def test_every_admitted_check_has_its_own_words(check: str) -> None:
     assert demand(check, "a, b", {"value": 1, "value_set": ["x"], "min_value": 1}) != demand(check + "?", "a, b", {})
@@ -119,6 +145,7 @@ def test_words_never_raise_for_any_stored_value(check: str, stored: dict[str, An
     assert isinstance(demand(check, "a_share", stored | {"row_condition": condition}), str)
     assert isinstance(demand(check, None, {"row_condition": {"type": "and", "conditions": condition}}), str)
     assert isinstance(finding("late_by_ms", stored), str)
+    assert isinstance(shortfall(check, "late_by_ms", arguments=stored, observed=stored), str)
     limits(check, stored)
     measured(stored)
 

@@ -10,11 +10,13 @@ import pytest
 
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.file_commits import attempt_files, commit_files
+from jobs.lake.lake import Lake
 from jobs.lake.store import append_rows, ensure_table, read_attempts
 from jobs.replay.files.fragments import FragmentWriter, read_fragments
 from jobs.replay.files.row_files import KnownRun, RowFiles
 from jobs.replay.files.windows import load_steps, save_steps
 from jobs.storage import remove_directory
+from tests.support.leftovers import check_leftover_files
 from tests.support.object_store import BUCKET, ObjectStore
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.steps import Steps
@@ -123,3 +125,7 @@ def test_a_damaged_object_is_an_error_that_names_the_table(store: ObjectStore, l
 def _data(store: ObjectStore, uri: str) -> list[Path]:
     root = store.directory / "objects" / BUCKET / uri.partition(f"{BUCKET}/")[2]
     return [path for path in root.rglob("*.parquet") if "_delta_log" not in path.parts]
+
+
+def test_exactly_the_left_objects_are_found_and_removed(lake: str) -> None:
+    check_leftover_files(Lake(root=lake), Random(1))

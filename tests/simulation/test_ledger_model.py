@@ -9,11 +9,15 @@ and of Airflow's tasks. Only Delta and Spark are replaced. The test checks these
 - No writer ends a request that another writer works on.
 - A request is published whole, and a request that is not open does not change any more.
 - After a rollback, the schedule publishes nothing until a person publishes or resumes.
+- A clean-up removes no file of a run that the ledger has, and condemns no attempt on which somebody works. No run of an
+  attempt that was condemned is staged.
+- With a rule for settled windows, each published run was judged against what readers saw directly before.
 
-At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log.
+At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log, and one more
+clean-up leaves no file that no commit names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -22,13 +26,14 @@ from typing import Any
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.lake.leftover_files import SCRATCH, ListedFile
 from jobs.ledger.chain import GENESIS, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.fold import Fold
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
-from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration import scheduling
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.orchestration import gating, scheduling
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
 from jobs.pipeline.models.pipeline import Pipeline
@@ -37,14 +42,15 @@ from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState
 from jobs.planning.workspace import Asked, Opened, Workspace, covers, open_workspace
+from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import resume, rollback, waive
 from jobs.publishing.publishing import publish
 from jobs.replay.orders import ReplayOrder
-from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from jobs.runs import EMPTY_STATE, SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.simulated_ledger import Faults, MemoryStore, MemoryTable, Writer
-from windowlib.errors import HindcastError
+from windowlib.errors import HindcastError, StoreError
 
 DAYS = 4
 FIRST_MS = day_ms("2024-01-01")
@@ -54,6 +60,8 @@ YEAR_MS = 365 * DAY_MS
 LAKE = Lake(root="/nowhere")
 SPECS = (PIPELINE, PIPELINE.replace("size: 1d", "size: 2d"))
 PIPELINES = {text: sales(text) for text in SPECS}
+RULE = "publish: {settled: {after: 1d, change_at_most: {share: 0.1}}}\n"
+RULED = {text: sales(text + RULE) for text in SPECS}
 PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
 HUMAN, RUN, DAG = "person", "run", "dag"
@@ -73,8 +81,12 @@ class World:
     dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
     dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
     last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
+    ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
+    files: dict[str, ListedFile] = field(default_factory=dict)  # path -> a file in the lake
+    named: set[str] = field(default_factory=set)  # the paths that a commit of a table names
     next_pid: int = 100
     ids: int = 0
+    is_ruled: bool = False  # whether the pipeline files have a rule for settled windows
 
     def new_id(self) -> str:
         self.ids += 1
@@ -106,7 +118,7 @@ class World:
 
     def workspace(self, writer: Writer, text: str) -> Workspace:
         """The workspace of one process."""
-        pipeline = PIPELINES[text]
+        pipeline = (RULED if self.is_ruled else PIPELINES)[text]
         place = {"host": writer.host, "boot_id": "b", "pid_namespace": "n"}
 
         def is_alive(holder: Holder) -> bool | None:
@@ -115,10 +127,13 @@ class World:
         def seen() -> None:
             self.last_read_ms[writer.pid] = self.now_ms
 
+        def now_ms() -> int:
+            return self.now_ms + self.ahead_ms.get(writer.pid, 0)
+
         faults = Faults(self.rng)
         store = MemoryStore(self.table, writer, faults, seen)
         limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
-        ledger = Ledger("memory", now_ms=lambda: self.now_ms, sleep=lambda _s: None, limits=limits, store=store)
+        ledger = Ledger("memory", now_ms=now_ms, sleep=lambda _s: None, limits=limits, store=store)
         return replace(
             open_workspace(pipeline, LAKE, now_ms=lambda: self.now_ms),
             ledger=ledger,
@@ -132,6 +147,11 @@ class World:
     def replayer(self, writer: Writer) -> "Replayer":
         return Replayer(self, writer)
 
+    def write_file(self, table: str, attempt_id: str) -> str:
+        path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
+        self.files[path] = ListedFile(path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms)
+        return path
+
 
 @dataclass
 class Replayer:
@@ -142,6 +162,7 @@ class Replayer:
 
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.writer.stop_here()
+        self._write(order.attempt_id)
         results, state = [], order.before.fingerprint if order.before else EMPTY_STATE
         for one in order.slices:
             amounts = list(self.world.log[SLICES.index(one)])
@@ -150,6 +171,54 @@ class Replayer:
             state = results[-1].state_after
         self.writer.stop_here()
         return results
+
+    def _write(self, attempt_id: str) -> None:
+        """Write fragments, a file of a task that is tried again, and files that are committed, table by table."""
+        world = self.world
+        scratch, _tried = world.write_file(SCRATCH, attempt_id), world.write_file("panes", attempt_id)
+        written = [world.write_file(table, attempt_id) for table in ("panes", "late", "timers")]
+        for path in written:
+            self.writer.stop_here()
+            if path not in world.files:
+                raise StoreError(f"the new file {path} cannot be read")
+            world.named.add(path)
+        self.writer.stop_here()
+        world.files.pop(scratch, None)
+
+
+@dataclass(frozen=True)
+class MemoryFiles:
+    """The files of the world, as one writer sees them. The writer stops at every access."""
+
+    world: World
+    writer: Writer
+
+    def listed(self) -> list[ListedFile]:
+        self.writer.stop_here()
+        return list(self.world.files.values())
+
+    def named(self, tables: Iterable[str]) -> frozenset[str]:
+        self.writer.stop_here()
+        return frozenset(path for path in self.world.named if path.partition("/")[0] in {*tables})
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in self.world.rng.sample(wanted := list(paths), len(wanted)):
+            self.writer.stop_here()
+            self.world.files.pop(path, None)
+
+
+def judged_by_hash(view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
+    """Judge without rows: the result depends on what readers see and on the runs of the request only."""
+    found: dict[str, tuple[CheckResult, ...]] = {}
+    for slice_id, own in request.runs.items():
+        word = fingerprint([dict(view.published), own])
+        is_change = slice_id in view.published and view.published[slice_id] != own
+        verdict = Verdict.FAIL if word < "8" else Verdict.PASS
+        check = CheckResult(
+            slice_id=slice_id, table=SETTLED, check="settled", severity="critical", verdict=verdict, observed=word
+        )
+        found[own] = (check,) if is_change else ()
+    return found
 
 
 def result_of(
@@ -215,7 +284,7 @@ def run_as_dag(world: World, writer: Writer, rng: Random) -> None:
                 now_ms=lambda: world.now_ms, staging=Staging(chunk=rng.choice([1, 31])),
             )  # fmt: skip
             writer.stop_here()
-            if scheduling.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision.slices).is_passed:
+            if gating.gate(PLAIN, LAKE, opened=opened, now_ms=world.now_ms, slices=decision.slices).is_passed:
                 writer.stop_here()
                 scheduling.publish_task(
                     PLAIN, LAKE, opened=opened, who=writer.name, now_ms=world.now_ms, slices=decision.slices
@@ -260,6 +329,23 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
             resume(work, reason="continue", who=writer.name)
 
 
+def _unchecked(_view: LedgerView, _runs: Sequence[StagedRun]) -> None:
+    """This world has no rows."""
+
+
+def tidy(world: World, writer: Writer, rng: Random) -> None:
+    """Play `hindcast clean`, sometimes on a host whose clock is wrong, so that all leases seem to have expired."""
+    world.kinds[writer.pid] = HUMAN
+    if rng.random() < 0.5:
+        writer.host, world.ahead_ms[writer.pid] = "h3", YEAR_MS
+    work, files = world.workspace(writer, SPECS[0]), MemoryFiles(world, writer)
+    for _ in range(rng.choice([1, 3])):
+        older_than_ms = rng.choice([0, 0, 5_000, LEASE_MS])
+        clean(
+            work, files, older_than_ms=older_than_ms, who=writer.name, check_rows=_unchecked, dry_run=rng.random() < 0.1
+        )
+
+
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
 
@@ -289,10 +375,13 @@ class Laws:
         self.view = self.fold.view(version)
         self._no_publication_is_lost(rows)
         self._readers_see_a_chain(rows)
+        self._a_published_run_was_judged(before, rows)
         self._no_writer_ends_the_work_of_another(writer, before)
         self._a_rollback_holds(writer, before, rows)
         self._an_ended_request_does_not_change(before)
         self._a_request_is_published_whole(before, rows)
+        self._a_condemned_attempt_has_no_holder_and_no_run(writer, before, rows)
+        self._no_file_of_a_run_is_gone()
 
     def _no_publication_is_lost(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -326,6 +415,14 @@ class Laws:
             if row["event"] == EventKind.PUBLISHED.value:
                 assert self.view.run(row["run_id"]).is_publishable, "a failed run is not published"
 
+    def _a_published_run_was_judged(self, before: LedgerView, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if self.world.is_ruled and row["event"] == EventKind.PUBLISHED.value:
+                judgement = self.view.run(row["run_id"]).judgement
+                expected = judged_by_hash(before, before.requests[row["request_id"]])[row["run_id"]]
+                assert judgement is not None
+                assert judgement.checks == expected, "it was judged against what readers saw"
+
     def _no_writer_ends_the_work_of_another(self, writer: Writer, before: LedgerView) -> None:
         for request in before.requests.values():
             if not request.is_open or self.view.requests[request.request_id].is_open:
@@ -345,7 +442,8 @@ class Laws:
             return holder.pid in self.world.alive if holder.host == writer.host else None
 
         moments = (self.world.last_read_ms.get(writer.pid, self.world.now_ms), self.world.now_ms)
-        return all(is_held(lease, now_ms=now_ms, is_alive=is_alive) for now_ms in moments)
+        ahead_ms = self.world.ahead_ms.get(writer.pid, 0)
+        return all(is_held(lease, now_ms=now_ms + ahead_ms, is_alive=is_alive) for now_ms in moments)
 
     def _a_rollback_holds(self, writer: Writer, before: LedgerView, rows: Sequence[Row]) -> None:
         published = {row["request_id"] for row in rows if row["event"] == EventKind.PUBLISHED.value}
@@ -379,6 +477,26 @@ class Laws:
                 assert other.opened_seq < request.opened_seq, "only an older request is superseded"
                 assert theirs <= wanted, "it is superseded only by one that covers it"
 
+    def _a_condemned_attempt_has_no_holder_and_no_run(
+        self, writer: Writer, before: LedgerView, rows: Sequence[Row]
+    ) -> None:
+        for row in rows:
+            if row["event"] == EventKind.STAGED.value:
+                assert row["attempt_id"] not in before.condemned_attempts, "no run of a condemned attempt is staged"
+            if row["event"] == EventKind.CONDEMNED.value:
+                assert row["attempt_id"] not in before.staged_attempts, "an attempt with a run is not condemned"
+                owners = [
+                    request
+                    for request in before.open_requests()
+                    if row["attempt_id"] in {attempt.attempt_id for attempt in request.attempts}
+                ]
+                assert not any(self._is_held(lease, writer) for owner in owners for lease in owner.leases)
+
+    def _no_file_of_a_run_is_gone(self) -> None:
+        for path in self.world.named - self.world.files.keys():
+            attempt_id = path.partition("=")[2].partition("/")[0]
+            assert attempt_id not in self.view.staged_attempts, f"{path} is a file of a run"
+
 
 def _filled(seen: dict[str, str | None]) -> dict[str, str]:
     return {slice_id: run_id for slice_id, run_id in sorted(seen.items()) if run_id is not None}
@@ -399,7 +517,15 @@ def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> World:
     world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
     laws = Laws(world)
     world.table.on_commit = laws
+    world.is_ruled = rng.random() < 0.5
     current: list[Writer] = []
+
+    def judged(_work: Workspace, view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
+        if current:
+            current[-1].stop_here()
+        return judged_by_hash(view, request)
+
+    monkeypatch.setattr("jobs.publishing.judging.judged_checks_of", judged)
     monkeypatch.setattr(
         scheduling, "open_workspace", lambda pipeline, _lake, **_kw: world.workspace(current[-1], _text(pipeline))
     )
@@ -416,6 +542,7 @@ def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> World:
             world.writers.remove(writer)
             world.alive.discard(writer.pid)
             assert writer.error is None or isinstance(writer.error, HindcastError), repr(writer.error)
+    current.clear()
     _settle(world, rng)
     return world
 
@@ -426,7 +553,7 @@ def _text(pipeline: Pipeline) -> str:
 
 def _writer(world: World, rng: Random) -> Writer:
     world.next_pid += 1
-    act, own = rng.choice([run_by_hand, run_as_dag, decide]), Random(rng.random())
+    act, own = rng.choice([run_by_hand, run_as_dag, decide, tidy]), Random(rng.random())
 
     def work(writer: Writer) -> None:
         act(world, writer, own)
@@ -509,7 +636,22 @@ def _settle(world: World, rng: Random) -> None:
     assert writer.error is None, repr(writer.error)
     assert done
     _is_as_undisturbed(world)
+    _is_clean_after(world)
     return None
+
+
+def _is_clean_after(world: World) -> None:
+    """One clean-up leaves the committed files, and all of them."""
+    sweeper = Writer(name="sweeper", host="h1", pid=0, work=lambda _writer: None)
+    store = _Unstopped(world.table, sweeper, Faults(Random(0), ambiguous=0, failed=0))
+    work = replace(
+        world.workspace(sweeper, SPECS[0]), ledger=Ledger("memory", now_ms=lambda: world.now_ms, store=store)
+    )
+    world.alive.clear()
+    world.now_ms += YEAR_MS
+    named = world.named & world.files.keys()
+    clean(work, _FilesAtOnce(world, sweeper), older_than_ms=0, who="last", check_rows=_unchecked, dry_run=False)
+    assert world.files.keys() == named
 
 
 def _is_as_undisturbed(world: World) -> None:
@@ -522,6 +664,20 @@ def _is_as_undisturbed(world: World) -> None:
         wanted = result_of(PLAIN, one, world.log[SLICES.index(one)], state=start, attempt_id="", log=found.result.log)
         assert (found.result.run_id, dict(found.result.digests)) == (wanted.run_id, dict(wanted.digests)), one.slice_id
         state = found.result.state_after
+
+
+class _FilesAtOnce(MemoryFiles):
+    """Files that never stop their writer."""
+
+    def listed(self) -> list[ListedFile]:
+        return list(self.world.files.values())
+
+    def named(self, tables: Iterable[str]) -> frozenset[str]:
+        return frozenset(path for path in self.world.named if path.partition("/")[0] in {*tables})
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.world.files.pop(path, None)
 
 
 @dataclass

@@ -26,6 +26,11 @@ SOURCE = f"s3://{BUCKET}/source"
 REGION = "us-east-1"
 
 
+def server_binary() -> Path:
+    """Return the path of versitygw: HINDCAST_S3_SERVER, or the one that `make test-s3` has built."""
+    return Path(os.environ.get("HINDCAST_S3_SERVER") or ROOT / ".cache" / "s3-server" / "versitygw")
+
+
 @dataclass(slots=True)
 class ObjectStore:
     """A server on a free port of this machine, which can be stopped and started again over the same objects."""
@@ -57,12 +62,11 @@ class ObjectStore:
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
-        binary = os.environ.get("HINDCAST_S3_SERVER") or str(ROOT / ".cache" / "s3-server" / "versitygw")
         objects = self.directory / "objects"
         objects.mkdir(parents=True, exist_ok=True)
         with (self.directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [binary, "--quiet", "--port", self.host, "posix", str(objects)],
+                [str(server_binary()), "--quiet", "--port", self.host, "posix", str(objects)],
                 stdout=log,
                 stderr=log,
                 env=os.environ | {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET},

@@ -1,4 +1,4 @@
-"""A client for the parts of Airflow's REST interface that Hindcast uses."""
+"""A client for the parts of Airflow's REST interface that Hindcast uses: of the embedded Airflow, or of another one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,15 +42,24 @@ class DagRunState:
 class AirflowApi:
     """A session with one Airflow, as a context manager: entering logs in.
 
+    Attributes:
+        url: the address of Airflow, such as `https://airflow.example.com`.
+        user: the account; not used with a token.
+        password: its password.
+        token: a token of Airflow's API, instead of account and password.
+        is_remote: whether the proxies of the environment are used. The embedded Airflow is on the loopback interface.
+
     Example:
         with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
             api.unpause("backfill_flights")
     """
 
     url: str
-    user: str
-    password: str
-    _client: httpx.Client = field(init=False)
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    is_remote: bool = False
+    _client: httpx.Client = field(init=False, repr=False)
 
     def __enter__(self) -> Self:
         """Log in.
@@ -58,10 +67,13 @@ class AirflowApi:
         Raises:
             AirflowRefused: no Airflow answers at the URL, or it does not have the account.
         """
-        # The address is on the loopback interface: proxies and .netrc files of the machine are ignored.
-        self._client = httpx.Client(base_url=self.url, timeout=_TIMEOUT_S, trust_env=False)
-        answer = self._ask("POST", "/auth/token", {"username": self.user, "password": self.password})
-        self._client.headers["Authorization"] = f"Bearer {answer['access_token']}"
+        # On the loopback interface, proxies and .netrc files of the machine are ignored.
+        self._client = httpx.Client(base_url=self.url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=self.is_remote)
+        token = self.token
+        if not token:
+            answer = self._ask("POST", "/auth/token", {"username": self.user, "password": self.password})
+            token = answer["access_token"]
+        self._client.headers["Authorization"] = f"Bearer {token}"
         return self
 
     def __exit__(
@@ -109,6 +121,18 @@ class AirflowApi:
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=500&order_by=run_after")
         return [_dag_run(run) for run in answer["dag_runs"]]
 
+    def clear_gate(self, dag_id: str, run_id: str) -> None:
+        """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": ["gate"],
+            "include_downstream": True,
+            "only_failed": True,
+            "reset_dag_runs": True,
+        }
+        self._ask("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+
     def tasks(self, dag_id: str, run_id: str) -> Sequence[TaskState]:
         """Return the tasks of one DAG run."""
         answer = self._ask("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
@@ -124,6 +148,32 @@ class AirflowApi:
             return None
         path = path.partition("?")[0]
         return self._ask("GET", f"{path}/return_value?deserialize=false&stringify=false")["value"]
+
+    def asset_events(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """Return the events of an asset, at most 500, oldest first."""
+        found = self._ask("GET", f"/api/v2/assets?name_pattern={name}&limit=500")["assets"]
+        ids = [asset["id"] for asset in found if asset["name"] == name]
+        if not ids:
+            return []
+        path = f"/api/v2/assets/events?asset_id={ids[0]}&limit=500&order_by=timestamp"
+        events: Sequence[Mapping[str, Any]] = self._ask("GET", path)["asset_events"]
+        return events
+
+    def submit(self, path: str, fields: Mapping[str, Any]) -> str:
+        """Send a form to one of Hindcast's pages, as a browser does, and return the path of the page that follows.
+
+        Raises:
+            AirflowRefused: the page refuses what was entered. The message has its text.
+        """
+        try:
+            answer = self._client.post(path, data=dict(fields), headers={"Accept": "text/html"})
+        except httpx.HTTPError as error:
+            raise AirflowRefused(f"Airflow at {self.url} does not answer POST {path}: {error!r}") from error
+        if not answer.has_redirect_location:
+            raise AirflowRefused(
+                f"Airflow at {self.url} refused POST {path}: {answer.status_code} {answer.text[:2000]}"
+            )
+        return answer.headers["location"]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
         quoted = path.replace("+", "%2B")  # a run id has a time zone, whose + means a space in a URL

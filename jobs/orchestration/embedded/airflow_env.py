@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jobs.orchestration.embedded.postgres import Cluster, cluster_for
@@ -16,6 +16,8 @@ from jobs.spark.java import find_java
 
 HOST = "127.0.0.1"
 USER = "admin"
+VIEWER = "viewer"
+"""An account that sees everything and decides nothing."""
 PREFERRED_PORT = 8080
 POOLS = {
     "hindcast_daily": "one scheduled replay at a time",
@@ -75,11 +77,22 @@ class Home:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """Secrets of one Airflow: the key that signs tokens, the key that signs sessions, the password of the web page."""
+    """Secrets of one Airflow: the keys that sign tokens and sessions, and the passwords of both accounts."""
 
     jwt: str
     session: str
     password: str
+    viewer_password: str
+
+    @classmethod
+    def new(cls) -> "Secrets":
+        """Return new random secrets."""
+        return cls(
+            jwt=secrets.token_urlsafe(64),
+            session=secrets.token_urlsafe(32),
+            password=secrets.token_urlsafe(12),
+            viewer_password=secrets.token_urlsafe(12),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +113,11 @@ def prepare_home(home: Home) -> Secrets:
     """Make the directories and the files that Airflow reads when it starts, and return the secrets, made once."""
     home.logs.mkdir(parents=True, exist_ok=True)
     home.root.chmod(0o700)
-    if home.secrets_file.exists():
-        known = Secrets(**json.loads(home.secrets_file.read_text(encoding="utf-8")))
-    else:
-        known = Secrets(
-            jwt=secrets.token_urlsafe(64), session=secrets.token_urlsafe(32), password=secrets.token_urlsafe(12)
-        )
-        fields = {"jwt": known.jwt, "session": known.session, "password": known.password}
-        write_private(home.secrets_file, json.dumps(fields))
-    write_private(home.passwords_file, json.dumps({USER: known.password}))
+    stored = json.loads(home.secrets_file.read_text(encoding="utf-8")) if home.secrets_file.exists() else {}
+    known = Secrets(**(asdict(Secrets.new()) | stored))
+    if asdict(known) != stored:
+        write_private(home.secrets_file, json.dumps(asdict(known)))
+    write_private(home.passwords_file, json.dumps({USER: known.password, VIEWER: known.viewer_password}))
     pools = {
         name: {"slots": 1, "description": description, "include_deferred": False} for name, description in POOLS.items()
     }
@@ -126,9 +135,10 @@ def write_private(path: Path, text: str) -> None:
 
 
 def free_ports() -> Ports:
-    """Return three ports that are free now. The port of the web page is 8080 if it is free."""
+    """Return three ports that are free now. That of the web page is HINDCAST_PORT, by default 8080, if it is free."""
+    preferred = int(os.environ.get("HINDCAST_PORT") or PREFERRED_PORT)
     with ExitStack() as held:
-        ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (PREFERRED_PORT, 0, 0)]
+        ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (preferred, 0, 0)]
     return Ports(api=ports[0], worker_logs=ports[1], triggerer_logs=ports[2])
 
 
@@ -190,7 +200,7 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
             "executor": "LocalExecutor",
             "parallelism": "4",  # the executor starts this many workers at once
             "dags_are_paused_at_creation": "True",
-            "simple_auth_manager_users": f"{USER}:admin",
+            "simple_auth_manager_users": f"{USER}:admin,{VIEWER}:viewer",
             "simple_auth_manager_passwords_file": str(home.passwords_file),
             # Without this and api.base_url, tasks connect to port 8080, also when the API has another port.
             "execution_api_server_url": f"{ports.url}/execution/",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.orchestration.embedded import postgres as embedded_postgres
-from jobs.orchestration.embedded.airflow_env import USER, Home, prepare_home
+from jobs.orchestration.embedded.airflow_env import USER, VIEWER, Home, prepare_home
 from jobs.orchestration.embedded.airflow_supervisor import STOP_TIMEOUT_S, AirflowFailed
 from jobs.processes import ProcessRef
 from jobs.project import ROOT
@@ -40,11 +40,13 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Address and account of a running Airflow, for people and for `AirflowApi`."""
+    """Address and accounts of a running Airflow, for people and for `AirflowApi`. The viewer decides nothing."""
 
     url: str
     user: str
     password: str
+    viewer: str
+    viewer_password: str
 
 
 def find(home: Home) -> Service | None:
@@ -65,7 +67,14 @@ def find(home: Home) -> Service | None:
 
 def login(service: Service) -> Login:
     """Return the address and the account of a service."""
-    return Login(url=service.url, user=USER, password=prepare_home(service.home).password)
+    known = prepare_home(service.home)
+    return Login(
+        url=service.url,
+        user=USER,
+        password=known.password,
+        viewer=VIEWER,
+        viewer_password=known.viewer_password,
+    )
 
 
 def start(home: Home, tell: Tell) -> Login:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, Strict, StringConstraints, field_validator, model_validator
 
+from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.column_names import check_apart, check_output_names
 from jobs.pipeline.models.cron import check_cron
 from jobs.pipeline.models.grammar import (
@@ -21,10 +22,15 @@ from jobs.pipeline.models.grammar import (
 )
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
+from jobs.pipeline.models.publish import PublishGrammar
+from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
 
 MAX_PARALLELISM = 32_768  # Flink's bound on key groups
+
+
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(refuse_control_characters)]
 
 
 class QualityGrammar(GrammarModel):
@@ -54,12 +60,15 @@ class Pipeline(GrammarModel):
     aggregates: Mapping[str, AggregateGrammar] = {}
     process: ProcessGrammar | None = None
     quality: QualityGrammar | None = None
+    publish: PublishGrammar | None = None
     schedule: Annotated[str, AfterValidator(check_cron)] | None = None
     semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
     owner: Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_control_characters)] | None = None
     description: (
         Annotated[str, StringConstraints(max_length=5_000), AfterValidator(refuse_controls_but_lines)] | None
     ) = None
+    tags: Annotated[tuple[Tag, ...], Strict(strict=False), Field(max_length=20)] | None = None
+    alerts: AlertsGrammar | None = None
     max_parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM)] = 128
 
     _source: str = PrivateAttr(default="")
@@ -119,6 +128,22 @@ class Pipeline(GrammarModel):
             raise ValueError(
                 f"semantics: found {self.semantics!r}, allowed for {kind}: {', '.join(allowed[self.front_end])}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _settled_fits_windows(self) -> Self:
+        settled = self.publish.settled if self.publish is not None else None
+        if settled is None:
+            return self
+        if self.windows is None:
+            raise ValueError("publish.settled needs windows: without windows, no output has an end")
+        known = (*self.output_columns, "record_count")
+        for name in settled.change_at_most.columns:
+            if name not in known:
+                raise ValueError(
+                    f"publish.settled.change_at_most.columns: found {name!r}, allowed: {', '.join(known)}"
+                    f"{did_you_mean(name, known)}"
+                )
         return self
 
     @property

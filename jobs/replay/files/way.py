@@ -14,7 +14,6 @@ from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
 from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.chunk.stages import stage
 from jobs.replay.chunk.tallies import STATE, Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
 from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
@@ -34,6 +33,7 @@ from jobs.replay.files.windows import (
     save_steps,
 )
 from jobs.replay.pinned import Pinned
+from jobs.replay.stages import stage
 from jobs.replay.tasks import Tasks, tasks_of
 from jobs.runs import EMPTY_STATE
 from jobs.spark.lazy_session import LazySession

@@ -143,7 +143,7 @@ def _trend(history: Sequence[CheckResult]) -> CheckTrend:
         description=newest.description or "",
         severity=newest.severity,
         newest=newest.verdict,
-        newest_found=_found(newest),
+        newest_found=found_by(newest),
         counts=Counter(check.verdict for check in history),
         points=tuple([Point(check.slice_id, value_of(check), check.verdict) for check in history]),
         low=low,
@@ -176,14 +176,12 @@ def _trouble(trend: CheckTrend) -> int:
 
 def _held(run: RunRow, rows: ReportRows) -> Held:
     one = run.slice
-    stopping = [check for check in run.checks if check.verdict is not Verdict.PASS]
-    stopping.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
     return Held(
         slice_id=one.slice_id,
         until=bound_text(one.end_ms, rows),
         verdict=Verdict.ERROR if run.is_contradicted else run.verdict,
         is_published=run.is_published,
-        failures=tuple(_failure(check) for check in stopping),
+        failures=failures_of(run.checks),
         waiver=run.waiver,
         waived_at=instant(run.waiver.at_ms) if run.waiver else "",
         waive=waive_line(rows, one.slice_id),
@@ -192,18 +190,30 @@ def _held(run: RunRow, rows: ReportRows) -> Held:
     )
 
 
+def failures_of(checks: Sequence[CheckResult]) -> tuple[Failure, ...]:
+    """Return the checks that did not pass in words, the worst one first."""
+    stopping = [check for check in checks if check.verdict is not Verdict.PASS]
+    stopping.sort(key=lambda check: (-VERDICTS.index(check.verdict), -severity_rank(check.severity)))
+    return tuple(_failure(check) for check in stopping)
+
+
+def demanded(check: CheckResult) -> str:
+    """Return what a check demands, in words."""
+    return wording.demand(check.check, check.column, load_json(check.arguments))
+
+
 def _failure(check: CheckResult) -> Failure:
     return Failure(
         verdict=check.verdict,
         severity=check.severity,
         table=check.table,
-        demand=wording.demand(check.check, check.column, load_json(check.arguments)),
-        found=_found(check),
+        demand=demanded(check),
+        found=found_by(check),
         description=check.description or "",
     )
 
 
-def _found(check: CheckResult) -> str:
+def found_by(check: CheckResult) -> str:
     """Return what the check found, or the exception if the check itself failed."""
     if check.error is not None:
         return check.error

@@ -1,6 +1,7 @@
 """Reads the rows of a report from a pipeline's ledger and its late records. Writes nothing; no Spark."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,21 @@ SHORT = 8
 """How many digits of a fingerprint the page shows."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of a pipeline's slices that a page shows: `count` slices, the last of which is `last`, or the newest.
+
+    Lateness is read for at most `late_slices` slices and `late_rows` late records, the newest slices first. `known` has
+    the lateness of attempts that was read before; the rows of an attempt never change.
+    """
+
+    count: int
+    last: str | None = None
+    late_rows: int = 100_000
+    late_slices: int = 100
+    known: MutableMapping[str, LateRow] = field(default_factory=dict)
+
+
 def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
     """Return the rows of the report at the newest ledger version. A pipeline without runs gives rows without slices.
 
@@ -32,8 +48,22 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
     """
     # The page depends only on stored data, so the clock is not used.
     view = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
-    newest = _newest_runs(view)
-    late = _late_rows(StoredRuns(lake, pipeline.name, view), newest.values())
+    return collect_view(lake, pipeline, view)
+
+
+def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part: Part | None = None) -> ReportRows:
+    """Return the rows of the report for a view of the ledger: of all slices, or of a part of them.
+
+    Raises:
+        StoreError: as for `collect`.
+    """
+    known = tuple(view.slices.values())
+    slices = _without_holes(pipeline, known if part is None else _shown(known, part))
+    if part is not None:
+        slices = slices[-part.count :]
+    wanted = {one.slice_id for one in slices}
+    newest = {slice_id: run for slice_id, run in _newest_runs(view).items() if slice_id in wanted}
+    late, left_out = _late_of(StoredRuns(lake, pipeline.name, view), list(newest.values()), part)
     return ReportRows(
         pipeline=pipeline.name,
         lake=lake.root,
@@ -42,8 +72,8 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
         ledger_version=view.version,
         as_of_ms=_as_of_ms(view),
         fail_on=pipeline.quality.fail_on if pipeline.quality else None,
-        slices=_all_slices(view, pipeline),
-        runs={slice_id: _run_row(run, view, late.get(slice_id)) for slice_id, run in newest.items()},
+        slices=slices,
+        runs={slice_id: run_row(run, view, late.get(slice_id)) for slice_id, run in newest.items()},
         published=view.published,
         description=pipeline.description or "",
         owner=pipeline.owner or "",
@@ -58,7 +88,35 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
             )
             for one in view.publications
         ),
+        late_left_out=left_out,
     )
+
+
+def _shown(slices: "tuple[Slice, ...]", part: Part) -> "tuple[Slice, ...]":
+    end = next((number + 1 for number, one in enumerate(slices) if one.slice_id == part.last), len(slices))
+    return slices[max(0, end - part.count) : end]
+
+
+def _late_of(stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None) -> tuple[Mapping[str, LateRow], int]:
+    """Return slice -> lateness, and the number of slices with late records whose lateness is not read."""
+    if part is None:
+        return _late_rows(stored, runs), 0
+    wanted: list[StagedRun] = []
+    rows = left_out = 0
+    for run in sorted(runs, key=lambda run: -run.result.slice.start_ms):
+        if not run.result.counts.late or run.result.attempt_id in part.known:
+            continue
+        rows += run.result.counts.late
+        if rows <= part.late_rows and len(wanted) < part.late_slices:
+            wanted.append(run)
+        else:
+            left_out += 1
+    found = _late_rows(stored, wanted)
+    for run in wanted:
+        if run.result.slice.slice_id in found:
+            part.known[run.result.attempt_id] = found[run.result.slice.slice_id]
+    known = {run.result.slice.slice_id: part.known.get(run.result.attempt_id) for run in runs}
+    return {slice_id: late for slice_id, late in known.items() if late is not None}, left_out
 
 
 def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:
@@ -69,20 +127,20 @@ def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:
     return newest
 
 
-def _all_slices(view: "LedgerView", pipeline: "Pipeline") -> "tuple[Slice, ...]":
-    """Return all slices from the first to the last one in the ledger, including those that the ledger does not have."""
-    known = tuple(view.slices.values())
+def _without_holes(pipeline: "Pipeline", known: "Sequence[Slice]") -> "tuple[Slice, ...]":
+    """Return all slices from the first to the last of the ledger's, including those that the ledger does not have."""
     if not known:
         return ()
     try:
         between = slices_between(pipeline, known[0].start_ms, max(one.end_ms for one in known))
     except RangeError:
-        return known  # an earlier pipeline file had slices with other bounds
+        return tuple(known)  # an earlier pipeline file had slices with other bounds
     found = {one.slice_id: one for one in (*between, *known)}
     return tuple(sorted(found.values(), key=lambda one: one.start_ms))
 
 
-def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunRow:
+def run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None = None) -> RunRow:
+    """Return a run as the report and the pages show it."""
     result = run.result
     return RunRow(
         slice=result.slice,
@@ -98,7 +156,7 @@ def _run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None) -> RunR
         log_version=result.log.version,
         is_contradicted=run.is_contradicted,
         waiver=_waiver_row(run.waiver) if run.waiver else None,
-        checks=result.checks,
+        checks=tuple(result.checks),
         warnings=result.warnings,
         clamped=result.clamped,
         late=late,

@@ -69,6 +69,11 @@ def waive_line(rows: ReportRows, slice_id: str) -> str:
     return f'{_line(rows, "waive", slice_id)} --reason "…"'
 
 
+def show_line(rows: ReportRows, slice_id: str) -> str:
+    """Return the command that prints the published windows of a slice."""
+    return _line(rows, "show", "--slice", slice_id)
+
+
 def rerun_line(rows: ReportRows, start_ms: int, end_ms: int) -> str:
     """Return the command that replays one slice."""
     return _line(rows, "run", "--from", bound_text(start_ms, rows), "--to", bound_text(end_ms, rows))

@@ -305,7 +305,7 @@ def _late(rows: ReportRows) -> LateSummary | None:
     totals = [sum(late.classes[index] for _, late in found) for index in range(len(labels))]
     return LateSummary(
         count=sum(late.count for _, late in found),
-        read=sum(run.counts.read for run in rows.runs.values()),
+        read=sum(run.counts.read for run in rows.runs.values() if run.late is not None or not run.counts.late),
         worst_ms=worst_late.max_ms,
         worst_slice=worst.slice.slice_id,
         median_ms=medians[len(medians) // 2],

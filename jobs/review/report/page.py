@@ -4,7 +4,7 @@ import base64
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,11 @@ from jobs.review.report.commands import bound_text
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
 from jobs.review.report.rows import ReportRows, RequestRow
 from jobs.review.report.slice_calendar import months, strips
+from jobs.review.report.style import report_style
 from jobs.review.report.svg import FATES, overview, share_bar, sparkline, stacked_bar, verdict_strip
 from jobs.runs import Counts, Verdict
-from windowlib.errors import RequestError, SpecError
+from jobs.storage import file_system, is_remote
+from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
     from jobs.lake.lake import Lake
@@ -30,7 +32,7 @@ _MAX_NAMED = 6
 _SYMBOLS = {Verdict.PASS: "✓", Verdict.WARN: "!", Verdict.FAIL: "✕", Verdict.ERROR: "?"}
 
 
-def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -> Path:
+def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -> str:
     """Write the page about a pipeline from its ledger and tables.
 
     An existing page is replaced in one step, so nobody reads a half-written page.
@@ -38,34 +40,39 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
     Args:
         lake: the lake with the pipeline's tables.
         pipeline: the spec, for slices and names.
-        path: the file to write; `<lake>/reports/<pipeline>.html` when None.
+        path: the file to write; `reports/<pipeline>.html` in the lake when None.
 
     Returns:
-        The path of the written file.
+        The path of the written file, or its URI in an object store.
 
     Raises:
-        SpecError: the lake is not a directory on this machine, and no path is given.
         RequestError: the page cannot be written there.
         LedgerError: the ledger cannot be read.
         StoreError: the late records cannot be read, or differ from those that were written.
     """
     from jobs.review.report.collect import collect
 
-    if path is None and not lake.is_local:
-        raise SpecError(
-            f"the lake {lake.root} is not a directory on this machine; name the file for the report with --output"
-        )
-    target = path or Path(lake.root) / "reports" / f"{pipeline.name}.html"
-    page = render(build_model(collect(lake, pipeline)))
+    content = render(build_model(collect(lake, pipeline))).encode("utf-8", errors="replace")
+    place = str(path) if path is not None else lake.below(f"reports/{pipeline.name}.html")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, page.encode("utf-8", errors="replace"))
+        if is_remote(place):
+            _put(place, content)
+        else:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            _replace(Path(place), content)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise RequestError(
-            f"the report cannot be written to {target.parent}: {getattr(error, 'strerror', None) or error}; "
+            f"the report cannot be written to {place.rpartition('/')[0]}: {getattr(error, 'strerror', None) or error}; "
             "name another file with --output"
         ) from error
-    return target
+    return place
+
+
+def _put(uri: str, content: bytes) -> None:
+    """Put the page into the object store, which replaces an object as a whole."""
+    system, path = file_system(uri)
+    with system.open_output_stream(path, metadata={"Content-Type": "text/html; charset=utf-8"}) as out:
+        out.write(content)
 
 
 def _replace(target: Path, content: bytes) -> None:
@@ -83,36 +90,54 @@ def _replace(target: Path, content: bytes) -> None:
 
 def render(model: ReportModel) -> str:
     """Return the page as HTML; equal models give equal texts."""
-    style, calendar = _style(), months(model)
+    style = report_style()
+    anchors = {line.slice_id: f"s{number}" for number, line in enumerate(model.listed)}
+    values = section_values(model, lambda slice_id: f"#{anchors[slice_id]}" if slice_id in anchors else "")
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            m=model,
             style=Markup(style),  # noqa: S704 -- our own file
             style_hash=_hash(style),
-            hero=_hero(model),
-            months=calendar,
-            strips=strips(model),
-            overview=overview(model.lines),
-            anchors={line.slice_id: f"s{number}" for number, line in enumerate(model.listed)},
-            statuses={line.slice_id: line.status for line in model.lines},
-            requests=tuple(reversed(model.rows.requests))[:MAX_REQUESTS],
-            publications=tuple(reversed(model.rows.publications))[:MAX_REQUESTS],
-            request_range=lambda request: _request_range(request, model.rows),
+            anchors=anchors,
+            is_live=False,
+            **values,
         )
     )
+
+
+def section_values(model: ReportModel, slice_href: Callable[[str], str]) -> dict[str, Any]:
+    """Return the variables that the templates of the sections need, besides `is_live`.
+
+    Args:
+        model: the content.
+        slice_href: slice id -> the address of the slice, empty without one.
+    """
+    return {
+        "m": model,
+        "rows": model.rows,
+        "hero": _hero(model),
+        "months": months(model),
+        "strips": strips(model),
+        "overview": overview(model.lines),
+        "slice_href": slice_href,
+        "statuses": {line.slice_id: line.status for line in model.lines},
+        "requests": tuple(reversed(model.rows.requests))[:MAX_REQUESTS],
+        "publications": tuple(reversed(model.rows.publications))[:MAX_REQUESTS],
+        "request_range": lambda request: _request_range(request, model.rows),
+    }
 
 
 @cache
 def _environment() -> Environment:
     """Return the template environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
     environment = Environment(loader=PackageLoader("jobs.review.report"), autoescape=True, undefined=StrictUndefined)
-    environment.globals.update(_helpers())
+    environment.globals.update(helpers())
     return environment
 
 
-def _helpers() -> Mapping[str, Any]:
+def helpers() -> Mapping[str, Any]:
+    """Return the functions that the templates of the report and of the review pages call."""
     return {
         "bar": stacked_bar,
         "spark": sparkline,
@@ -128,11 +153,6 @@ def _helpers() -> Mapping[str, Any]:
         "instant": instant,
         "slice_list": _slice_list,
     }
-
-
-@cache
-def _style() -> str:
-    return (Path(__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
 
 
 def _hash(style: str) -> str:

@@ -93,7 +93,7 @@ class ReportRows:
 
     `slices` are all slices from the first to the last one in the ledger, in order and without holes. `runs` maps a
     slice to its newest run, `published` maps it to the id of the run that readers see. `as_of_ms` is the time of the
-    newest ledger event that the page shows.
+    newest ledger event that the page shows. `late_left_out` slices have late records whose lateness was not read.
     """
 
     pipeline: str
@@ -110,4 +110,4 @@ class ReportRows:
     owner: str = ""
     requests: tuple[RequestRow, ...] = ()
     publications: tuple[PublicationRow, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    late_left_out: int = 0

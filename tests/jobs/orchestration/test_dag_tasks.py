@@ -10,7 +10,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_tasks, replay_job, scheduling
-from jobs.orchestration.dag_tasks import CheckFailed, DagRun, Order, Published
+from jobs.orchestration.dag_tasks import DagRun, Order, Published
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.workspace import open_workspace
 from jobs.publishing.decisions import waive
@@ -81,7 +81,7 @@ def test_a_backfill_by_hand_is_published_as_a_whole(dag: Dag) -> None:
     assert order.slices == DAYS[:3]
     assert order.who == "ann (Airflow)"
     dag.replay(order)
-    assert dag_tasks.gate(order) == "3 slices passed"
+    assert dag_tasks.gate(order).why == "3 slices passed"
     assert dag.seen == []
     done = dag_tasks.publish(order)
     assert (done.is_published, done.changed, done.partitions) == (True, tuple(DAYS[:3]), DAYS[:3])
@@ -94,14 +94,13 @@ def test_a_failed_check_stops_the_run_at_the_gate_until_a_person_decides(dag: Da
     append_day(Path(dag.lake.root), "2024-01-02", {"b": FAILS})
     order = dag.backfill("2024-01-01", "2024-01-04")
     dag.replay(order)
-    with pytest.raises(
-        CheckFailed,
-        match=r"2024-01-02.*hindcast waive PIPELINE SLICE --run RUN --reason …` \(2024-01-02 --run [0-9a-f]{12}\)",
-    ):
-        dag_tasks.gate(order)
+    found = dag_tasks.gate(order)
+    assert (found.is_passed, found.why) == (False, "1 of 3 slices held: 2024-01-02")
+    assert [one.line for one in found.held] == ["2024-01-02: total: failed"]
+    assert "hindcast waive PIPELINE SLICE --run RUN" in found.advice
     assert dag.seen == []
     waive(open_workspace(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")
-    dag_tasks.gate(order)
+    assert dag_tasks.gate(order).is_passed
     assert dag_tasks.publish(order).is_published
     assert dag.seen == DAYS[:3]
 
@@ -155,9 +154,8 @@ def test_a_failed_slice_of_airflows_backfill_stops_the_gate_of_its_own_dag_run_o
         orders.append(dag.order("replay", run_type="backfill", interval_start=start, interval_end=end))
         dag.replay(orders[-1])
     first, second = orders
-    with pytest.raises(CheckFailed, match="2024-01-01"):
-        dag_tasks.gate(first)
-    assert dag_tasks.gate(second) == "1 slices passed"
+    assert [one.slice_id for one in dag_tasks.gate(first).held] == ["2024-01-01"]
+    assert dag_tasks.gate(second).why == "1 slice passed"
     assert not dag_tasks.publish(second).is_published
     assert dag.seen == []
 
@@ -231,10 +229,10 @@ def test_the_spark_job_replays_the_order_that_it_gets(
     order = dag.backfill("2024-01-01", "2024-01-03")
     with caplog.at_level("INFO"):
         assert replay_job.main([json.dumps(order.to_json())]) == 0
-    staged = [line for line in caplog.messages if line.startswith("staged ")]
-    assert [line.split()[1] for line in staged] == DAYS[:2]
-    assert all("verdict=pass counts={'read': 1," in line for line in staged)
-    assert dag_tasks.gate(order) == "2 slices passed"
+    staged = [line for line in caplog.messages if line.startswith("2024-")]
+    assert staged == [f"{day} pass: 1 record, 1 pane" for day in DAYS[:2]]
+    assert "all 2 slices are staged" in caplog.text
+    assert dag_tasks.gate(order).why == "2 slices passed"
     assert replay_job.main(["{}"]) == 1
     assert "the order is not valid: it lacks" in caplog.text
     assert replay_job.main([]) == 2

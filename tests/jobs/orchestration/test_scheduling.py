@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import scheduling
+from jobs.orchestration import gating, scheduling
+from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Staging, run_request
-from jobs.orchestration.scheduling import Decision, Gate, Replay, Skip, Wait
+from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.decisions import waive
 from jobs.publishing.rules import Publication
@@ -73,7 +74,7 @@ class Airflow:
         scheduling.replay(
             pipeline, self.lake, opened=opened, slices=slices, replayer=self.replayer, now_ms=lambda: now_ms
         )
-        gate = scheduling.gate(pipeline, self.lake, opened=opened, now_ms=now_ms, slices=slices)
+        gate = gating.gate(pipeline, self.lake, opened=opened, now_ms=now_ms, slices=slices)
         if not gate.is_passed:
             return Played(decision=decision, gate=gate)
         done = scheduling.publish_task(pipeline, self.lake, opened=opened, who="airflow", now_ms=now_ms, slices=slices)
@@ -107,7 +108,7 @@ def test_a_failed_slice_holds_the_chain_until_it_is_waived(airflow: Airflow) -> 
     prefix = airflow.scheduled("2024-01-06")
     assert prefix.slices == ("2024-01-01", "2024-01-02")
     assert prefix.is_published
-    assert airflow.decide("2024-01-06") == Skip(why="held by 2024-01-03: check failed (total)")
+    assert airflow.decide("2024-01-06") == Skip(why="held by 2024-01-03: total: failed")
     waive(airflow.work(day_ms("2024-01-06")), "2024-01-03", reason="it was real", who="ann")
     before = len(airflow.replayer.orders)
     assert airflow.scheduled("2024-01-06").is_published
@@ -207,7 +208,7 @@ def test_airflows_backfill_of_a_new_chain_publishes_each_interval_at_the_head(ai
 
 def test_airflows_backfill_waits_for_a_slice_of_the_request_that_a_check_holds(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-01", {"c": 5_000})
-    assert airflow.backfilled("2024-01-01", "2024-01-02").gate.stopped_by == ("2024-01-01",)
+    assert airflow.backfilled("2024-01-01", "2024-01-02").gate.held[0].slice_id == "2024-01-01"
     second = airflow.backfilled("2024-01-02", "2024-01-03")
     assert second.publication is not None
     assert (second.gate.is_passed, second.is_published, second.publication.waits_for) == (True, False, "2024-01-01")

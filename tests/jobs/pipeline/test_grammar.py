@@ -53,6 +53,19 @@ def test_every_form_has_a_fingerprint_of_its_own() -> None:
     assert sorted(tuple(names) for names in twins if len(names) > 1) == [], "two forms have the same fingerprint"
 
 
+def test_tags_and_alerts_survive_json_and_change_no_row() -> None:
+    recipients = [
+        "chat",
+        {"connection": "mail", "email": ["on-call@example.com"]},
+        {"notifier": "package.Notifier", "arguments": {"summary": "{subject}", "tries": 3}},
+    ]
+    alerts = {"to": recipients, "held": False, "not_published_by": "08:00"}
+    one = pipeline(tags=["traffic"], alerts=alerts)
+    again = pipeline_from_json(pipeline_to_json(one), source="ledger")
+    assert (again.tags, again.alerts) == (one.tags, one.alerts) != (None, None)
+    assert spec_fingerprint(one) == spec_fingerprint(pipeline())
+
+
 def _leaves(part: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # noqa: ANN401 - a part of a file
     if isinstance(part, dict) and part:
         return [leaf for key, inside in part.items() for leaf in _leaves(inside, (*path, key))]
@@ -134,8 +147,13 @@ def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], mes
 
 
 # Models whose fields other tests set (test_files.py, test_fingerprints.py), or which only name a column or a file.
-_ELSEWHERE = {"LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar"}
-_OF_THE_FILE = {("Pipeline", name) for name in ("quality", "schedule", "owner", "description", "max_parallelism")}
+_ELSEWHERE = {
+    "LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar", "AlertsGrammar",
+    "Recipient",
+}  # fmt: skip
+_OF_THE_FILE = {
+    ("Pipeline", name) for name in ("quality", "schedule", "owner", "description", "tags", "alerts", "max_parallelism")
+}
 
 
 def _set_fields(part: object) -> Iterator[tuple[str, str]]:

@@ -167,7 +167,7 @@ def test_the_command_names_the_damaged_file(
     captured = capsys.readouterr()
     assert path.name in captured.err
     assert "Traceback" not in captured.err + captured.out
-    assert write_report(work.lake, work.pipeline).exists()
+    assert Path(write_report(work.lake, work.pipeline)).exists()
 
 
 TWO_KEYS = PIPELINE.replace("key: [key]", "key: [key, id]")

@@ -246,4 +246,4 @@ def test_a_record_is_explained_and_the_report_is_written(replayed: Replayed, tmp
     explanation = explain(replayed.lake, replayed.pipeline, str(flight[0]), view=view)
     assert explanation.fate in {"assigned", "late", "unassigned"}
     assert str(flight[0]) in explanation.sentence
-    assert write_report(replayed.lake, replayed.pipeline, tmp_path / "report.html").stat().st_size > 10_000
+    assert Path(write_report(replayed.lake, replayed.pipeline, tmp_path / "report.html")).stat().st_size > 10_000

@@ -81,7 +81,7 @@ def replayed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
         lake=lake,
         outcome=outcome,
         view=view,
-        page=write_report(place, pipeline).read_text(encoding="utf-8"),
+        page=Path(write_report(place, pipeline)).read_text(encoding="utf-8"),
         events={row["event"]: {**row, **json.loads(row["details"])} for row in stored},
         planned=plan(pipeline, place, view, ask=Ask(slices=tuple(slices))),
     )

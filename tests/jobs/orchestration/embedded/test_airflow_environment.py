@@ -11,6 +11,7 @@ from jobs.orchestration.embedded.airflow_env import (
     HOST,
     POOLS,
     USER,
+    VIEWER,
     Home,
     Ports,
     airflow_environment,
@@ -35,7 +36,10 @@ def test_secrets_are_made_once_and_are_private(home: Home) -> None:
     known = prepare_home(home)
     assert prepare_home(home) == known
     assert len(known.jwt.encode()) >= 64, "HS512 wants 64 bytes"
-    assert json.loads(home.passwords_file.read_text(encoding="utf-8")) == {USER: known.password}
+    assert json.loads(home.passwords_file.read_text(encoding="utf-8")) == {
+        USER: known.password,
+        VIEWER: known.viewer_password,
+    }
     assert _mode(home.root) == 0o700
     assert _mode(home.secrets_file) == _mode(home.passwords_file) == 0o600
     pools = json.loads(home.pools_file.read_text(encoding="utf-8"))

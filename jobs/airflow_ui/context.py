@@ -1,0 +1,240 @@
+"""What the pages of one request need: the pipelines, the lake, the view of a ledger, the user and what he may do.
+
+The api-server finds pipelines and lake as the tasks do, by HINDCAST_PIPELINES and HINDCAST_LAKE.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, wraps
+from pathlib import Path
+from typing import Annotated, ParamSpec, TypeVar
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import Depends, HTTPException, Request
+
+from jobs.airflow_ui.security import may_decide, may_read
+from jobs.airflow_ui.views import Views
+from jobs.lake.lake import Lake
+from jobs.lake.opened_tables import opening_tables_once
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.workspace import Workspace, open_workspace
+from jobs.project import HOME, ROOT
+from jobs.review.pages.decision_forms import DecisionForms, decision_forms
+from jobs.wall_clock import now_ms
+from windowlib.errors import HindcastError, RequestError, StoreError
+
+VIEWS = Views()
+"""The views of this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The directory of pipeline files, and the root of the lake."""
+
+    pipelines: Path
+    lake_root: str
+
+    @classmethod
+    def of_environment(cls) -> "Site":
+        """Return the site that the environment names; by default that of the clone."""
+        pipelines = os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines"
+        return cls(pipelines=Path(pipelines), lake_root=os.environ.get("HINDCAST_LAKE") or str(HOME / "lake"))
+
+    def files(self) -> PipelineFiles:
+        """Return all pipeline files, good and broken. A file is parsed again only after a change.
+
+        Raises:
+            SpecError: the directory cannot be read.
+        """
+        return _loaded(self.pipelines, _state_of(self.pipelines))
+
+    def lake(self) -> Lake:
+        """Return the lake.
+
+        Raises:
+            SpecError: its root is not a place that can be read.
+            StoreError: it does not exist, or cannot be read.
+        """
+        found = Lake(root=self.lake_root)
+        try:
+            found.check(must_exist=True)
+        except RequestError as error:  # the person who opens a page has not asked for this lake
+            raise StoreError(str(error)) from error
+        return found
+
+
+@lru_cache(maxsize=8)
+def _loaded(pipelines: Path, _state: object) -> PipelineFiles:
+    return load_all(pipelines)
+
+
+def _state_of(directory: Path) -> tuple[tuple[str, int, int, int], ...] | None:
+    """Return the name, size, time and inode of each file, by which a change is seen; None if that cannot be read."""
+    try:
+        found = [(one.name, one.stat()) for one in os.scandir(directory) if one.is_file()]
+    except (OSError, ValueError):
+        return None
+    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineContext:
+    """One pipeline that the user may see: its file, lake and newest view, and whether the user may decide on it."""
+
+    pipeline: Pipeline
+    lake: Lake
+    view: LedgerView
+    user: BaseUser
+    may_decide: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return self.pipeline.name
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace, for the rules of publication. The pages do not write into its ledger."""
+        return open_workspace(self.pipeline, self.lake, now_ms=now_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPlace:
+    """A place on a page where the forms of decisions are shown: for a request, a slice, or a publication.
+
+    `return_to` is the path of the page to which the answer comes back. `entered` and `problem` are set if a decision
+    was refused: the fields that were entered, and why.
+    """
+
+    context: PipelineContext
+    return_to: str
+    request_id: str | None = None
+    slice_id: str | None = None
+    publication: int | None = None
+    entered: dict[str, str] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def forms(self) -> DecisionForms:
+        """The decisions that are possible here now."""
+        return decision_forms(
+            self.context.workspace,
+            self.context.view,
+            request_id=self.request_id,
+            slice_id=self.slice_id,
+            publication=self.publication,
+        )
+
+
+def find_pipeline(name: str, user: BaseUser) -> Pipeline:
+    """Return a pipeline that the user may see, by its name.
+
+    Raises:
+        HTTPException: 404, there is no such pipeline; 403, the user may not see it; 503, its file is broken.
+        SpecError: the directory of pipeline files cannot be read.
+    """
+    files = Site.of_environment().files()
+    good = next((one for one in files.good if one.name == name), None)
+    broken: BrokenPipeline | None = next((one for one in files.broken if one.name == name), None)
+    if good is None and broken is None:
+        raise HTTPException(404, f"There is no pipeline {name!r}.")
+    if not may_read(user, name):
+        raise HTTPException(403, f"You may not see the pipeline {name}: Airflow does not let you read its DAGs.")
+    if good is None:
+        assert broken is not None, "one of both was found"
+        raise HTTPException(503, f"The file of pipeline {name} has an error. {broken.error}")
+    return good
+
+
+def pipeline_context(request: Request, pipeline: str, user: GetUserDep) -> PipelineContext:
+    """Return the context of the pipeline that the path names.
+
+    Raises:
+        HTTPException: as `find_pipeline`.
+        HindcastError: the lake or the ledger cannot be read.
+    """
+    found = find_pipeline(pipeline, user)
+    made = open_context(found, user)
+    request.state.pipeline = found.name  # the error page links to the pipeline
+    return made
+
+
+def open_context(pipeline: Pipeline, user: BaseUser) -> PipelineContext:
+    """Return the context of a pipeline that the user may see.
+
+    Raises:
+        HindcastError: the lake or the ledger cannot be read.
+    """
+    lake = Site.of_environment().lake()
+    return PipelineContext(
+        pipeline=pipeline,
+        lake=lake,
+        view=VIEWS.view(lake, pipeline.name),
+        user=user,
+        may_decide=may_decide(user, pipeline.name),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visible:
+    """The pipelines that a user may see. `failed` maps a pipeline to why its lake or ledger cannot be read."""
+
+    contexts: tuple[PipelineContext, ...]
+    broken: tuple[BrokenPipeline, ...]
+    failed: dict[str, str]
+
+
+def visible(user: BaseUser) -> Visible:
+    """Return all pipelines that a user may see. One that cannot be read does not hide the others (law L10).
+
+    Raises:
+        SpecError: the directory of pipeline files cannot be read.
+    """
+    files = Site.of_environment().files()
+    contexts, failed = [], {}
+    for pipeline in files.good:
+        if not may_read(user, pipeline.name):
+            continue
+        try:
+            contexts.append(open_context(pipeline, user))
+        except HindcastError as error:
+            failed[pipeline.name] = str(error)
+    broken = tuple(one for one in files.broken if may_read(user, one.name))
+    return Visible(contexts=tuple(contexts), broken=broken, failed=failed)
+
+
+def read_ahead() -> None:
+    """Read the ledgers of all pipelines, so that the first pages find them read.
+
+    Raises:
+        HindcastError: the pipelines or the lake cannot be read.
+    """
+    site = Site.of_environment()
+    lake = site.lake()
+    for pipeline in site.files().good:
+        with suppress(HindcastError):  # the pages of that pipeline tell why
+            VIEWS.view(lake, pipeline.name)
+
+
+_Parameters = ParamSpec("_Parameters")
+_Answer = TypeVar("_Answer")
+
+
+def opening_once(route: Callable[_Parameters, _Answer]) -> Callable[_Parameters, _Answer]:
+    """Let a route open each Delta table once. Opening a table with 10,000 files takes 0.2 s."""
+
+    @wraps(route)
+    def opened(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Answer:
+        with opening_tables_once():
+            return route(*args, **kwargs)
+
+    return opened
+
+
+PipelineDep = Annotated[PipelineContext, Depends(pipeline_context)]
+"""The context of the pipeline in the path, as a dependency of a route."""

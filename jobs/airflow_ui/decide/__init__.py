@@ -1,0 +1,5 @@
+"""Decisions on the pages: routes that take and show them, and the macro `decisions.forms(place)` for their forms."""
+
+from jobs.airflow_ui.decide.routes import router
+
+__all__ = ["router"]

@@ -1,0 +1,136 @@
+"""Airflow's own API, called inside the api-server with the token of the user.
+
+So Airflow checks the permissions of the person, and records who has started a DAG run. No address is needed.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+from airflow.api_fastapi.app import cached_app
+from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
+from fastapi import Request
+
+from jobs.plain_text import escaped, shortened
+
+_TIMEOUT_S = 60
+_MAX_DETAIL = 500
+
+
+class Refused(Exception):  # noqa: N818
+    """Airflow refused a call. `status` is the HTTP status."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def token_of(request: Request) -> str:
+    """Return the token of the user: of the header, as for programs, else of the cookie."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and token:
+        return token.strip()
+    return request.cookies.get(COOKIE_NAME_JWT_TOKEN, "")
+
+
+@dataclass(slots=True)
+class UsersAirflow:
+    """Airflow's API as one user, as an asynchronous context manager. Every call raises `Refused` if Airflow refuses."""
+
+    token: str
+    _client: httpx.AsyncClient = field(init=False)
+
+    async def __aenter__(self) -> Self:
+        # The same arguments as in airflow.api_fastapi.main, so that it is the app of this process.
+        app = cached_app(apps=os.environ.get("AIRFLOW_API_APPS", "all"))
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app),
+            base_url="http://airflow",
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=_TIMEOUT_S,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self._client.aclose()
+
+    async def is_paused(self, dag_id: str) -> bool:
+        """Return whether a DAG is paused: its runs do not start."""
+        return bool((await self._ask("GET", f"/dags/{_part(dag_id)}"))["is_paused"])
+
+    async def unpause(self, dag_id: str) -> None:
+        """Let the runs of a DAG start."""
+        await self._ask("PATCH", f"/dags/{_part(dag_id)}", {"is_paused": False})
+
+    async def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+        """Start a DAG and return the id of its run. Airflow records the user."""
+        answer = await self._ask(
+            "POST", f"/dags/{_part(dag_id)}/dagRuns", {"logical_date": None, "conf": dict(conf)}
+        )  # fmt: skip
+        return str(answer["dag_run_id"])
+
+    async def state(self, dag_id: str, run_id: str) -> str | None:
+        """Return the state of a DAG run; None if there is no such run."""
+        try:
+            return str((await self.run(dag_id, run_id))["state"])
+        except Refused as error:
+            if error.status == 404:  # noqa: PLR2004 -- Not Found
+                return None
+            raise
+
+    async def run(self, dag_id: str, run_id: str) -> Mapping[str, Any]:
+        """Return a DAG run as Airflow describes it."""
+        found: Mapping[str, Any] = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}")
+        return found
+
+    async def tasks(self, dag_id: str, run_id: str) -> Mapping[str, str | None]:
+        """Return the states of the tasks of a DAG run: task id -> state."""
+        answer = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances")
+        return {one["task_id"]: one["state"] for one in answer["task_instances"]}
+
+    async def xcom(self, dag_id: str, run_id: str, *, task_id: str, key: str = "return_value") -> Any:  # noqa: ANN401
+        """Return a value that a task has left; None if it has left none."""
+        place = f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances/{_part(task_id)}/xcomEntries"
+        try:
+            answer = await self._ask("GET", f"{place}/{_part(key)}?deserialize=false&stringify=false")
+        except Refused as error:
+            if error.status == 404:  # noqa: PLR2004 -- Not Found
+                return None
+            raise
+        return answer["value"]
+
+    async def clear_gate(self, dag_id: str, run_id: str) -> None:
+        """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": ["gate"],
+            "include_downstream": True,
+            "only_failed": True,
+            "reset_dag_runs": True,
+        }
+        await self._ask("POST", f"/dags/{_part(dag_id)}/clearTaskInstances", body)
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+        answer = await self._client.request(method, f"/api/v2{path}", json=body)
+        if answer.is_error:
+            raise Refused(answer.status_code, _detail(answer))
+        return answer.json()
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        found = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        found = answer.text
+    return shortened(escaped(found), _MAX_DETAIL)
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")

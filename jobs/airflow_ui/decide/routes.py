@@ -1,0 +1,127 @@
+"""The route that takes decisions, and the page that shows how one goes on."""
+
+import logging
+from dataclasses import dataclass
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse, Response
+
+from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep
+from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, token_of
+from jobs.airflow_ui.decide.fields import MAX_FIELDS, decision_of_form, entered
+from jobs.airflow_ui.decide.progress import progress_of
+from jobs.airflow_ui.rendering import linker, page
+from jobs.ledger.view import LedgerView
+from jobs.orchestration.decision_actions import Action, decide_dag_id
+from jobs.orchestration.decisions import Decision, check, seen_view, stopped_runs
+from jobs.plain_text import escaped
+from jobs.review import links
+from windowlib.errors import RequestError
+
+log = logging.getLogger(__name__)
+router = APIRouter(prefix="/pipelines/{pipeline}/decisions")
+
+_CONFLICT, _INVALID = 409, 422
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Problem:
+    """Why a form is shown again. `paused` is the DAG that has to be unpaused first."""
+
+    status: int
+    text: str
+    paused: str | None = None
+
+
+@router.post("")
+async def decide(request: Request, found: PipelineDep) -> Response:
+    """Take a decision: start `decide_<pipeline>` as the user, and clear the gates that it opens.
+
+    The answer is a redirect to the page of the decision, or the form with what was entered and the problem.
+    """
+    dag_id = decide_dag_id(found.name)
+    if not found.may_decide:
+        raise HTTPException(403, f"You may not decide on {found.name}: Airflow does not let you start {dag_id}.")
+    try:
+        async with request.form(max_fields=MAX_FIELDS) as form:
+            fields = entered(form)
+            decision = decision_of_form(form)
+        await run_in_threadpool(_check, found, decision)
+    except RequestError as error:
+        return _again(request, found, fields=fields, problem=_Problem(status=_INVALID, text=str(error)))
+    async with UsersAirflow(token_of(request)) as airflow:
+        try:
+            if await airflow.is_paused(dag_id):
+                if fields.get("unpause") != "on":
+                    text = f"{dag_id} is paused in Airflow, so the decision would wait. Let it run, and decide again."
+                    return _again(
+                        request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text, paused=dag_id)
+                    )
+                await airflow.unpause(dag_id)
+            run_id = await airflow.trigger(dag_id, decision.to_json())
+        except Refused as error:
+            if error.status == 403:  # noqa: PLR2004 -- Forbidden
+                raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
+            text = f"Airflow refused to start {dag_id}: {error}"
+            return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+        await _clear_gates(airflow, found.view, decision)
+    return RedirectResponse(str(linker(request)(links.decision_page(found.name, run_id))), 303)
+
+
+@router.get("/{run_id}")
+async def show(request: Request, found: PipelineDep, run_id: str) -> Response:
+    """Return the page of a decision: what was decided by whom, how far it is, and why it was refused if it was."""
+    async with UsersAirflow(token_of(request)) as airflow:
+        try:
+            made = await progress_of(airflow, found.view, dag_id=decide_dag_id(found.name), run_id=run_id)
+        except Refused as error:
+            status = error.status if error.status in {403, 404} else 503
+            raise HTTPException(status, f"Airflow does not show the decision {run_id}: {error}") from None
+    return page(request, "decision", {"name": found.name, "p": made})
+
+
+def _check(found: PipelineContext, decision: Decision) -> None:
+    """Check a decision against the ledger at the begin of the request. The worker checks it again when it writes.
+
+    Raises:
+        RequestError: it would be refused.
+    """
+    work = found.workspace
+    seen: LedgerView | None = found.view
+    if decision.ledger_version != found.view.version:
+        seen = seen_view(work, decision.ledger_version)
+    check(work, found.view, decision, who=found.user.get_name(), seen=seen)
+
+
+async def _clear_gates(airflow: UsersAirflow, view: LedgerView, decision: Decision) -> None:
+    """Clear the gates that the decision opens, as the user. They wait until the decision is in the ledger.
+
+    A problem here is only logged, because the task `clear_gate` of the decision then clears the whole DAG runs.
+    """
+    if decision.action not in {Action.PUBLISH, Action.WAIVE_AND_PUBLISH}:
+        return
+    waived = [one.slice_id for one in decision.slices]
+    for run in stopped_runs(view, view.requests[decision.request_id or ""], waived=waived):
+        try:
+            if await airflow.state(run.dag_id, run.run_id) == "failed":
+                await airflow.clear_gate(run.dag_id, run.run_id)
+        except Refused as error:
+            log.warning("the gate of %s %s was not cleared: %s", run.dag_id, escaped(run.run_id), escaped(error))
+
+
+def _again(request: Request, found: PipelineContext, *, fields: dict[str, str], problem: _Problem) -> Response:
+    """Return the form again, with what was entered and why it was refused."""
+    number = fields.get("publication", "")
+    is_number = number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004
+    place = DecisionPlace(
+        context=found,
+        return_to=links.pipeline_page(found.name),
+        request_id=fields.get("request_id") or None,
+        slice_id=fields.get("place_slice") or None,
+        publication=int(number) if is_number and number else None,
+        entered=fields,
+        problem=problem.text,
+    )
+    values = {"name": found.name, "place": place, "paused": problem.paused}
+    return page(request, "decide_again", values, status=problem.status)

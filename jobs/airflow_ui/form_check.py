@@ -1,0 +1,139 @@
+"""Refuses a backfill with a wrong form before Airflow makes a DAG run of it, and names the run by its range.
+
+Airflow checks each field of a trigger form by itself, and accepts unknown keys. So this middleware reads the request
+that starts `backfill_<name>`: of the form in the interface, of the REST interface, of the review pages. A wrong form
+is answered with status 400 and the sentences of `jobs.orchestration.backfill_form`, which the form shows.
+
+A right form goes on to Airflow with the whole range in its configuration, and with a run id that shows the range unless
+the request has one. The plan task reads the form again, because the command line of Airflow does not come through here.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from jobs.airflow_ui.context import Site
+from jobs.airflow_ui.security import may
+from jobs.orchestration.backfill_form import BackfillForm, FormError, read_form, replayable_range
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.workspace import open_workspace
+from jobs.wall_clock import now_ms
+from windowlib.errors import HindcastError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+MAX_BODY: Final = 100_000
+_PATH: Final = re.compile(r"/api/v2/dags/backfill_([a-z][a-z0-9_]*)/dagRuns/?\Z", re.ASCII)
+_NOT_IN_A_RUN_ID: Final = re.compile(r"[^A-Za-z0-9_.~:+-]")
+
+
+class BackfillFormCheck:
+    """A middleware of the whole API server: all other requests go through unread."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self.app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Check the request if it starts a backfill."""
+        found = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if found is None:
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        body = await request.body()
+        try:
+            body = await _checked(request, found[1], body)
+        except FormError as error:
+            await JSONResponse({"detail": " ".join(error.problems)}, 400)(scope, receive, send)
+            return
+        except Exception:  # our bug must not stop a backfill: the plan task reads the form again
+            log.exception("the form of backfill_%s was not checked", found[1])
+        await self.app(_with_length(scope, len(body)), _body_receiver(body, receive), send)
+
+
+async def _checked(request: Request, name: str, body: bytes) -> bytes:
+    """Return the body with the range of the form and a run id.
+
+    A request that Airflow refuses anyway is returned unread, so that this module tells nothing to strangers.
+
+    Raises:
+        FormError: a field of the form is wrong.
+    """
+    pipeline = next((one for one in Site.of_environment().files().good if one.name == name), None)
+    if pipeline is None or len(body) > MAX_BODY or not await _may_start(request, name):
+        return body
+    try:
+        given = json.loads(body)
+    except ValueError:
+        return body
+    if not isinstance(given, dict) or not isinstance(given.get("conf") or {}, dict):
+        return body
+    form = await anyio.to_thread.run_sync(_read, pipeline, given.get("conf") or {})
+    return body if form is None else json.dumps(_completed(pipeline, given, form)).encode()
+
+
+async def _may_start(request: Request, name: str) -> bool:
+    """Return whether the user of a request may start the DAG."""
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    token = bearer if scheme.lower() == "bearer" else request.cookies.get("_token")
+    if not token:
+        return False
+    try:
+        user = await get_auth_manager().get_user_from_token(token)
+    except Exception:  # noqa: BLE001 - each auth manager has its own errors for a bad token
+        return False
+    return may(user, "POST", f"backfill_{name}", entity=DagAccessEntity.RUN)
+
+
+def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
+    """Read the form; None if the lake cannot be read, so that the plan task reports that.
+
+    Raises:
+        FormError: a field of the form is wrong.
+    """
+    try:
+        work = open_workspace(pipeline, Site.of_environment().lake(), now_ms=now_ms)
+        return read_form(pipeline, conf, now_ms=now_ms(), replayable=lambda: replayable_range(work))
+    except FormError:
+        raise
+    except HindcastError as error:
+        log.warning("the form of backfill_%s was not checked: %s", pipeline.name, error)
+        return None
+
+
+def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm) -> dict[str, Any]:
+    grid = slice_grid(pipeline)
+    bounds = {"from": show_ms(grid, form.from_ms), "to": show_ms(grid, form.to_ms)}
+    conf = given.get("conf") or {}
+    conf = conf | {name: shown for name, shown in bounds.items() if not conf.get(name)}
+    now = datetime.fromtimestamp(now_ms() / 1000, tz=UTC).isoformat(timespec="milliseconds")
+    run_id = _NOT_IN_A_RUN_ID.sub("-", f"manual__{bounds['from']}_to_{bounds['to']}__{now}")
+    return {**given, "conf": conf, "dag_run_id": given.get("dag_run_id") or run_id}
+
+
+def _with_length(scope: "Scope", length: int) -> "Scope":
+    headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"content-length"]
+    return {**scope, "headers": [*headers, (b"content-length", str(length).encode())]}
+
+
+def _body_receiver(body: bytes, receive: "Receive") -> "Receive":
+    """Return a receiver that gives the body first, and then what the connection gives."""
+    rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_body() -> "Message":
+        return rest.pop() if rest else await receive()
+
+    return receive_body

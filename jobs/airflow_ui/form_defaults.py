@@ -1,0 +1,118 @@
+"""Fills the form of a backfill with the first gap, and tells which slices the log has.
+
+The range depends on the ledger and the log. A DAG file that is parsed twice a minute should not read them. So the DAG
+has empty bounds, which mean the same range, and this middleware puts the dates into Airflow's answer when a person
+opens the form (`GET /api/v2/dags/backfill_<name>/details`). If anything fails, Airflow's answer goes on unchanged.
+"""
+
+import json
+import logging
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+
+from jobs.airflow_ui.context import Site
+from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.workspace import open_workspace
+from jobs.wall_clock import now_ms
+from windowlib.errors import HindcastError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+KEPT_S: Final = 10.0
+"""How long a range is kept: the interface asks for the details of a DAG every few seconds."""
+_PATH: Final = re.compile(r"/api/v2/dags/backfill_([a-z][a-z0-9_]*)/details/?\Z", re.ASCII)
+
+
+class BackfillFormDefaults:
+    """A middleware of the whole API server: all other requests go through unread."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self.app = app
+        self.kept: dict[str, tuple[float, ReplayableRange | None]] = {}
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Fill the form if the request asks for the details of a backfill DAG."""
+        found = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if found is None:
+            await self.app(scope, receive, send)
+            return
+        answer = _Answer()
+        # A compressed answer could not be read here.
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"accept-encoding"]
+        await self.app({**scope, "headers": headers}, receive, answer.keep)
+        if answer.is_json:
+            answer.body = await self._filled(found[1], answer.body)
+        await answer.send(send)
+
+    async def _filled(self, name: str, body: bytes) -> bytes:
+        try:
+            pipeline = next((one for one in Site.of_environment().files().good if one.name == name), None)
+            if pipeline is None:
+                return body
+            found = await anyio.to_thread.run_sync(self._range, pipeline)
+            return body if found is None else json.dumps(with_defaults(json.loads(body), pipeline, found)).encode()
+        except HindcastError as error:
+            log.warning("the form of backfill_%s has no dates: %s", name, error)
+        except Exception:
+            log.exception("the form of backfill_%s has no dates", name)
+        return body
+
+    def _range(self, pipeline: Pipeline) -> ReplayableRange | None:
+        at_s, found = self.kept.get(pipeline.name, (-KEPT_S, None))
+        if time.monotonic() - at_s >= KEPT_S:
+            work = open_workspace(pipeline, Site.of_environment().lake(), now_ms=now_ms)
+            found = replayable_range(work)
+            self.kept[pipeline.name] = (time.monotonic(), found)
+        return found
+
+
+def with_defaults(details: dict[str, Any], pipeline: Pipeline, found: ReplayableRange) -> dict[str, Any]:
+    """Return the details of a DAG with the dates of the first gap as values of the form."""
+    grid, params = slice_grid(pipeline), details["params"]
+    values = {}
+    if found.gap is not None:
+        values = {"from": show_ms(grid, found.gap.start_ms), "to": show_ms(grid, found.last.end_ms)}
+    seen = "Readers see all of them" if found.gap is None else f"Readers do not see {found.gap.slice_id}"
+    there = f"The log has complete slices from **{found.first.slice_id}** to **{found.last.slice_id}**"
+    notes = {"from": f"{there}. {seen}.", "to": f"{there}. The time zone is {pipeline.log.slice.timezone}."}
+    for name, note in notes.items():
+        field = params[name]
+        schema = field["schema"] | {"description_md": f"{BOUND_TEXTS[name]} {note}"}
+        params = params | {name: field | {"value": values.get(name, field["value"]), "schema": schema}}
+    return details | {"params": params}
+
+
+class _Answer:
+    """Keeps an answer of the app until it is whole."""
+
+    def __init__(self) -> None:
+        self.start: Message = {}
+        self.body = b""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the answer is a success with JSON."""
+        types = [value for name, value in self.start.get("headers", ()) if name.lower() == b"content-type"]
+        return self.start.get("status") == 200 and any(value.startswith(b"application/json") for value in types)  # noqa: PLR2004
+
+    async def keep(self, message: "Message") -> None:
+        """Receive a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.start = message
+        elif message["type"] == "http.response.body":
+            self.body += message.get("body", b"")
+
+    async def send(self, send: "Send") -> None:
+        """Send the answer on."""
+        headers = [(name, value) for name, value in self.start["headers"] if name.lower() != b"content-length"]
+        length = (b"content-length", str(len(self.body)).encode())
+        await send({**self.start, "headers": [*headers, length]})
+        await send({"type": "http.response.body", "body": self.body, "more_body": False})

@@ -1,0 +1,124 @@
+"""Renders templates as answers. Every value is escaped, and characters that could hide or turn text are shown as codes.
+
+The templates are those of this package, of the decisions, and the parts that the report shares with the pages.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from jobs.airflow_ui.security import HEADERS
+from jobs.comparing.differences import number, percent
+from jobs.plain_text import escaped, escaped_json, escaped_lines
+from jobs.review import links
+from jobs.review.report.page import helpers
+from jobs.review.report.style import page_style
+
+MAX_TEXT = 2_000
+THEME_COOKIE = "hindcast_theme"
+"""The cookie by which `shell.js` tells the theme of Airflow's interface: `dark` or `light`."""
+_STATIC = Path(__file__).parent / "static"
+
+
+def page(request: Request, template: str, values: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
+    """Return a template as a page.
+
+    Args:
+        request: the request. Its mount gives the prefix of all links, and its cookie the theme.
+        template: the name of the template, without `.html.j2`.
+        values: the variables of the template.
+        status: the HTTP status.
+    """
+    made = environment().get_template(f"{template}.html.j2")
+    text = made.render(to=linker(request), theme=_theme(request), style_version=style_version(), **values)
+    return HTMLResponse(text.encode("utf-8", errors="replace"), status, headers=NO_STORE)
+
+
+NO_STORE: Mapping[str, str] = {"Cache-Control": "no-store"}
+"""Pages show the newest state, and may hold data of users, so no cache keeps them."""
+
+
+def linker(request: Request) -> Callable[[str], Markup]:
+    """Return a function from a path of `jobs.review.links` to the path on this server.
+
+    They differ if Airflow itself is below a path, such as `https://example.com/airflow/`.
+    """
+    root: str = request.scope.get("root_path", "")
+    before = root.removesuffix(links.PREFIX)
+    return lambda path: Markup("{}{}").format(before, path)
+
+
+@cache
+def environment() -> Environment:
+    """Return the template environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
+    made = Environment(
+        loader=ChoiceLoader(
+            [
+                PackageLoader("jobs.airflow_ui"),
+                PackageLoader("jobs.airflow_ui.decide"),
+                PackageLoader("jobs.review.report"),
+            ]
+        ),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+    )
+    made.globals.update(
+        helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json, amount=number, relative=percent
+    )
+    made.filters["lines"] = _lines
+    return made
+
+
+def _shown(value: object) -> object:
+    """Return a printed value: texts with control and direction characters escaped, and cut if they are very long."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return escaped(value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value):,} characters)")
+    return value
+
+
+def _lines(value: str) -> Markup:
+    """Return a text of several lines, such as an error, with its line breaks."""
+    return Markup("<br>").join(escape(line) for line in escaped_lines(value[: 10 * MAX_TEXT]).split("\n"))
+
+
+def _dag_run(dag_id: str, run_id: str) -> str:
+    """Return the path of a DAG run in Airflow's interface."""
+    return f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
+
+
+def _theme(request: Request) -> str:
+    found = request.cookies.get(THEME_COOKIE, "")
+    return found if found in {"dark", "light"} else ""
+
+
+@cache
+def style() -> str:
+    """Return the style sheet of the pages: that of the report, and the rules that only pages need."""
+    return page_style() + (_STATIC / "pages.css").read_text(encoding="utf-8")
+
+
+@cache
+def style_version() -> str:
+    """Return a name of the present style sheet, so that a browser keeps it until it changes."""
+    return hashlib.sha256(style().encode("utf-8")).hexdigest()[:16]
+
+
+def static_text(name: str) -> str:
+    """Return a file of the directory `static`."""
+    return (_STATIC / name).read_text(encoding="utf-8")
+
+
+def guarded(response: Response) -> Response:
+    """Add the headers of every answer."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response

@@ -1,0 +1,15 @@
+"""The routes of the pages, a module for each page."""
+
+from jobs.airflow_ui.routes import compare, dags, overview, pipelines, records, requests, slices, static
+
+ROUTERS = (
+    static.router,
+    overview.router,
+    dags.router,
+    pipelines.router,
+    compare.router,
+    records.router,
+    requests.router,
+    slices.router,
+)
+"""All routers, in the order in which their paths are compared."""

@@ -1,0 +1,74 @@
+"""The pages of the tabs on a DAG and on a DAG run of Airflow. Every DAG has the tabs, also those that are not ours."""
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from jobs.airflow_ui.context import PipelineContext, find_pipeline, open_context
+from jobs.airflow_ui.rendering import linker, page
+from jobs.airflow_ui.security import may
+from jobs.review import links
+from jobs.review.pages.request_page import requests_of_dag_run
+from jobs.review.pages.state import open_request
+
+router = APIRouter()
+KINDS = ("replay", "backfill", "decide")
+"""The kinds of our DAGs; a DAG id is `<kind>_<pipeline>`."""
+
+
+@router.get("/dag")
+def dag(request: Request, user: GetUserDep, dag_id: str) -> Response:
+    """Show the page of the DAG's pipeline, or say that the DAG is not one of ours."""
+    found = _pipeline_of(user, dag_id)
+    if found is None:
+        return _foreign(request, user, dag_id)
+    return _see(request, links.pipeline_page(found.name))
+
+
+@router.get("/dag-run")
+def dag_run(request: Request, user: GetUserDep, *, dag_id: str, run_id: str) -> Response:
+    """Show the request that a DAG run opened or joined (several: a list of them), or the decision that it makes."""
+    found = _pipeline_of(user, dag_id)
+    if found is None:
+        return _foreign(request, user, dag_id)
+    if dag_id.startswith("decide_"):
+        return _see(request, links.decision_page(found.name, run_id))
+    requests = requests_of_dag_run(found.view, dag_id, run_id)
+    if len(requests) == 1:
+        return _see(request, links.request_page(found.name, requests[0].request_id))
+    work = found.workspace
+    values = {
+        "name": found.name,
+        "dag_id": dag_id,
+        "run_id": run_id,
+        "requests": [open_request(work, found.view, one) for one in requests],
+    }
+    return page(request, "dag_run", values)
+
+
+def _pipeline_of(user: BaseUser, dag_id: str) -> PipelineContext | None:
+    """Return the pipeline of a DAG; None if the DAG is not one of ours.
+
+    Raises:
+        HTTPException: the user may not see the pipeline, or its file is broken.
+    """
+    kind, _, name = dag_id.partition("_")
+    if kind not in KINDS or not name:
+        return None
+    try:
+        return open_context(find_pipeline(name, user), user)
+    except HTTPException as error:
+        if error.status_code == 404:  # noqa: PLR2004 -- not found
+            return None
+        raise
+
+
+def _foreign(request: Request, user: BaseUser, dag_id: str) -> HTMLResponse:
+    if not may(user, "GET", dag_id):
+        raise HTTPException(403, "Airflow does not let you read this DAG.")
+    return page(request, "foreign", {"dag_id": dag_id})
+
+
+def _see(request: Request, path: str) -> RedirectResponse:
+    return RedirectResponse(str(linker(request)(path)), 303)

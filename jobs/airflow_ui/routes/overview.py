@@ -1,0 +1,68 @@
+"""The page of all pipelines, and what the card on Airflow's Home page asks for."""
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from jobs.airflow_ui.context import Visible, visible
+from jobs.airflow_ui.rendering import NO_STORE, page
+from jobs.plain_text import escaped, shortened
+from jobs.review import links
+from jobs.review.pages.state import PipelineState, pipeline_state
+from windowlib.errors import HindcastError
+
+router = APIRouter()
+MAX_NAMED = 3
+
+
+@router.get("/")
+def overview(request: Request, user: GetUserDep) -> HTMLResponse:
+    """Return the page of all pipelines that the user may see, those that wait for a decision first."""
+    found = visible(user)
+    states, failed = _states(found)
+    values = {"states": sorted(states, key=lambda one: not one.is_held), "broken": found.broken, "failed": failed}
+    return page(request, "overview", values)
+
+
+@router.get("/held.json")
+def held(user: GetUserDep) -> JSONResponse:
+    """Return the pipelines that wait for a decision, for the card. It stays until a person has decided."""
+    states, _ = _states(visible(user))
+    lines = [
+        {
+            "pipeline": one.name,
+            "badge": "held",
+            "title": f"{one.name}: {one.badge}",
+            "why": escaped(shortened(_why(one))),
+            "since_ms": min((slice_.since_ms for slice_ in one.held), default=None),
+            "path": _path(one),
+        }
+        for one in states
+        if one.is_held
+    ]
+    return JSONResponse({"held": lines}, headers=dict(NO_STORE))
+
+
+def _states(found: Visible) -> tuple[list[PipelineState], dict[str, str]]:
+    states, failed = [], dict(found.failed)
+    for context in found.contexts:
+        try:
+            states.append(pipeline_state(context.workspace, context.view))
+        except HindcastError as error:  # the other pipelines are still shown (law L10)
+            failed[context.name] = str(error)
+    return states, failed
+
+
+def _why(state: PipelineState) -> str:
+    if not state.held:
+        return state.hold or ""
+    named = ", ".join(one.slice_id for one in state.held[:MAX_NAMED])
+    more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
+    return f"{named}{more}: {state.held[0].reason}"
+
+
+def _path(state: PipelineState) -> str:
+    requests = {one.request_id for one in state.held}
+    if len(requests) == 1:
+        return links.request_page(state.name, requests.pop())
+    return links.pipeline_page(state.name)

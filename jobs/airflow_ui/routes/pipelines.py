@@ -1,0 +1,89 @@
+"""The page of a pipeline: the report, live, with links to slices, requests and publications."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, MutableMapping
+from threading import Lock
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from jobs.airflow_ui.context import DecisionPlace, PipelineDep, opening_once
+from jobs.airflow_ui.rendering import linker, page
+from jobs.review import links
+from jobs.review.pages.state import pipeline_state
+from jobs.review.report.collect import Part, collect_view
+from jobs.review.report.model import build_model
+from jobs.review.report.page import section_values
+from jobs.review.report.rows import LateRow
+
+router = APIRouter()
+SHOWN_SLICES = 400
+"""How many slices one page of a pipeline shows."""
+KEPT_LATENESS = 20_000
+
+
+class KnownLateness(MutableMapping[str, LateRow]):
+    """The lateness of attempts that pages have read, for several threads; the oldest entries are dropped."""
+
+    def __init__(self, most: int = KEPT_LATENESS) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._found: OrderedDict[str, LateRow] = OrderedDict()
+
+    def __getitem__(self, attempt_id: str) -> LateRow:
+        return self._found[attempt_id]
+
+    def __setitem__(self, attempt_id: str, late: LateRow) -> None:
+        with self._lock:
+            self._found[attempt_id] = late
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
+
+    def __delitem__(self, attempt_id: str) -> None:
+        with self._lock:
+            del self._found[attempt_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._found))
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+_KNOWN = KnownLateness()
+
+
+@router.get("/pipelines/{pipeline}")
+@opening_once
+def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> HTMLResponse:
+    """Return the page of a pipeline: its state, and the report of up to 400 slices, the last of which is `last`."""
+    name, to = found.name, linker(request)
+    rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=SHOWN_SLICES, last=last, known=_KNOWN))
+    values = section_values(build_model(rows), lambda slice_id: str(to(links.slice_page(name, slice_id))))
+    ids = list(found.view.slices)
+    shown = [one.slice_id for one in rows.slices]
+    return page(
+        request,
+        "pipeline",
+        {
+            **values,
+            "is_live": True,
+            "request_href": lambda request_id: to(links.request_page(name, request_id)),
+            "publication_href": lambda seq: to(links.compare_page(name, before=seq - 1, after=seq)),
+            "state": pipeline_state(found.workspace, found.view),
+            "place": DecisionPlace(context=found, return_to=links.pipeline_page(name)),
+            "all_slices": len(ids),
+            "older": _neighbour(ids, shown[0], -1) if shown else None,
+            "newer": _neighbour(ids, shown[-1], SHOWN_SLICES) if shown else None,
+        },
+    )
+
+
+def _neighbour(ids: list[str], slice_id: str, step: int) -> str | None:
+    """Return the last slice of the page before or after a page that begins or ends with `slice_id`; None at an end."""
+    if slice_id not in ids:
+        return None
+    place = ids.index(slice_id)
+    if step < 0:
+        return ids[place - 1] if place else None
+    return None if place == len(ids) - 1 else ids[min(place + step, len(ids) - 1)]

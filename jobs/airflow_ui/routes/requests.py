@@ -1,0 +1,73 @@
+"""The page of a request: what was asked, the plan, progress, differences, and the decision."""
+
+from dataclasses import replace
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse
+
+from jobs.airflow_ui.comparing import difference_values
+from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once
+from jobs.airflow_ui.drawings import progress_svg
+from jobs.airflow_ui.rendering import page
+from jobs.comparing.sides import request_sides
+from jobs.ledger.view import Request as AskedRequest
+from jobs.pipeline.files import pipeline_from_json
+from jobs.planning.workspace import Workspace
+from jobs.review import links
+from jobs.review.pages.request_page import plan_reasons, request_page
+from windowlib.errors import SpecError
+
+router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
+
+
+@router.get("")
+@opening_once
+def one_request(request: Request, found: PipelineDep, *, request_id: str, compute: bool = False) -> HTMLResponse:
+    """Return the page of a request, which its id or the first digits of it name.
+
+    The differences are shown if they are cheap to find, or if `compute` asks for them.
+    """
+    asked = find_request(found, request_id)
+    work, problem = _workspace(found, asked)
+    why, cannot_plan = {}, problem
+    if problem is None and asked.is_open and not asked.is_complete:
+        why, cannot_plan = plan_reasons(work, found.view, asked)
+    made = request_page(work, found.view, asked, why=why)
+    sides = request_sides(found.view, asked.request_id) if asked.runs and not made.refresh_s else None
+    here = links.request_page(found.name, asked.request_id)
+    values = {
+        "name": found.name,
+        "p": made,
+        "plan_problem": cannot_plan,
+        "progress": progress_svg(made.staged, made.slice_count),
+        "place": DecisionPlace(context=found, return_to=here, request_id=asked.request_id),
+        "here": "?compute=true",
+        **difference_values(found, sides, is_asked=compute),
+    }
+    return page(request, "request", values)
+
+
+def find_request(found: PipelineContext, request_id: str) -> AskedRequest:
+    """Return the request with this id, or the only one whose id begins so.
+
+    Raises:
+        HTTPException: 404, there is no such request, or there are several.
+    """
+    known = found.view.requests.get(request_id)
+    if known is not None:
+        return known
+    begun = [one for name, one in found.view.requests.items() if name.startswith(request_id)]
+    if len(begun) != 1:
+        raise HTTPException(404, f"Pipeline {found.name} has no request {request_id!r}.")
+    return begun[0]
+
+
+def _workspace(found: PipelineContext, asked: AskedRequest) -> tuple[Workspace, str | None]:
+    """Return the workspace with the spec of the request, and the problem if that spec cannot be read any more."""
+    work = found.workspace
+    source = f"request {asked.request_id} in the ledger"
+    try:
+        spec = pipeline_from_json(asked.spec_json, source=source, functions_dir=found.pipeline.functions_dir)
+    except SpecError as error:
+        return work, str(error)
+    return replace(work, pipeline=spec), None

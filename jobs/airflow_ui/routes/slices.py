@@ -1,0 +1,221 @@
+"""The page of a slice, and the paged rows of its tables, also as CSV."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from markupsafe import Markup
+from pydantic import BaseModel, Field
+
+from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once
+from jobs.airflow_ui.drawings import plot_caption, plot_svg
+from jobs.airflow_ui.rendering import NO_STORE, page
+from jobs.airflow_ui.tables import Cells, cells_of
+from jobs.ledger.view import StagedRun
+from jobs.pipeline.slices import slice_of_id
+from jobs.reading.stored_rows import StoredRuns
+from jobs.review import links
+from jobs.review.pages.cells import csv_line
+from jobs.review.pages.failing import find_examples
+from jobs.review.pages.plots import output_plots
+from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RowsPage, RunRows
+from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
+from jobs.review.report.collect import Part, collect_view
+from jobs.runs import Slice
+from windowlib.errors import HindcastError, RequestError
+from windowlib.records.tables import WINDOW_OUTPUTS
+
+router = APIRouter(prefix="/pipelines/{pipeline}/slices/{slice_id}")
+MAX_PAGE = 10_000_000
+MAX_VALUE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRows:
+    """Rows that did not keep a check, as cells."""
+
+    line: CheckLine
+    columns: tuple[str, ...]
+    cells: Cells
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnPlot:
+    """A plot of an output, with its name and its range in words."""
+
+    name: str
+    caption: str
+    drawing: Markup
+
+
+@router.get("")
+@opening_once
+def one_slice(request: Request, found: PipelineDep, *, slice_id: str, run: str | None = None) -> HTMLResponse:
+    """Return the page of a slice, for its newest run or the one that `run` names by its first digits."""
+    one = _slice(found, slice_id)
+    shown = choose_run(found.view, one.slice_id, run)
+    rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=1, last=one.slice_id, late_rows=0))
+    made = slice_page(found.view, one, shown=shown, rows=rows)
+    problem = None
+    examples: list[ExampleRows] = []
+    plots: list[DrawnPlot] = []
+    try:
+        examples, plots = _from_rows(StoredRuns(found.lake, found.name, found.view), made)
+    except HindcastError as error:  # the page still tells what the ledger has
+        problem = str(error)
+    here = links.slice_page(found.name, one.slice_id, run_id=run)
+    values = {
+        "name": found.name,
+        "p": made,
+        "examples": examples,
+        "plots": plots,
+        "problem": problem,
+        "windows_table": WINDOW_OUTPUTS,
+        "place": DecisionPlace(
+            context=found,
+            return_to=here,
+            slice_id=one.slice_id,
+            request_id=None if shown is None else shown.request_id,
+        ),
+    }
+    return page(request, "slice", values)
+
+
+def _from_rows(stored: StoredRuns, made: SlicePage) -> tuple[list[ExampleRows], list[DrawnPlot]]:
+    """Return what the page shows of the stored rows: rows of failed checks, and the plots of the outputs."""
+    if made.run is None:
+        return [], []
+    found = find_examples(stored, made.run, [line.check for line in made.failures])
+    examples = [
+        ExampleRows(line=line, columns=kept.columns, cells=cells_of(kept.rows), count=kept.count)
+        for line, kept in zip(made.failures, found, strict=True)
+        if kept is not None
+    ]
+    plots = [
+        DrawnPlot(name=plot.name, caption=plot_caption(plot), drawing=plot_svg(plot))
+        for plot in output_plots(stored, made.run)
+    ]
+    return examples, plots
+
+
+class RowsQuery(BaseModel):
+    """The query of a page of rows: which run, filter, order and page, and whether a CSV file is wanted."""
+
+    run: str | None = None
+    column: str = Field("", max_length=MAX_VALUE)
+    how: Comparison = Comparison.CONTAINS
+    value: str = Field("", max_length=MAX_VALUE)
+    sort: str = Field("", max_length=MAX_VALUE)
+    order: Literal["asc", "desc"] = "asc"
+    page: int = Field(1, ge=1, le=MAX_PAGE)
+    format: Literal["html", "csv"] = "html"
+
+    def ask(self) -> RowsAsk:
+        """Return what the page shows."""
+        kept = Filter(column=self.column, comparison=self.how, value=self.value) if self.column and self.value else None
+        return RowsAsk(filter=kept, sort=self.sort or None, is_descending=self.order == "desc", page=self.page)
+
+
+@router.get("/{table}")
+@opening_once
+def rows(
+    request: Request, found: PipelineDep, *, slice_id: str, table: str, query: Annotated[RowsQuery, Query()]
+) -> Response:
+    """Return one page of the rows of a run in a table, or all of them as CSV."""
+    one = _slice(found, slice_id)
+    shown = _run_with_rows(found, one, run_id=query.run, table=table)
+    own = RunRows(StoredRuns(found.lake, found.name, found.view), shown, table)
+    if query.format == "csv":
+        return _csv(own, query.ask(), name=f"{found.name}_{one.slice_id}_{table}.csv")
+    made = own.page(query.ask())
+    values = {
+        "name": found.name,
+        "slice_id": one.slice_id,
+        "run": shown,
+        "table": table,
+        "title": table_title(table),
+        "page": made,
+        "comparisons": list(Comparison),
+        "cells": cells_of(made.rows),
+        "links_to": _Addresses(links.rows_page(found.name, one.slice_id, table), made, query.run),
+    }
+    return page(request, "rows", values)
+
+
+class _Addresses:
+    """The addresses of other pages, orders and forms of the same rows."""
+
+    def __init__(self, path: str, shown: RowsPage, run: str | None) -> None:
+        self._path = path
+        self._shown = shown
+        self.run = run or ""
+
+    def page(self, number: int) -> str:
+        """Return the address of another page."""
+        return self._with(page=str(number))
+
+    def sorted_by(self, column: str) -> str:
+        """Return the address of the rows sorted by a column; a second choice of the column turns the order."""
+        ask = self._shown.ask
+        turned = ask.sort == column and not ask.is_descending
+        return self._with(sort=column, order="desc" if turned else "asc", page="1")
+
+    def csv(self) -> str:
+        """Return the address of the CSV file with all rows of the filter."""
+        return self._with(format="csv")
+
+    def _with(self, **changes: str) -> str:
+        ask = self._shown.ask
+        now: Mapping[str, str] = {
+            "run": self.run,
+            "column": ask.filter.column if ask.filter else "",
+            "how": ask.filter.comparison.value if ask.filter else "",
+            "value": ask.filter.value if ask.filter else "",
+            "sort": ask.sort or "",
+            "order": "desc" if ask.is_descending else "",
+        }
+        given = {name: text for name, text in {**now, **changes}.items() if text}
+        return f"{self._path}?{urlencode(given, errors='replace')}"
+
+
+def _slice(found: PipelineContext, slice_id: str) -> Slice:
+    """Return a slice of the ledger, or of the pipeline's grid.
+
+    Raises:
+        HTTPException: 404, the pipeline has no such slice.
+    """
+    known = found.view.slices.get(slice_id)
+    if known is not None:
+        return known
+    try:
+        return slice_of_id(found.pipeline, slice_id)
+    except RequestError as error:
+        raise HTTPException(404, f"Pipeline {found.name} has no such slice. {error}") from error
+
+
+def _run_with_rows(found: PipelineContext, one: Slice, *, run_id: str | None, table: str) -> StagedRun:
+    run = choose_run(found.view, one.slice_id, run_id)
+    if run is None:
+        raise HTTPException(404, f"Slice {one.slice_id} was never replayed, so it has no rows.")
+    if table not in row_tables(run):
+        raise HTTPException(404, f"There is no page of table {table!r}; the tables are {', '.join(row_tables(run))}.")
+    return run
+
+
+def _csv(own: RunRows, ask: RowsAsk, *, name: str) -> Response:
+    parts = own.batches(ask)  # errors are raised before the answer begins
+    columns = own.columns()
+
+    def lines() -> Iterator[str]:
+        yield csv_line(columns)
+        for part in parts:
+            present = [part[column].to_pylist() if column in part.column_names else None for column in columns]
+            for row in range(part.num_rows):
+                yield csv_line([values[row] if values is not None else None for values in present])
+
+    headers = {**NO_STORE, "Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(lines(), media_type="text/csv; charset=utf-8", headers=headers)

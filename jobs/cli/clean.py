@@ -1,0 +1,91 @@
+"""The command `hindcast clean`."""
+
+from collections.abc import Sequence
+
+import click
+
+from jobs.cli import common
+from jobs.durations import format_duration, parse_duration
+from jobs.lake.lake import Lake
+from jobs.lake.leftover_files import LakeFiles
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.publishing.cleaning import CheckRows, Leftovers, clean
+from jobs.reading.verify import Span, verify
+from windowlib.errors import StoreError
+
+AGE = "7d"
+
+
+@click.command(
+    "clean",
+    short_help="Remove the files that killed replays have left.",
+    epilog="Examples: hindcast clean flights; hindcast clean flights --older-than 1d --remove",
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--older-than",
+    "age",
+    default=AGE,
+    show_default=True,
+    metavar="AGE",
+    help="Keep files that were written later than this time ago, such as 12h.",
+)
+@click.option("--remove/--dry-run", "is_real", default=False, help="Remove the files.  [default: only list them]")
+@common.json_option
+@common.existing_place_options
+def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool, places: common.Places) -> int:
+    """Remove what killed replays have left in the lake: files that no commit of a table names, and fragments.
+
+    Committed rows stay, and so do the files of requests on which a process works. Before the first file of an attempt
+    that was never staged is removed, the ledger condemns the attempt, so that no run of it can be staged any more.
+    """
+    try:
+        older_than_ms = parse_duration(age)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--older-than") from None
+    work = places.workspace(places.pipeline(pipeline_name))
+    files = LakeFiles(lake=places.lake, pipeline=work.pipeline.name)
+    found = clean(
+        work,
+        files,
+        older_than_ms=older_than_ms,
+        who=common.who(),
+        check_rows=rows_checker(places.lake, work.pipeline.name),
+        dry_run=not is_real,
+    )
+    if as_json:
+        common.print_json(found.to_json())
+    else:
+        common.say(*_lines(found, older_than_ms))
+    return common.OK
+
+
+def rows_checker(lake: Lake, pipeline: str) -> CheckRows:
+    """Return a function that compares the stored rows of runs with the ledger, as `hindcast verify` does."""
+
+    def check(view: LedgerView, runs: Sequence[StagedRun]) -> None:
+        for run in runs:
+            one = run.result.slice
+            found = verify(lake, pipeline, view, span=Span(from_ms=one.start_ms, to_ms=one.end_ms)).findings
+            if found:
+                raise StoreError(
+                    f"the rows of slice {one.slice_id} are not those that the ledger names ({found[0]}), so its other "
+                    f"files may be needed, and nothing was removed. Run `hindcast verify {pipeline}`"
+                )
+
+    return check
+
+
+def _lines(found: Leftovers, older_than_ms: int) -> list[str]:
+    size, count, name = f"{found.bytes:,} bytes", f"{len(found.files):,} files", found.pipeline
+    what = f"that no commit names, older than {format_duration(older_than_ms)}"
+    if found.is_removed:
+        lines = [f"{name}: removed {count} ({size}) {what}; {len(found.condemned):,} attempts were condemned"]
+    else:
+        lines = [f"{name}: {count} ({size}) {what}"]
+        lines += [f"next: hindcast clean {name} --remove"] if found.files else []
+    if found.held:
+        lines.append(f"kept: the files of {len(found.held):,} attempts of requests on which a process works")
+    if found.young:
+        lines.append(f"kept: {found.young:,} files that are younger")
+    return lines

@@ -1,0 +1,1 @@
+"""Differences between two views of a pipeline, and the rule for windows that are settled."""

@@ -1,0 +1,149 @@
+"""Counts how often and by how much a column differs between matched rows."""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.comparing.differences import ColumnDifference
+from jobs.comparing.medians import Doubles, Magnitudes
+from windowlib.columnar.hashing import value_hashes
+from windowlib.columnar.steps import Bools
+from windowlib.columnar.xxhash import Words
+from windowlib.records.xxh64 import SEED
+
+_NO_AMOUNT: Final = frozenset({"record_hash"})
+"""Columns of numbers whose difference means nothing."""
+_DECIMAL_DIGITS: Final = 76
+_MS: Final = {"s": 1_000, "ms": 1, "us": 1e-3, "ns": 1e-6}
+
+
+class ColumnChanges:
+    """The differences of one column over any number of pairs of rows."""
+
+    def __init__(self, name: str, kind: pa.DataType, *, is_value: bool, files: Path, kept_numbers: int) -> None:
+        """Prepare.
+
+        Args:
+            name: the column.
+            kind: its type.
+            is_value: whether a difference is a change of the row, see `Shape.values`.
+            files: a path that begins the names of this column's temporary files.
+            kept_numbers: so many differences are in memory; more are in these files.
+        """
+        self.name, self.kind, self.is_value = name, kind, is_value
+        self.mismatch = self.missing = self.extra = 0
+        self._by = Magnitudes(Path(f"{files}.by"), are_integers=_is_integer(kind), kept_words=kept_numbers)
+        self._relative = Magnitudes(Path(f"{files}.relative"), are_integers=False, kept_words=kept_numbers)
+
+    def add(self, before: pa.Array, after: pa.Array) -> Bools:
+        """Take pairs in; return which of them differ."""
+        had, has = _valid(before), _valid(after)
+        both = had & has
+        differs = both & (value_hashes(before, SEED) != value_hashes(after, SEED))
+        self.mismatch += int(differs.sum())
+        self.missing += int((had & ~has).sum())
+        self.extra += int((~had & has).sum())
+        if differs.any() and self.has_amounts:
+            chosen = pa.array(differs)
+            self._add_amounts(before.filter(chosen), after.filter(chosen))
+        return np.asarray(differs | (had != has))
+
+    def scores(self, before: pa.Array, after: pa.Array, differs: Bools) -> Doubles:
+        """Return how much each pair differs, to choose samples: the relative difference if any, else 1 or 0."""
+        found = differs.astype(np.float64)
+        if self.has_amounts and not pa.types.is_temporal(self.kind):
+            chosen = np.flatnonzero(differs & _valid(before) & _valid(after))
+            base, by = (np.asarray(one, np.float64) for one in amounts(before.take(chosen), after.take(chosen)))
+            with np.errstate(all="ignore"):
+                relative = by / np.abs(base)
+            found[chosen] = np.where(np.isfinite(relative), relative, 1.0)
+        return found
+
+    @property
+    def has_amounts(self) -> bool:
+        """Whether the values of the column can be subtracted."""
+        return self.name not in _NO_AMOUNT and _has_amounts(self.kind)
+
+    def result(self) -> ColumnDifference:
+        """Return the counts and amounts of all pairs."""
+        return ColumnDifference(
+            column=self.name,
+            type=str(self.kind),
+            is_value=self.is_value,
+            mismatch=self.mismatch,
+            missing=self.missing,
+            extra=self.extra,
+            largest=self._by.largest,
+            median=self._by.median(),
+            largest_relative=_plain(self._relative.largest),
+            median_relative=_plain(self._relative.median()),
+            unit=_unit(self.kind),
+        )
+
+    def _add_amounts(self, before: pa.Array, after: pa.Array) -> None:
+        base, by = amounts(before, after)
+        if by.dtype == np.uint64:
+            self._by.add(by)
+            finite = np.ones(len(by), np.bool_)
+        else:
+            finite = np.isfinite(by)
+            self._by.add(by[finite])
+        usable = finite & np.isfinite(base) & (base != 0)
+        if not pa.types.is_temporal(self.kind):
+            with np.errstate(over="ignore"):
+                self._relative.add(by[usable].astype(np.float64) / np.abs(base[usable]))
+
+
+def amounts(before: pa.Array, after: pa.Array) -> tuple[Doubles, Words | Doubles]:
+    """Return the values before as doubles, and the absolute differences.
+
+    The differences of integers are exact, as uint64. Those of DECIMAL are exact, then rounded to doubles. Times are in
+    milliseconds, dates in days. A difference with a NaN or infinity is not finite.
+    """
+    kind = before.type
+    if pa.types.is_integer(kind):
+        one, two = (np.asarray(side.cast(pa.int64())) for side in (before, after))
+        with np.errstate(over="ignore"):
+            by = np.where(
+                two >= one, two.view(np.uint64) - one.view(np.uint64), one.view(np.uint64) - two.view(np.uint64)
+            )
+        return one.astype(np.float64), by
+    if pa.types.is_decimal(kind):
+        wide = pa.decimal256(_DECIMAL_DIGITS - 1, kind.scale)
+        difference = pc.abs(pc.subtract(after.cast(wide), before.cast(wide)))
+        return np.asarray(before.cast(pa.float64())), np.asarray(difference.cast(pa.float64()))
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        word = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        one, two = (np.asarray(side.cast(word)).astype(np.int64) for side in (before, after))
+        factor = _MS[kind.unit] if pa.types.is_timestamp(kind) else 1
+        return one.astype(np.float64), np.abs((two - one).astype(np.float64)) * factor
+    one, two = (np.asarray(side.cast(pa.float64())) for side in (before, after))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return one, np.abs(two - one)
+
+
+def _valid(column: pa.Array) -> Bools:
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind))
+
+
+def _has_amounts(kind: pa.DataType) -> bool:
+    types = pa.types
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(is_number or types.is_timestamp(kind) or types.is_date(kind))
+
+
+def _unit(kind: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(kind):
+        return "ms"
+    return "days" if pa.types.is_date(kind) else None
+
+
+def _plain(number: float | None) -> float | None:
+    return None if number is None else float(number)

@@ -1,0 +1,170 @@
+"""Compares two views of a pipeline exactly, in bounded memory. docs/COMPARING.md describes the result.
+
+Only the rows of slices whose digests differ are read, and the rows of the same windows in other slices, because the
+last pane of a window may be in another slice.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobs.comparing.differences import Differences, TableDifference
+from jobs.comparing.matching import match_rows
+from jobs.comparing.parts import Divided, Limits, Parts
+from jobs.comparing.shapes import Shape, Specs, shape_of, specs_of
+from jobs.comparing.sides import Sides
+from jobs.comparing.table_counter import TableCounter
+from jobs.lake.lake import Lake
+from jobs.lake.store import ArrowSql, table_columns
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, digest_of
+from jobs.reading.stored_tables import spec_of
+from jobs.spark.private_dir import private_directory
+from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
+
+SAMPLES = 20
+_NO_ROWS = IdSum().digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Options of a comparison.
+
+    `all_panes`: compare every pane, not only those that readers see by default. `samples`: how many rows side by side,
+    of each table and each kind of change. `content_rows`: see `read_published`.
+    """
+
+    all_panes: bool = False
+    samples: int = SAMPLES
+    content_rows: int | None = CONTENT_ROWS
+    limits: Limits = field(default_factory=Limits)
+
+
+DEFAULT = Comparison()
+
+
+def compare(lake: Lake, pipeline: str, sides: Sides, *, options: Comparison = DEFAULT) -> Differences:
+    """Return the differences between two views of a pipeline: windows, late, unassigned, invalid records, side outputs.
+
+    Args:
+        lake: the lake.
+        pipeline: the name of the pipeline.
+        sides: the two views.
+        options: what to compare, and how much memory to use.
+
+    Raises:
+        StoreError: a file cannot be read, or the rows differ from those that were written (law L9).
+    """
+    found: list[TableDifference] = []
+    rows, with_content = 0, True
+    stored = StoredRuns(lake, pipeline, sides.view, options.content_rows)
+    for one in compared_tables(stored, sides, all_panes=options.all_panes):
+        with opened_parts(stored, one.shape, options.limits) as opened:
+            counter = TableCounter(
+                one.shape, opened.sql, limits=options.limits, directory=opened.directory, samples=options.samples
+            )
+            for part in opened.parts.read(one.divided):
+                counter.add(match_rows(opened.sql, part, one.shape))
+            found.append(counter.result())
+            rows += opened.parts.rows
+            with_content = with_content and opened.parts.with_content
+    return Differences(
+        pipeline=pipeline,
+        ledger_version=sides.view.version,
+        before=sides.before.name,
+        after=sides.after.name,
+        request_id=sides.request_id,
+        slices=sides.slices,
+        tables=tuple(found),
+        rows=rows,
+        with_content=with_content,
+        notes=_notes(found),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedTable:
+    """One table that is compared, for the runs whose specs have the same key columns."""
+
+    shape: Shape
+    divided: Divided
+
+
+def compared_tables(stored: StoredRuns, sides: Sides, *, all_panes: bool) -> Iterator[ComparedTable]:
+    """Yield the tables in which runs of the two views can differ, by the digests in the ledger; outputs first."""
+    slices = sides.slices
+    runs = [run for side in (sides.before, sides.after) for name in slices if (run := side.runs.get(name))]
+    named = {name for run in runs for name in run.result.digests}
+    side_outputs = sorted(name for name in named if name.startswith(tables.SIDE_OUTPUTS))
+    for table in (tables.WINDOW_OUTPUTS, *tables.RECORD_TABLES, *side_outputs):
+        columns = table_columns(stored.lake.table(stored.pipeline, table))
+        for keys, divided in _divided(sides, table).items():
+            if not any(digest_of(run, table) != _NO_ROWS for run in (*divided.before, *divided.after)):
+                continue
+            specs = Specs(
+                keys=keys,
+                before=specs_of(sides.view, (*divided.before, *divided.both)),
+                after=specs_of(sides.view, (*divided.after, *divided.both)),
+            )
+            yield ComparedTable(shape=shape_of(table, specs, columns, all_panes=all_panes), divided=divided)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedParts:
+    """A reader of parts, a connection for their queries, and a directory for temporary files."""
+
+    parts: Parts
+    sql: ArrowSql
+    directory: Path
+
+
+@contextmanager
+def opened_parts(stored: StoredRuns, shape: Shape, limits: Limits) -> Iterator[OpenedParts]:
+    """Open a reader of the parts of a table. Its temporary files are removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="compare-", dir=private_directory()) as name:
+        directory = Path(name)
+        with ArrowSql(memory_mb=limits.memory_mb, spill=str(directory / "duckdb")) as sql:
+            yield OpenedParts(
+                parts=Parts(stored, shape, limits=limits, directory=directory), sql=sql, directory=directory
+            )
+
+
+def _divided(sides: Sides, table: str) -> dict[tuple[str, ...], Divided]:
+    """Return the runs of both views by the key columns of their specs.
+
+    A slice whose runs have the same digest has equal rows in both views. Records have no key columns.
+    """
+    before: dict[tuple[str, ...], list[StagedRun]] = {}
+    after: dict[tuple[str, ...], list[StagedRun]] = {}
+    both: dict[tuple[str, ...], list[StagedRun]] = {}
+    for slice_id in sorted({*sides.before.runs, *sides.after.runs}):
+        one, two = sides.before.runs.get(slice_id), sides.after.runs.get(slice_id)
+        keys = [None if run is None else _keys(sides.view, run, table) for run in (one, two)]
+        if one and two and keys[0] == keys[1] and digest_of(one, table) == digest_of(two, table):
+            both.setdefault(keys[0] or (), []).append(one)
+            continue
+        if one is not None:
+            before.setdefault(keys[0] or (), []).append(one)
+        if two is not None:
+            after.setdefault(keys[1] or (), []).append(two)
+    return {
+        name: Divided(
+            before=tuple(before.get(name, ())), after=tuple(after.get(name, ())), both=tuple(both.get(name, ()))
+        )
+        for name in {**before, **after}
+    }
+
+
+def _keys(view: LedgerView, run: StagedRun, table: str) -> tuple[str, ...]:
+    return () if table in tables.RECORD_TABLES else spec_of(view, run).log.key_columns
+
+
+def _notes(found: list[TableDifference]) -> tuple[str, ...]:
+    keys = [table.keys for table in found if table.table == tables.WINDOW_OUTPUTS]
+    if len(keys) < 2:  # noqa: PLR2004
+        return ()
+    spelled = " and ".join(f"({', '.join(one)})" for one in keys)
+    return (f"the specs have different key columns, {spelled}: windows with different key columns are not matched",)

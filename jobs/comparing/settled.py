@@ -1,0 +1,193 @@
+"""How much a publication changes settled windows: those that readers take as final. docs/COMPARING.md has the rule."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.comparing.compare import DEFAULT, Comparison, compared_tables, opened_parts
+from jobs.comparing.differences import match_words
+from jobs.comparing.matching import AT, GROUP, PAIRS_SQL, STAGE, Matched, match_rows
+from jobs.comparing.medians import Doubles
+from jobs.comparing.parts import ROW, SIDE, Divided
+from jobs.comparing.shapes import BOUNDS, Shape, Specs, shape_of, specs_of
+from jobs.comparing.sides import Sides
+from jobs.lake.lake import Lake
+from jobs.lake.store import ArrowSql, table_columns
+from jobs.reading.plain_values import plain
+from jobs.reading.stored_rows import StoredRuns
+from jobs.reading.stored_tables import spec_of
+from windowlib.errors import SpecError
+from windowlib.records import tables
+
+if TYPE_CHECKING:
+    from jobs.ledger.view import StagedRun
+
+NAMED_WINDOWS = 5
+
+_CHANGED_SQL = f"""
+    SELECT * FROM (
+        SELECT {GROUP}, bool_or({AT} = 0) AS had, bool_or({AT} = 1) AS has, bool_or({STAGE} = 3) AS is_change,
+            bool_or({AT} = 1 AND is_seen_slice) AS is_in_seen,
+            max(slice_id) FILTER (WHERE {SIDE} < 2) AS slice_id, min({ROW}) AS {ROW}
+        FROM seen JOIN narrow USING ({ROW}) WHERE epoch_us(window_end) <= ? GROUP BY {GROUP}
+    ) AS windows
+    WHERE (had AND (NOT has OR is_change)) OR (has AND NOT had AND is_in_seen)
+    ORDER BY {ROW}
+"""  # noqa: S608
+"""The query for the settled windows that a publication changes.
+
+A window that no reader has seen is a change only if it is in a slice that readers see already.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Which windows are settled: those that end at `until_ms` or before. `columns` are those whose change is summed."""
+
+    until_ms: int
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledChange:
+    """How much a publication changes settled windows.
+
+    - `changed`: windows with another value, windows that would be gone, and windows that would be new in a slice that
+      readers see already. `by_slice` has their number by slice, and `windows` names a few.
+    - `seen`: the settled windows that readers see. It is counted only if `changed` is not 0.
+    - `columns`: for each column, the sum of the absolute changes and the sum of the absolute values that readers see.
+    """
+
+    until_ms: int
+    changed: int = 0
+    seen: int = 0
+    by_slice: Mapping[str, int] = field(default_factory=dict)
+    windows: tuple[str, ...] = ()
+    columns: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """The changed windows as a part of the settled windows that readers see."""
+        return _part(self.changed, self.seen)
+
+    def column_share(self, name: str) -> float:
+        """The change of a column as a part of what readers see."""
+        return _part(*self.columns.get(name, (0.0, 0.0)))
+
+
+def settled_change(
+    lake: Lake, pipeline: str, sides: Sides, *, settled: Settled, options: Comparison = DEFAULT
+) -> SettledChange:
+    """Return how much `sides.after` changes the settled windows of `sides.before`, which readers see.
+
+    Raises:
+        StoreError: a file cannot be read, or the rows differ from those that were written.
+        SpecError: a column of `settled` has no numbers.
+    """
+    stored = StoredRuns(lake, pipeline, sides.view, options.content_rows)
+    changes = _Changes(settled, sides)
+    for one in compared_tables(stored, sides, all_panes=False):
+        if one.shape.table != tables.WINDOW_OUTPUTS:
+            continue
+        with opened_parts(stored, one.shape, options.limits) as opened:
+            for part in opened.parts.read(one.divided):
+                changes.add(opened.sql, match_rows(opened.sql, part, one.shape, with_hidden=True), one.shape)
+    if not changes.changed:
+        return SettledChange(until_ms=settled.until_ms)
+    seen, totals = _seen(stored, sides, settled, options=options)
+    return SettledChange(
+        until_ms=settled.until_ms,
+        changed=changes.changed,
+        seen=seen,
+        by_slice=dict(sorted(changes.by_slice.items())),
+        windows=tuple(changes.windows[:NAMED_WINDOWS]),
+        columns={name: (math.fsum(changes.sums[name]), totals[name]) for name in settled.columns},
+    )
+
+
+class _Changes:
+    """Adds up the changed settled windows over all parts."""
+
+    def __init__(self, settled: Settled, sides: Sides) -> None:
+        self.changed = 0
+        self.by_slice: Counter[str] = Counter()
+        self.windows: list[str] = []
+        self.sums: dict[str, list[float]] = defaultdict(list)
+        self._settled = settled
+        self._seen_slices = pa.array([*sides.before.runs], pa.string())
+
+    def add(self, sql: ArrowSql, part: Matched, shape: Shape) -> None:
+        narrow = part.rows.select([ROW, SIDE, "slice_id", BOUNDS[1]])
+        narrow = narrow.append_column("is_seen_slice", pc.is_in(narrow["slice_id"], self._seen_slices))
+        found = sql.query({"seen": part.seen, "narrow": narrow}, _CHANGED_SQL, (self._settled.until_ms * 1000,))
+        self.changed += found.num_rows
+        self.by_slice.update(found["slice_id"].to_pylist())
+        rows = part.rows.take(found[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)).to_pylist()
+        self.windows = sorted([*self.windows, *(match_words(plain(row)) for row in rows)])[:NAMED_WINDOWS]
+        if found.num_rows and self._settled.columns:
+            self._add_sums(sql, part, found)
+
+    def _add_sums(self, sql: ArrowSql, part: Matched, found: pa.Table) -> None:
+        shown = part.seen.filter(pc.less_equal(part.seen[AT], 1))
+        pairs = sql.query({"seen": shown, "found": found}, _CHANGED_PAIRS_SQL)
+        for name in self._settled.columns:
+            sides = [_numbers(part.rows, name, pairs[row]) for row in ("before_row", "after_row")]
+            with np.errstate(invalid="ignore"):
+                self.sums[name] += np.abs(sides[1] - sides[0]).tolist()
+
+
+def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Comparison) -> tuple[int, dict[str, float]]:
+    """Return the number of settled windows that readers see, and the sum of the absolute values of each column."""
+    count, sums = 0, defaultdict[str, list[float]](list)
+    by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
+    for run in sides.before.runs.values():
+        by_keys.setdefault(spec_of(sides.view, run).log.key_columns, []).append(run)
+    columns = table_columns(stored.lake.table(stored.pipeline, tables.WINDOW_OUTPUTS))
+    for keys, runs in by_keys.items():
+        specs = specs_of(sides.view, runs)
+        shape = shape_of(tables.WINDOW_OUTPUTS, Specs(keys=keys, before=specs, after=specs), columns, all_panes=False)
+        with opened_parts(stored, shape, options.limits) as opened:
+            for part in opened.parts.read(Divided(before=(), after=(), both=tuple(runs)), everything=True):
+                seen = match_rows(opened.sql, part, shape, everything=True).seen
+                found = opened.sql.query(
+                    {"seen": seen, "narrow": part.select([ROW, BOUNDS[1]])}, _SEEN_SQL, (settled.until_ms * 1000,)
+                )
+                count += len(pc.unique(found[GROUP]))
+                for name in settled.columns:
+                    sums[name].append(math.fsum(np.abs(_numbers(part, name, found[ROW])).tolist()))
+    return count, {name: math.fsum(sums[name]) for name in settled.columns}
+
+
+_CHANGED_PAIRS_SQL = f"SELECT * FROM ({PAIRS_SQL}) AS pairs SEMI JOIN found USING ({GROUP})"  # noqa: S608
+"""The query for the pairs of rows in these windows."""
+
+_SEEN_SQL = f"""
+    SELECT {GROUP}, {ROW} FROM seen JOIN narrow USING ({ROW}) WHERE {AT} = 0 AND epoch_us(window_end) <= ?
+"""  # noqa: S608
+"""The query for the rows of settled windows that readers see."""
+
+
+def _numbers(rows: pa.Table, name: str, places: pa.ChunkedArray) -> Doubles:
+    """Return a column as doubles at some rows; 0 for a null, for a null place, and if the spec has no such column."""
+    if name not in rows.column_names:
+        return np.zeros(len(places))
+    kind = rows.schema.field(name).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise SpecError(
+            f"publish.settled.change_at_most.columns: column {name!r} is {kind}; allowed: columns of numbers"
+        )
+    taken = rows[name].cast(pa.float64(), safe=False).take(places)
+    return np.asarray(taken.fill_null(0.0).to_numpy())
+
+
+def _part(change: float, whole: float) -> float:
+    """Return change / whole. A change of nothing, and one that is not a number, is infinite."""
+    if math.isnan(change) or math.isnan(whole):
+        return math.inf
+    return change / whole if whole else (math.inf if change else 0.0)

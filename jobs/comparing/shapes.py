@@ -1,0 +1,145 @@
+"""What is compared in each table: the columns that match rows, those that are compared, and those that order rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.stored_tables import side_columns, spec_of
+from windowlib.records import tables
+from windowlib.records.column_types import Node
+
+FIRED = (
+    "pane_index", "timing", "is_first", "is_last", "mode", "nonspeculative_index", "pane_time_ms", "watermark_ms",
+)  # fmt: skip
+"""Columns of window_outputs that tell how a pane was fired."""
+BOUNDS = ("window_start", "window_end")
+_RECORD_VALUES: Mapping[str, tuple[str, ...]] = {
+    tables.LATE_RECORDS: ("record_hash", "event_time_ms", "missed_windows", "missed_all", "late_by_ms", "reason"),
+    tables.UNASSIGNED_RECORDS: ("record_hash", "event_time_ms"),
+    tables.INVALID_RECORDS: ("record_hash", "reason"),
+}
+
+
+class Unit(Enum):
+    """What is counted in a table. A window or pane has one or more rows; in the other tables each row counts."""
+
+    WINDOW = "window"
+    PANE = "pane"
+    RECORD = "record"
+    ROW = "row"
+
+    @property
+    def is_of_windows(self) -> bool:
+        """Whether the rows are panes, so that rows of other slices can replace or hide them."""
+        return self in {Unit.WINDOW, Unit.PANE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How the rows of a table are compared.
+
+    - `keys` are the key columns of the runs' specs.
+    - `match` are the columns that two rows must share to be compared.
+    - `values` are compared. A difference in one of them is a change.
+    - `circumstances` are compared, too, but a difference in them alone is no change: they tell how a row came about.
+    - `order` sorts the rows with equal `match`.
+    - `only_before`, `only_after` are value columns that only the specs of one view have. They are not compared.
+    """
+
+    table: str
+    unit: Unit
+    keys: tuple[str, ...]
+    match: tuple[str, ...]
+    values: tuple[str, ...]
+    circumstances: tuple[str, ...]
+    order: tuple[str, ...]
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        own = ("kind", "mode", "fired_rank") if self.unit.is_of_windows else ()
+        return tuple(dict.fromkeys((*self.match, *self.values, *self.circumstances, "slice_id", *self.order, *own)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specs:
+    """The specs of the runs with the same key columns, in both views."""
+
+    keys: tuple[str, ...]
+    before: tuple[Pipeline, ...]
+    after: tuple[Pipeline, ...]
+
+
+def specs_of(view: LedgerView, runs: Iterable[StagedRun]) -> tuple[Pipeline, ...]:
+    """Return the different specs of some runs."""
+    return tuple({run.result.spec_fingerprint: spec_of(view, run) for run in runs}.values())
+
+
+def shape_of(table: str, specs: Specs, stored: Mapping[str, Node], *, all_panes: bool) -> Shape:
+    """Return how a table is compared. `stored` are the columns of the stored table."""
+    if table == tables.WINDOW_OUTPUTS:
+        return _outputs(specs, stored, all_panes=all_panes)
+    if table in tables.RECORD_TABLES:
+        return Shape(
+            table=table,
+            unit=Unit.RECORD,
+            keys=(),
+            match=("record_id",),
+            values=tuple(name for name in _RECORD_VALUES[table] if name in stored),
+            circumstances=tuple(name for name in ("watermark_ms",) if name in stored),
+            order=("slice_id", "rank"),
+        )
+    return _side_output(table, specs, stored)
+
+
+def _outputs(specs: Specs, stored: Mapping[str, Node], *, all_panes: bool) -> Shape:
+    named = [_named(stored, (name for spec in side for name in spec.output_columns)) for side in _sides(specs)]
+    own = ("pane_index",) if all_panes else ()
+    return Shape(
+        table=tables.WINDOW_OUTPUTS,
+        unit=Unit.PANE if all_panes else Unit.WINDOW,
+        keys=specs.keys,
+        match=(*specs.keys, *BOUNDS, *own),
+        values=(*_both(named), "record_count", *(("kind",) if all_panes else ())),
+        circumstances=tuple(name for name in FIRED if name in stored and name not in own),
+        order=("slice_id", "pane_index", "fired_rank"),
+        only_before=_only(named[0], named[1]),
+        only_after=_only(named[1], named[0]),
+    )
+
+
+def _side_output(table: str, specs: Specs, stored: Mapping[str, Node]) -> Shape:
+    tag = table.removeprefix(tables.SIDE_OUTPUTS)
+    named = [_named(stored, (name for spec in side for name in side_columns(spec, tag))) for side in _sides(specs)]
+    return Shape(
+        table=table,
+        unit=Unit.ROW,
+        keys=specs.keys,
+        match=(*specs.keys, "event_time_ms"),
+        values=_both(named),
+        circumstances=("watermark_ms",),
+        order=("slice_id", "fired_rank"),
+        only_before=_only(named[0], named[1]),
+        only_after=_only(named[1], named[0]),
+    )
+
+
+def _sides(specs: Specs) -> tuple[tuple[Pipeline, ...], tuple[Pipeline, ...]]:
+    """Return the specs of both views. If one view has no run, it is taken to have the columns of the other."""
+    return specs.before or specs.after, specs.after or specs.before
+
+
+def _named(stored: Mapping[str, Node], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name in stored))
+
+
+def _both(named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(name for name in named[0] if name in named[1])
+
+
+def _only(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in one if name not in other)

@@ -1,0 +1,165 @@
+"""The two views that a comparison reads: a request and what readers see, two ledger versions, or two runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
+from windowlib.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One view: its name for people, and the run of each slice (slice id -> run), in slice order."""
+
+    name: str
+    runs: Mapping[str, StagedRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """Two views of one pipeline in the ledger `view`. `request_id` is set if `after` is the result of a request."""
+
+    view: LedgerView
+    before: Side
+    after: Side
+    request_id: str | None = None
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The slices whose runs differ, in order."""
+        before, after = self.before.runs, self.after.runs
+        return tuple(
+            slice_id
+            for slice_id in sorted({*before, *after})
+            if _run_id(before.get(slice_id)) != _run_id(after.get(slice_id))
+        )
+
+
+def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
+    """Return what readers see, and what they would see after the publication of a request.
+
+    For a published request: what they saw directly before and after its publication.
+
+    Args:
+        view: the ledger.
+        request_id: the request, or the first letters of its id. None: the newest open request that changes something.
+
+    Raises:
+        RequestError: there is no such request, or several.
+    """
+    request = _newest(view) if request_id is None else _named(view, request_id)
+    what = f"request {request.request_id[:12]}"
+    if request.state is RequestState.PUBLISHED:
+        made = [one for one in view.publications if one.request_id == request.request_id and not one.is_rollback]
+        if made:
+            before = _seen(view, made[-1].seq - 1, f"what readers saw before publication {made[-1].seq}")
+            after = _seen(view, made[-1].seq, f"publication {made[-1].seq} ({what})")
+            return Sides(view=view, before=before, after=after, request_id=request.request_id)
+    return Sides(
+        view=view,
+        before=_side(view, f"what readers see (ledger version {view.version})", view.published),
+        after=_side(view, what, {**view.published, **request.runs}),
+        request_id=request.request_id,
+    )
+
+
+def version_sides(view: LedgerView, before: int, after: int | None = None) -> Sides:
+    """Return what readers saw at two versions of the ledger; `after` is the newest when None.
+
+    Raises:
+        RequestError: the ledger has no such version.
+    """
+    versions = before, view.version if after is None else after
+    for version in versions:
+        if not 0 <= version <= view.version:
+            raise RequestError(
+                f"the ledger has no version {version}; allowed: 0 to {view.version}. `hindcast status` shows the "
+                "newest publication"
+            )
+    sides = [_seen(view, version, f"ledger version {version}") for version in versions]
+    return Sides(view=view, before=sides[0], after=sides[1])
+
+
+def run_sides(view: LedgerView, before: str, after: str | None = None) -> Sides:
+    """Return the rows of two runs of one slice, without those of other slices.
+
+    Args:
+        view: the ledger.
+        before: a run id, or its first letters.
+        after: another run. None: `before` is compared with the run of its slice that readers see, which then comes
+            first.
+
+    Raises:
+        RequestError: there is no such run, or several; the runs are of different slices; or `after` is None and the
+            slice is not published.
+    """
+    one = _run(view, before)
+    slice_id = one.result.slice.slice_id
+    if after is None:
+        seen = view.published_run(slice_id)
+        if seen is None:
+            raise RequestError(f"slice {slice_id} of run {before} is not published; name a second run")
+        first, second = seen, one
+    else:
+        first, second = one, _run(view, after)
+    if second.result.slice != first.result.slice:
+        raise RequestError(
+            f"run {before} is of slice {slice_id}, and run {after} of slice {second.result.slice.slice_id}; compare "
+            "two runs of one slice, or two ledger versions"
+        )
+    sides = [Side(name=f"run {run.result.run_id[:12]}", runs={slice_id: run}) for run in (first, second)]
+    return Sides(view=view, before=sides[0], after=sides[1])
+
+
+def changes_something(view: LedgerView, request: Request) -> bool:
+    """Return whether a request has a run that readers do not see."""
+    return any(view.published.get(slice_id) != run_id for slice_id, run_id in request.runs.items())
+
+
+def differing_request(view: LedgerView, request_id: str) -> Request | None:
+    """Return the request if the ledger has it and it has a run that readers do not see."""
+    request = view.requests.get(request_id)
+    return request if request is not None and changes_something(view, request) else None
+
+
+def _newest(view: LedgerView) -> Request:
+    for request in reversed(view.open_requests()):
+        if changes_something(view, request):
+            return request
+    raise RequestError("no open request would change what readers see; name a request, two ledger versions or two runs")
+
+
+def _named(view: LedgerView, request_id: str) -> Request:
+    found = [name for name in view.requests if name.startswith(request_id)] if request_id else []
+    if request_id in view.requests:
+        found = [request_id]
+    if len(found) != 1:
+        raise RequestError(_not_one("request", request_id, found))
+    return view.requests[found[0]]
+
+
+def _run(view: LedgerView, run_id: str) -> StagedRun:
+    found = [name for name in view.runs if name.startswith(run_id)] if run_id else []
+    if run_id in view.runs:
+        found = [run_id]
+    if len(found) != 1:
+        raise RequestError(_not_one("run", run_id, found))
+    return view.run(found[0])
+
+
+def _not_one(what: str, given: str, found: list[str]) -> str:
+    if not found:
+        return f"the ledger has no {what} {given!r}; `hindcast status` lists the open requests"
+    return f"{len(found)} {what}s begin with {given!r}, such as {found[0]} and {found[1]}; give more letters"
+
+
+def _seen(view: LedgerView, version: int, name: str) -> Side:
+    return _side(view, name, view.published_at(version))
+
+
+def _side(view: LedgerView, name: str, runs: Mapping[str, str]) -> Side:
+    return Side(name=name, runs={slice_id: view.run(runs[slice_id]) for slice_id in sorted(runs)})
+
+
+def _run_id(run: StagedRun | None) -> str | None:
+    return None if run is None else run.result.run_id

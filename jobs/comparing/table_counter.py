@@ -1,0 +1,130 @@
+"""Adds up the differences of one table over its parts, and keeps samples."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.comparing.column_changes import ColumnChanges
+from jobs.comparing.differences import Change, Sample, TableDifference
+from jobs.comparing.matching import COUNTS_SQL, PAIRS_SQL, ROW_COUNTS_SQL, Matched
+from jobs.comparing.parts import Limits
+from jobs.comparing.shapes import Shape
+from jobs.lake.store import ArrowSql
+from jobs.reading.plain_values import plain
+
+_Ranked = tuple[float, str, Sample]
+
+
+class TableCounter:
+    """Adds up the differences of one table over its parts."""
+
+    def __init__(self, shape: Shape, sql: ArrowSql, *, limits: Limits, directory: Path, samples: int) -> None:
+        """Prepare; `samples` is the number of samples of each kind of change."""
+        self._limits = limits
+        self._shape, self._sql, self._directory, self._most = shape, sql, directory, samples
+        self._counts: Counter[str] = Counter()
+        self._columns: dict[str, ColumnChanges] = {}
+        self._samples: dict[Change, list[_Ranked]] = {change: [] for change in Change}
+
+    def add(self, part: Matched) -> None:
+        """Take one part in."""
+        pairs = self._sql.query({"seen": part.seen}, PAIRS_SQL)
+        self._count(part, pairs)
+        before, after = pairs["before_row"], pairs["after_row"]
+        self._sample_alone(part, pairs.filter(after.is_null())["before_row"], Change.ONLY_BEFORE)
+        self._sample_alone(part, pairs.filter(before.is_null())["after_row"], Change.ONLY_AFTER)
+        matched = pairs.filter(pa.compute.and_(before.is_valid(), after.is_valid()))
+        for start in range(0, matched.num_rows, self._limits.pair_rows):
+            self._add_pairs(part, matched.slice(start, self._limits.pair_rows))
+
+    def result(self) -> TableDifference:
+        """Return the differences of all parts."""
+        columns = [one.result() for one in self._columns.values()]
+        columns.sort(key=lambda one: (not one.is_value, -one.count))
+        return TableDifference(
+            table=self._shape.table,
+            unit=self._shape.unit,
+            keys=self._shape.keys,
+            only_before=self._counts["only_before"],
+            only_after=self._counts["only_after"],
+            changed=self._counts["changed"],
+            same_values=self._counts["same_values"],
+            equal=self._counts["equal"],
+            columns=tuple(one for one in columns if one.count),
+            samples=tuple(ranked[2] for change in Change for ranked in self._samples[change]),
+            only_before_columns=self._shape.only_before,
+            only_after_columns=self._shape.only_after,
+        )
+
+    def _count(self, part: Matched, pairs: pa.Table) -> None:
+        if self._shape.unit.is_of_windows:
+            self._counts.update(self._sql.query({"seen": part.seen}, COUNTS_SQL).to_pylist()[0])
+            return
+        self._counts.update(self._sql.query({"seen": part.seen}, ROW_COUNTS_SQL).to_pylist()[0])
+        only_before, only_after = pairs["after_row"].null_count, pairs["before_row"].null_count
+        changed = int(pa.compute.sum(pairs["is_change"]).as_py() or 0) - only_before - only_after
+        self._counts.update(only_before=only_before, only_after=only_after, changed=changed)
+
+    def _add_pairs(self, part: Matched, pairs: pa.Table) -> None:
+        rows = [part.rows.take(pairs[name]) for name in ("before_row", "after_row")]
+        differs: dict[str, Any] = {}
+        scores = np.zeros(pairs.num_rows)
+        for name in (*self._shape.values, *self._shape.circumstances):
+            sides = [_whole(side[name]) for side in rows]
+            changes = self._changes(name, sides[0].type)
+            differs[name] = changes.add(sides[0], sides[1])
+            if changes.is_value:
+                scores = np.maximum(scores, changes.scores(sides[0], sides[1], differs[name]))
+        is_change = np.asarray(_whole(pairs["is_change"]).to_numpy(zero_copy_only=False), np.bool_)
+        best = np.flatnonzero(is_change)
+        best = best[np.argsort(-scores[best], kind="stable")[: self._most]]
+        taken = [side.take(pa.array(best)).to_pylist() for side in rows]
+        self._keep(
+            Change.CHANGED,
+            (
+                (-float(scores[at]), self._sample(Change.CHANGED, one, two, differs=self._differing(differs, at)))
+                for at, one, two in zip(best.tolist(), *taken, strict=True)
+            ),
+        )
+
+    def _changes(self, name: str, kind: pa.DataType) -> ColumnChanges:
+        if name not in self._columns:
+            files = self._directory / f"column-{len(self._columns)}"
+            self._columns[name] = ColumnChanges(
+                name, kind, is_value=name in self._shape.values, files=files, kept_numbers=self._limits.kept_numbers
+            )
+        return self._columns[name]
+
+    def _differing(self, differs: Mapping[str, Any], row: int) -> tuple[str, ...]:
+        return tuple(name for name, where in differs.items() if where[row])
+
+    def _sample_alone(self, part: Matched, rows: pa.ChunkedArray, change: Change) -> None:
+        taken = part.rows.take(rows.slice(0, self._most)).to_pylist()
+        is_before = change is Change.ONLY_BEFORE
+        found = (self._sample(change, row, None) if is_before else self._sample(change, None, row) for row in taken)
+        self._keep(change, ((0.0, sample) for sample in found))
+
+    def _sample(
+        self, change: Change, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *,
+        differs: tuple[str, ...] = (),
+    ) -> Sample:  # fmt: skip
+        shown = dict.fromkeys((*self._shape.values, *self._shape.circumstances, "slice_id"))
+        row = before or after or {}
+        sides = [None if side is None else {name: plain(side[name]) for name in shown} for side in (before, after)]
+        match = {name: plain(row[name]) for name in self._shape.match}
+        return Sample(change=change, match=match, before=sides[0], after=sides[1], differs=differs)
+
+    def _keep(self, change: Change, found: Iterable[tuple[float, Sample]]) -> None:
+        ranked = [(score, repr(sample.match), sample) for score, sample in found]
+        kept = sorted((*self._samples[change], *ranked), key=lambda one: one[:2])
+        self._samples[change] = kept[: self._most]
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    assert not isinstance(found, pa.ChunkedArray), "the pairs of one block fit one array"
+    return found

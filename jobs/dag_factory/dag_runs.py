@@ -1,0 +1,58 @@
+"""What a task asks Airflow about other DAG runs, and how it clears one.
+
+A worker has no access to Airflow's database, and no token of a person. It asks through its supervisor, which uses the
+task's own token for Airflow's execution API. That API clears a DAG run as a whole only: it has no route for one task.
+"""
+
+import time
+from collections.abc import Callable
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from jobs.orchestration.decision_actions import decide_dag_id
+
+DECISION_WAIT_S = 120
+DECISION_POLL_S = 2.0
+
+
+def state_of(dag_id: str, run_id: str) -> str | None:
+    """Return the state of a DAG run; None if there is none, for example because it was deleted."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    try:
+        found = RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
+    except AirflowRuntimeError:
+        return None
+    return str(getattr(found, "value", found))  # an enum of the task SDK, whose text is not its value
+
+
+def clear_run(dag_id: str, run_id: str) -> None:
+    """Clear all tasks of an existing DAG run, so that Airflow runs them again.
+
+    Raises:
+        AirflowRuntimeError: Airflow refused it.
+    """
+    from airflow.sdk.execution_time.comms import TriggerDagRun
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    # For an existing run id, the supervisor clears the run: TriggerDagRunOperator(reset_dag_run=True) does the same.
+    SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, reset_dag_run=True))
+
+
+def wait_for_decisions(
+    context: Context, pipeline: str, *, limit_s: float = DECISION_WAIT_S, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Return when no decision on a pipeline is on its way any more, or after `limit_s`.
+
+    A page clears the gate when it starts `decide_<pipeline>`, so the gate may begin before the ledger has the decision.
+    """
+    waited = 0.0
+    while waited < limit_s and _pending(context, pipeline):
+        sleep(DECISION_POLL_S)
+        waited += DECISION_POLL_S
+
+
+def _pending(context: Context, pipeline: str) -> bool:
+    count: int = context["ti"].get_dr_count(dag_id=decide_dag_id(pipeline), states=["queued", "running"])
+    return count > 0

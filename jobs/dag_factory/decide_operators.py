@@ -1,0 +1,120 @@
+"""The operators of `decide_<pipeline>`. `jobs.orchestration.decisions` does the work."""
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException
+from typing_extensions import override
+
+from jobs.dag_factory.assets import pipeline_asset, send_event
+from jobs.dag_factory.dag_runs import clear_run, state_of
+from jobs.dag_factory.task_errors import our_errors
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.plain_text import escaped
+from windowlib.errors import LedgerError, RequestError
+
+if TYPE_CHECKING:
+    from jobs.orchestration.decisions import Decided, Decider
+
+DECIDE, PUBLISH, CLEAR_GATE = "decide", "publish", "clear_gate"
+REFUSED = "refused"
+"""The XCom key under which the task `decide` or `publish` leaves why the decision was refused, for the pages."""
+
+
+class _DecisionOperator(BaseOperator):
+    """What the tasks of `decide_<pipeline>` have in common."""
+
+    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline_file, self.lake = pipeline_file, lake
+
+    def refusing(self, context: Context, error: RequestError) -> None:
+        """Leave for the pages why the decision was refused."""
+        context["ti"].xcom_push(key=REFUSED, value=escaped(error))
+
+
+class DecideOperator(_DecisionOperator):
+    """Checks the decision against the ledger of now, and writes it. It is refused if something has changed since."""
+
+    @override
+    def execute(self, context: Context) -> dict[str, Any]:
+        from jobs.orchestration import decisions
+
+        with our_errors(context):
+            try:
+                given = dict(context["params"]) | dict(context["dag_run"].conf or {})
+                decision = decisions.read_decision(given)
+                decided = decisions.decide(self.pipeline_file, decision, decider_of(context), lake=self.lake)
+            except RequestError as error:
+                self.refusing(context, error)
+                raise
+        self.log.info("%s: %s", decision.action.value, escaped(decided.why))
+        return decided.to_json()
+
+
+class PublishDecidedOperator(_DecisionOperator):
+    """Publishes the request in the name of the person, and sends asset events for the slices that have changed."""
+
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
+        self.asset: Asset = pipeline_asset(pipeline)
+        super().__init__(outlets=[self.asset], **kwargs)
+        self.pipeline_name = pipeline.name
+
+    @override
+    def execute(self, context: Context) -> dict[str, Any]:
+        from jobs.orchestration import dag_tasks, decisions
+
+        with our_errors(context):
+            try:
+                found = decisions.publish_decided(
+                    self.pipeline_file, decided_of(context), decider_of(context), lake=self.lake
+                )
+            except RequestError as error:
+                self.refusing(context, error)
+                raise
+        self.log.info("%s", escaped(found.why))
+        if not found.changed:
+            raise AirflowSkipException(escaped(found.why))
+        published = dag_tasks.Published(is_published=found.is_published, why=found.why, changed=found.changed)
+        send_event(context, self.asset, self.pipeline_name, published=published)
+        return published.to_json()
+
+
+class ClearGateOperator(_DecisionOperator):
+    """Clears the DAG runs that failed checks had stopped, unless a page has cleared their gate already."""
+
+    @override
+    def execute(self, context: Context) -> list[str]:
+        from jobs.orchestration import decisions
+
+        with our_errors(context):
+            stopped = decisions.runs_to_clear(self.pipeline_file, decided_of(context), state_of, lake=self.lake)
+        if not stopped:
+            raise AirflowSkipException("no failed DAG run waits for this decision")
+        for run in stopped:
+            clear_run(run.dag_id, run.run_id)
+            self.log.info("cleared %s of %s", escaped(run.run_id), escaped(run.dag_id))
+        return [run.run_id for run in stopped]
+
+
+def decider_of(context: Context) -> "Decider":
+    """Return who has started this DAG run. Its retries have the same decision id."""
+    from jobs.orchestration.decisions import Decider
+
+    run = context["dag_run"]
+    who = f"{run.triggering_user_name or run.run_type.value} (Airflow)"
+    return Decider(who=who, decision_id=f"{run.dag_id}/{run.run_id}")
+
+
+def decided_of(context: Context) -> "Decided":
+    """Return what the task `decide` has left.
+
+    Raises:
+        LedgerError: it left nothing that can be read.
+    """
+    from jobs.orchestration.decisions import Decided
+
+    try:
+        return Decided.model_validate(context["ti"].xcom_pull(task_ids=DECIDE))
+    except ValueError as error:
+        raise LedgerError(f"the task {DECIDE} has left no decision; clear it") from error

@@ -1,0 +1,159 @@
+"""The operators of the four tasks. `jobs.orchestration.dag_tasks` does the work of plan, gate and publish."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, assert_never
+
+from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, Context, PokeReturnValue
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from typing_extensions import override
+
+from jobs.dag_factory.addresses import ReviewLink, absolute
+from jobs.dag_factory.assets import pipeline_asset, send_event
+from jobs.dag_factory.dag_runs import wait_for_decisions
+from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.plain_text import escaped
+from jobs.review import links
+
+if TYPE_CHECKING:
+    from jobs.orchestration.dag_tasks import DagRun, Kind, Order
+    from jobs.orchestration.gating import Gate
+
+PLAN, REPLAY, GATE, PUBLISH = "plan", "replay", "gate", "publish"
+POKE_INTERVAL_S = 15
+PLAN_TIMEOUT = timedelta(days=2)
+
+
+class SlicesHeld(AirflowFailException):
+    """A check failed. A person corrects the input and runs again, or waives the held slices.
+
+    `gate` has the slices, with the reasons in words.
+    """
+
+    def __init__(self, gate: "Gate") -> None:
+        super().__init__(escaped(gate.why))
+        self.gate = gate
+
+
+class PlanOperator(BaseSensorOperator):
+    """Decides what to replay. While the decision is to wait, it decides again later; no slot is held meanwhile."""
+
+    def __init__(self, *, kind: "Kind", pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(
+            mode="reschedule", poke_interval=POKE_INTERVAL_S, timeout=PLAN_TIMEOUT.total_seconds(), **kwargs
+        )
+        self.kind, self.pipeline_file, self.lake = kind, pipeline_file, lake
+
+    @override
+    def poke(self, context: Context) -> PokeReturnValue:
+        from jobs.orchestration import dag_tasks
+        from jobs.orchestration.plan_outline import folded
+        from jobs.orchestration.scheduling import Skip, Wait
+
+        with our_errors(context):
+            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake)
+        for warning in planned.warnings:
+            self.log.warning("%s", escaped(warning))
+        match planned:
+            case Skip(why=why):
+                leave_verdict(context, f"nothing to replay: {why}")
+                raise AirflowSkipException(escaped(why))
+            case Wait(why=why):
+                self.log.info("wait: %s", escaped(why))
+                return PokeReturnValue(is_done=False)
+            case dag_tasks.Order():
+                for line in planned.outline:
+                    self.log.info("%s", escaped(line))
+                leave_verdict(context, f"{folded(planned.slices)}: replayed, not judged yet")
+                return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
+            case _:
+                assert_never(planned)
+
+
+class GateOperator(BaseOperator):
+    """Fails without retry if a check failed. Nothing is published until a person decides."""
+
+    operator_extra_links = (ReviewLink(),)
+
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline_name = pipeline.name
+
+    @override
+    def execute(self, context: Context) -> str:
+        from jobs.orchestration import dag_tasks
+
+        with our_errors(context):
+            order = order_of(context)
+            wait_for_decisions(context, self.pipeline_name)
+            with sending_gauges(order):
+                found = dag_tasks.gate(order)
+        if found.is_passed:
+            self.log.info("%s", found.why)
+            return found.why
+        leave_verdict(context, "; ".join((found.why, *(one.line for one in found.held))))
+        for held in found.held:
+            for reason in held.reasons:
+                self.log.error("%s: %s", held.slice_id, escaped(reason))
+        self.log.error("What readers see has not changed. Look at the slices and decide:")
+        self.log.error("%s", absolute(links.request_page(self.pipeline_name, order.request_id)))
+        raise SlicesHeld(found)
+
+
+class PublishOperator(BaseOperator):
+    """Publishes the slices in one commit of the ledger, and sends asset events for the changed slices."""
+
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
+        self.asset: Asset = pipeline_asset(pipeline)
+        super().__init__(outlets=[self.asset], **kwargs)
+        self.pipeline_name = pipeline.name
+
+    @override
+    def execute(self, context: Context) -> dict[str, Any]:
+        from jobs.orchestration import dag_tasks
+        from jobs.orchestration.plan_outline import folded
+
+        with our_errors(context):
+            order = order_of(context)
+            with sending_gauges(order):
+                published = dag_tasks.publish(order, publisher=publisher_of(context))
+        self.log.info("%s", escaped(published.why))
+        leave_verdict(context, f"{folded(order.slices)}: {published.why}")
+        if not published.changed:
+            raise AirflowSkipException(escaped(published.why))
+        send_event(context, self.asset, self.pipeline_name, published=published)
+        return published.to_json()
+
+
+def order_of(context: Context) -> "Order":
+    """Return the order that the plan task of this DAG run has left.
+
+    Raises:
+        RequestError: it left none.
+    """
+    from jobs.orchestration.dag_tasks import read_order
+
+    return read_order(context["ti"].xcom_pull(task_ids=PLAN))
+
+
+def publisher_of(context: Context) -> str:
+    """Return the name by which a retry of the publish task finds that the DAG run has published before."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id}"
+
+
+def dag_run_of(context: Context) -> "DagRun":
+    """Return the facts on the DAG run of a task."""
+    from jobs.orchestration.dag_tasks import DagRun
+
+    run = context["dag_run"]
+    return DagRun(
+        dag_id=run.dag_id,
+        run_id=run.run_id,
+        run_type=str(run.run_type.value),
+        clear_number=run.clear_number or 0,
+        user=run.triggering_user_name,
+        interval_start=run.data_interval_start,
+        interval_end=run.data_interval_end,
+        params=dict(context["params"]),
+    )

@@ -1,0 +1,83 @@
+"""How errors of Hindcast and the gauges of a pipeline come to Airflow."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.observability import stats
+
+from jobs.orchestration.backfill_form import FormError
+from jobs.plain_text import escaped
+from jobs.review import links
+from windowlib.errors import HindcastError, LedgerError
+
+if TYPE_CHECKING:
+    from jobs.orchestration.dag_tasks import Order
+
+log = logging.getLogger(__name__)
+
+
+class FormRefused(AirflowFailException):
+    """The input of the form is not valid. The person who filled it in has to correct it."""
+
+
+def leave_verdict(context: Context, text: str) -> None:
+    """Leave the verdict of the DAG run in XCom. `jobs.airflow_ui.run_notes` copies it into the note of the run.
+
+    A problem with it never fails a task.
+    """
+    try:
+        context["ti"].xcom_push(key=links.VERDICT_KEY, value=escaped(text))
+    except Exception as error:  # noqa: BLE001
+        log.warning("the note of the DAG run will have no verdict: %s", escaped(error))
+
+
+@contextmanager
+def our_errors(context: Context | None = None) -> Iterator[None]:
+    """Let Airflow retry after a `LedgerError`: a lost race or an unreachable ledger. Other errors need a person.
+
+    The message is logged first, on a line of its own, because Airflow shows an exception below its call stack. With a
+    `context`, it is left as the verdict of the DAG run.
+    """
+    try:
+        yield
+    except LedgerError as error:
+        log.error("%s", escaped(error))  # noqa: TRY400 - one line without a traceback
+        _leave_failure(context, error)
+        raise LedgerError(escaped(error)) from None
+    except FormError as error:
+        for problem in error.problems:
+            log.error("%s", escaped(problem))  # noqa: TRY400
+        _leave_failure(context, error)
+        raise FormRefused(escaped(error)) from None
+    except HindcastError as error:
+        log.error("%s", escaped(error))  # noqa: TRY400
+        _leave_failure(context, error)
+        raise AirflowFailException(escaped(error)) from None
+
+
+def _leave_failure(context: Context | None, error: HindcastError) -> None:
+    if context is not None:
+        leave_verdict(context, f"task {context['ti'].task_id} failed: {error}")
+
+
+@contextmanager
+def sending_gauges(order: "Order") -> Iterator[None]:
+    """Send the gauges of the pipeline after a task, also a failed one, to the StatsD or OpenTelemetry of Airflow.
+
+    A gauge is `hindcast.<pipeline>.<name>`, with the tag `pipeline`. A problem with them never fails a task.
+    """
+    try:
+        yield
+    finally:
+        from jobs.orchestration import dag_tasks
+
+        try:
+            pipeline, found = dag_tasks.gauges_of(order)
+            for one in found:
+                stats.gauge(f"hindcast.{pipeline}.{one.name}", one.value, tags={"pipeline": pipeline})
+        except Exception as error:  # noqa: BLE001 - monitoring must not stop a publication
+            log.warning("the gauges were not sent: %s", escaped(error))

@@ -1,0 +1,44 @@
+"""Who made a ledger change: the decision of a person, or the DAG run that works on a request. Kept in event details."""
+
+from typing import Any
+
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.view import DagRunOrigin, Decided
+
+
+def decision_details(decision_id: str, action: str) -> dict[str, Any]:
+    """Return the details that mark an event as part of a decision. All events of one decision have the same."""
+    return {"decision": {"id": decision_id, "action": action}}
+
+
+def decision_of(event: LedgerEvent) -> Decided | None:
+    """Return the decision that an event is part of. Events of earlier versions of Hindcast name none."""
+    found = event.details.get("decision")
+    if not isinstance(found, dict):
+        return None
+    return Decided(
+        decision_id=str(found.get("id")),
+        action=str(found.get("action")),
+        request_id=event.request_id,
+        who=event.who or "",
+        reason=event.reason or "",
+        at_ms=event.at_ms,
+        seq=event.seq,
+    )
+
+
+def origin_details(origin: DagRunOrigin) -> dict[str, Any]:
+    """Return the details of a `leased` event by which a DAG run opens or joins a request."""
+    return {"dag_run": {"dag_id": origin.dag_id, "run_id": origin.run_id, "slices": list(origin.slice_ids)}}
+
+
+def origin_of(event: LedgerEvent) -> DagRunOrigin | None:
+    """Return the DAG run that a `leased` event names. Events of processes and of earlier versions name none."""
+    found = event.details.get("dag_run")
+    if not isinstance(found, dict):
+        return None
+    return DagRunOrigin(
+        dag_id=str(found.get("dag_id")),
+        run_id=str(found.get("run_id")),
+        slice_ids=tuple(map(str, found.get("slices", ()))),
+    )

@@ -1,0 +1,386 @@
+"""Decisions of a person as plain data, and the work of the tasks of `decide_<pipeline>`, without Airflow.
+
+A page, a command or Airflow's own form starts `decide_<pipeline>` with a `Decision`. Its tasks:
+
+1. `decide` checks the decision against the ledger of now, and writes it. It is refused if what the person looked at has
+   changed since.
+2. `publish` publishes the request in the name of the person, and sends the asset events.
+3. `clear_gate` clears the DAG runs that the failed checks had stopped. Their gate now passes, their publish task finds
+   that readers see all of it already, and the runs turn green.
+
+So a publication and its asset events happen once, whichever task runs first.
+"""
+
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, assert_never
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, RequestState
+from jobs.orchestration.decision_actions import MAX_REASON, Action
+from jobs.pipeline.files import load_file
+from jobs.plain_text import escaped, shortened
+from jobs.planning.workspace import Workspace, open_workspace
+from jobs.publishing.decisions import (
+    SliceWaiver,
+    cancel,
+    cancel_events,
+    resume,
+    resume_events,
+    rollback,
+    rollback_events,
+    waive_all,
+    waive_events,
+)
+from jobs.publishing.judging import is_due, judge_request
+from jobs.publishing.publishing import publish_events, publish_request
+from jobs.publishing.rules import Publication, judge_publication, listed
+from jobs.publishing.seen import By, OutdatedDecision
+from jobs.wall_clock import now_ms
+from windowlib.errors import RequestError
+
+MAX_SLICES = 5_000
+
+
+_FIELDS: Final[Mapping[Action, tuple[frozenset[str], frozenset[str]]]] = {
+    Action.PUBLISH: (frozenset({"request_id"}), frozenset({"reason"})),
+    Action.WAIVE: (frozenset({"request_id", "slices"}), frozenset({"reason"})),
+    Action.WAIVE_AND_PUBLISH: (frozenset({"request_id", "slices"}), frozenset({"reason"})),
+    Action.CANCEL: (frozenset({"request_id", "reason"}), frozenset()),
+    Action.ROLL_BACK: (frozenset({"publication", "reason"}), frozenset()),
+    Action.RESUME: (frozenset({"reason"}), frozenset()),
+}
+"""Action -> the fields that it needs, and those that it may have besides `ledger_version`."""
+
+_Text = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
+
+
+class ChosenSlice(BaseModel):
+    """A failed slice that the person lets pass: the run that they looked at, and why. No reason: that of all slices."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    slice_id: _Text
+    run_id: _Text
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
+
+
+class Decision(BaseModel):
+    """A decision, as the params of a DAG run of `decide_<pipeline>` give it.
+
+    Attributes:
+        action: what is decided.
+        request_id: the request. Needed to publish, waive and cancel.
+        publication: the number of the publication to take back.
+        slices: the failed slices that may pass.
+        reason: why; the ledger stores it. For a waiver: the reason of all slices that have none of their own.
+        ledger_version: the version of the ledger that the person looked at. The decision is refused if the request, its
+            runs or their verdicts have changed since. None: it is not compared.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    action: Annotated[Action, Field(strict=False)]
+    request_id: _Text | None = None
+    publication: Annotated[int, Field(ge=1)] | None = None
+    slices: Annotated[list[ChosenSlice], Field(max_length=MAX_SLICES)] = []
+    reason: _Text | None = None
+    ledger_version: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def waivers(self) -> tuple[SliceWaiver, ...]:
+        """The waivers, each with its reason."""
+        return tuple(
+            SliceWaiver(slice_id=one.slice_id, run_id=one.run_id, reason=one.reason.strip() or self.reason or "")
+            for one in self.slices
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the decision as plain data, without empty fields; `read_decision` is the inverse."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decider:
+    """Who decides, and the id by which a retry finds that the decision has been made."""
+
+    who: str
+    decision_id: str
+
+
+class Decided(BaseModel):
+    """The result of the task `decide`, for the later tasks.
+
+    Attributes:
+        why: a sentence that tells what was done.
+        request_id: the request; empty for a rollback or its end.
+        publishes: whether the task `publish` publishes the request.
+        changed: the slices whose rows a rollback has changed for readers.
+        seen: the version of the ledger that the publication is compared with; None: it is not compared.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    why: str
+    request_id: str = ""
+    publishes: bool = False
+    changed: list[str] = []
+    seen: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain data, for XCom."""
+        return self.model_dump(mode="json")
+
+
+def read_decision(given: Mapping[str, Any]) -> Decision:
+    """Read a decision from params. Params that are None or empty count as not given.
+
+    Raises:
+        RequestError: a key is unknown, a value is not valid, or the fields contradict each other.
+    """
+    filled = {name: value for name, value in given.items() if value not in (None, "", [], {})}
+    unknown = sorted(filled.keys() - Decision.model_fields.keys())
+    if unknown:
+        raise RequestError(f"the decision has {_unknown(unknown)}; it may have {', '.join(Decision.model_fields)}")
+    if "action" not in filled:
+        raise RequestError(f"the decision has no action; choose one of {', '.join(one.value for one in Action)}")
+    try:
+        found = Decision.model_validate(filled)
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, one['loc']))}: {one['msg']} (found {shortened(escaped(one['input']), 80)})"
+            for one in error.errors(include_url=False)[:10]
+        ]
+        raise RequestError(f"the decision is not valid: {'; '.join(wrong)}") from error
+    _check_fields(found, given=frozenset(filled))
+    return found
+
+
+def check(work: Workspace, view: LedgerView, decision: Decision, *, who: str, seen: LedgerView | None) -> None:
+    """Check whether a decision could be made now, and write nothing. A page calls it before it starts the DAG.
+
+    Raises:
+        RequestError: the worker would refuse the decision.
+    """
+    by = By(who=who, decision_id="", seen=seen)
+    match decision.action:
+        case Action.PUBLISH:
+            request = view.requests.get(_request_id(decision))
+            if request is None or not is_due(work, view, request):  # else only the worker can tell: it compares rows
+                found, _ = publish_events(work, view, request_id=_request_id(decision), by=by)
+                _check_published(work, found)
+        case Action.WAIVE | Action.WAIVE_AND_PUBLISH:
+            waive_events(work, view, waivers=decision.waivers, by=by, request_id=_request_id(decision),
+                         all_of_it=decision.action is Action.WAIVE_AND_PUBLISH)  # fmt: skip
+        case Action.CANCEL:
+            cancel_events(work, view, request_id=_request_id(decision), reason=decision.reason or "", by=by)
+        case Action.ROLL_BACK:
+            rollback_events(work, view, publication=decision.publication or 0, reason=decision.reason or "", by=by)
+        case Action.RESUME:
+            resume_events(work, view, reason=decision.reason or "", by=by)
+        case _:
+            assert_never(decision.action)
+
+
+def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: str | None = None) -> Decided:
+    """Check a decision against the ledger of now, and write it. A publication is left to `publish_decided`.
+
+    Raises:
+        OutdatedDecision: what the person looked at has changed since. The message tells what happened.
+        RequestError: the decision is not possible.
+    """
+    work = _workspace(pipeline_file, lake)
+    by = By(who=decider.who, decision_id=decider.decision_id, seen=seen_view(work, decision.ledger_version))
+    match decision.action:
+        case Action.PUBLISH:
+            return _publication(work, decision, by)
+        case Action.WAIVE | Action.WAIVE_AND_PUBLISH:
+            return _waived(work, decision, by)
+        case Action.CANCEL:
+            request = cancel(work, _request_id(decision), reason=decision.reason or "", by=by)
+            return Decided(why=f"request {request.request_id} is {request.failure}", request_id=request.request_id)
+        case Action.ROLL_BACK:
+            done = rollback(
+                work, decision.publication or 0, reason=decision.reason or "", who=decider.who, by=by
+            )  # fmt: skip
+            return Decided(why=done.why, changed=list(done.changed))
+        case Action.RESUME:
+            ended = resume(work, reason=decision.reason or "", who=decider.who, by=by)
+            return Decided(why=f"the chain goes on; {ended.who} had rolled publication {ended.undoes} back")
+        case _:
+            assert_never(decision.action)
+
+
+def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, lake: str | None = None) -> Publication:
+    """Publish the request of a decision, in the name of the person.
+
+    Returns:
+        The publication. For a rollback, which the ledger has already: its changed slices. It is not published if
+        nothing is to be published, or if slices of other DAG runs of the same Airflow backfill are still held.
+
+    Raises:
+        RequestError: the publication was refused.
+    """
+    if not decided.publishes:
+        return Publication(request_id="", is_published=False, why=decided.why, changed=tuple(decided.changed))
+    work = _workspace(pipeline_file, lake)
+    by = By(
+        who=decider.who,
+        decision_id=f"{decider.decision_id}/publish",
+        seen=seen_view(work, decided.seen),
+        tells=True,
+    )
+    try:
+        found = publish_request(work, decided.request_id, who=decider.who, by=by)
+    except OutdatedDecision:
+        # The DAG run, whose gate passes now, may have been faster. Its publish task has sent the events.
+        view = work.ledger.view()
+        found = judge_publication(work, view, view.requests[decided.request_id])
+        if not found.is_seen_already:
+            raise
+    request = work.ledger.view().requests[decided.request_id]
+    if not found.is_published and request.kind is RequestKind.AIRFLOW_BACKFILL:
+        return replace(found, why=f"waived; the other DAG runs of the backfill still stop it: {found.why}")
+    _check_published(work, found)
+    return found
+
+
+def runs_to_clear(
+    pipeline_file: str, decided: Decided, state: "RunStateOf", *, lake: str | None = None
+) -> tuple[DagRunOrigin, ...]:
+    """Return the failed DAG runs that nothing stops any more. Call it after the publication.
+
+    Args:
+        pipeline_file: path of the pipeline file.
+        decided: the decision.
+        state: returns the state of a DAG run.
+        lake: the root of the lake; by default the value of HINDCAST_LAKE.
+    """
+    if not decided.publishes:
+        return ()
+    view = _workspace(pipeline_file, lake).ledger.view()
+    return tuple(
+        one
+        for one in stopped_runs(view, view.requests[decided.request_id])
+        if state(one.dag_id, one.run_id) == "failed"
+    )
+
+
+def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = ()) -> tuple[DagRunOrigin, ...]:
+    """Return the DAG runs of a request whose slices may all be published. `waived`: slices that are to be waived now.
+
+    A DAG run of which the ledger has no run yet is left out: it did not reach its gate.
+    """
+    return tuple(
+        origin
+        for origin in request.origins
+        if (own := [one for one in origin.slice_ids if one in request.runs])
+        and all(one in waived or view.run(request.runs[one]).is_publishable for one in own)
+    )
+
+
+RunStateOf = Callable[[str, str], str | None]
+"""DAG id, run id -> the state of the DAG run in Airflow's words; None if there is no such DAG run."""
+
+
+def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
+    """Return the ledger as the person saw it; None if the decision names no version.
+
+    Raises:
+        RequestError: the ledger has no such version yet.
+    """
+    if version is None:
+        return None
+    newest = work.ledger.view().version
+    if version > newest:
+        raise RequestError(
+            f"the decision was made on ledger version {version}, but the newest version of pipeline "
+            f"{work.pipeline.name} is {newest}; was the lake restored since? Look again"
+        )
+    return work.ledger.view(version)
+
+
+def was_decided(work: Workspace, request_id: str) -> str | None:
+    """Return a sentence if a person has published a request by a decision, else None.
+
+    A DAG run that `clear_gate` has cleared as a whole ends with it, so that it does not replay a log that has grown.
+    """
+    view = work.ledger.view()
+    request = view.requests.get(request_id)
+    if request is None or request.state is not RequestState.PUBLISHED:
+        return None
+    for publication in reversed(view.publications):
+        if publication.request_id == request_id:
+            decision = view.decisions.get(publication.decision_id or "")
+            return f"{decision.who} has published request {request_id}" if decision is not None else None
+    return None
+
+
+def _waived(work: Workspace, decision: Decision, by: By) -> Decided:
+    publishes = decision.action is Action.WAIVE_AND_PUBLISH
+    request_id = _request_id(decision)
+    runs = waive_all(work, decision.waivers, by=by, request_id=request_id, all_of_it=publishes)
+    names = tuple(run.result.slice.slice_id for run in runs)
+    version = work.ledger.view().decisions[by.decision_id].seq
+    return Decided(why=f"waived: {listed(names)}", request_id=request_id, publishes=publishes, seen=version)
+
+
+def _publication(work: Workspace, decision: Decision, by: By) -> Decided:
+    """Check a publication. `publish_decided` checks it again, and publishes."""
+    request_id = _request_id(decision)
+    view = judge_request(work, request_id)
+    found, _ = publish_events(
+        work, view, request_id=request_id, by=replace(by, decision_id=f"{by.decision_id}/publish")
+    )
+    _check_published(work, found)
+    return Decided(why=found.why, request_id=request_id, publishes=True, seen=decision.ledger_version)
+
+
+def _check_published(work: Workspace, found: Publication) -> None:
+    if not found.is_published:
+        raise RequestError(f"request {found.request_id} of pipeline {work.pipeline.name} is not published: {found.why}")
+
+
+def _request_id(decision: Decision) -> str:
+    assert decision.request_id is not None, "read_decision has checked it"
+    return decision.request_id
+
+
+def _workspace(pipeline_file: str, lake: str | None) -> Workspace:
+    root = lake or os.environ.get("HINDCAST_LAKE")
+    if not root:
+        raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
+    place = Lake(root=root)
+    place.check(must_exist=True)
+    return open_workspace(load_file(Path(pipeline_file)), place, now_ms=now_ms)
+
+
+def _check_fields(decision: Decision, *, given: frozenset[str]) -> None:
+    needs, may = _FIELDS[decision.action]
+    name = decision.action.value
+    missing = sorted(needs - given)
+    if missing:
+        raise RequestError(f"the action {name} needs {' and '.join(missing)}")
+    excess = sorted(given - needs - may - {"action", "ledger_version"})
+    if excess:
+        raise RequestError(f"the action {name} does not take {' and '.join(excess)}")
+    if decision.reason is not None and not decision.reason.strip():
+        raise RequestError("the reason is blank; the ledger stores it with your name")
+    blank = [one.slice_id for one in decision.waivers if not one.reason.strip()]
+    if blank:
+        raise RequestError(f"{listed(blank)}: no reason; say why the slice may pass, the ledger stores it")
+
+
+def _unknown(names: Sequence[str]) -> str:
+    found = []
+    for name in names:
+        close = difflib.get_close_matches(name, list(Decision.model_fields), n=1)
+        found.append(
+            f"an unknown key {escaped(shortened(name, 60))!r}" + (f" (did you mean {close[0]}?)" if close else "")
+        )
+    return ", ".join(found)

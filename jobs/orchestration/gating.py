@@ -1,0 +1,76 @@
+"""The gate of a DAG run: do the checks let its slices pass, and if not, which slices are held and why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.lake.lake import Lake
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.plain_text import counted
+from jobs.planning.lease_keeping import release
+from jobs.planning.workspace import Opened, open_workspace
+from jobs.publishing.judging import judge_request
+from jobs.publishing.rules import listed, stop_reasons, waiver_advice
+from windowlib.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSlice:
+    """A slice that stops a request, and why: `share of invalid records 30.8 %, limit 25 %`, one reason per check."""
+
+    slice_id: str
+    run_id: str
+    reasons: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """The slice and its reasons on one line."""
+        return f"{self.slice_id}: {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """The result of a gate over `slices` runs. `held` are those whose checks failed; `advice` tells how to waive."""
+
+    slices: int
+    held: tuple[HeldSlice, ...] = ()
+    advice: str = ""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether no slice stops the request."""
+        return not self.held
+
+    @property
+    def why(self) -> str:
+        """The result in a few words."""
+        if self.is_passed:
+            return f"{counted(self.slices, 'slice')} passed"
+        which = listed([one.slice_id for one in self.held])
+        return f"{len(self.held)} of {counted(self.slices, 'slice')} held: {which}"
+
+
+def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices: Sequence[str] | None = None) -> Gate:
+    """Return whether the checks let a request pass. If they do not, release the lease: the request waits for a person.
+
+    With `slices`, only these are judged, for a DAG run that shares its request with others.
+
+    Raises:
+        RequestError: there is no such request.
+    """
+    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    view = judge_request(work, opened.request_id)
+    request = view.requests.get(opened.request_id)
+    if request is None:
+        raise RequestError(
+            f"pipeline {pipeline.name} has no request {opened.request_id}; `hindcast status` lists the open ones"
+        )
+    runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices]
+    stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
+    if not stopping:
+        return Gate(slices=len(runs))
+    release(work, opened)
+    held = (
+        HeldSlice(slice_id=run.result.slice.slice_id, run_id=run.result.run_id, reasons=stop_reasons(run))
+        for run in stopping
+    )
+    return Gate(slices=len(runs), held=tuple(held), advice=waiver_advice(stopping))

@@ -1,0 +1,104 @@
+"""The `alerts` part of a pipeline file: which events send a message, and through which connections of Airflow."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, StringConstraints, field_validator, model_validator
+
+from jobs.pipeline.models.grammar import GrammarModel, refuse_control_characters
+
+MAX_RECIPIENTS = 8
+
+_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+
+
+def _check_address(value: str) -> str:
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError(f"expected an e-mail address such as on-call@example.com, found {value!r}")
+    return refuse_control_characters(value)
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str | Mapping) else value
+
+
+Connection = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,200}$")]
+Address = Annotated[str, StringConstraints(max_length=254), AfterValidator(_check_address)]
+Addresses = Annotated[
+    tuple[Address, ...], BeforeValidator(_as_list), Strict(strict=False), Field(min_length=1, max_length=50)
+]
+
+
+class Recipient(GrammarModel):
+    """Who gets a message: a connection of Airflow by its id, or a notifier of an Airflow provider.
+
+    `email` are the addresses for a connection of type smtp. `notifier` is a class such as
+    `airflow.providers.slack.notifications.slack.SlackNotifier`. Its texts in `arguments` may have {subject}, {text} and
+    {url}.
+    """
+
+    connection: Connection | None = None
+    email: Addresses | None = None
+    notifier: Annotated[str, StringConstraints(max_length=300)] | None = None
+    arguments: Mapping[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_plain_name(cls, value: object) -> object:
+        return {"connection": value} if isinstance(value, str) else value
+
+    @field_validator("notifier")
+    @classmethod
+    def _is_class(cls, value: str) -> str:
+        if not _CLASS.fullmatch(value):
+            raise ValueError(f"expected the full name of a class, such as package.module.Notifier, found {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.connection is None) == (self.notifier is None):
+            raise ValueError("needs connection, the id of an Airflow connection, or notifier, a class; not both")
+        if self.notifier is not None and self.email is not None:
+            raise ValueError("email is for a connection of type smtp; a notifier gets its addresses in arguments")
+        if self.connection is not None and self.arguments:
+            raise ValueError("arguments are for a notifier; leave them out")
+        return self
+
+
+Recipients = Annotated[
+    tuple[Recipient, ...],
+    BeforeValidator(_as_list),
+    Strict(strict=False),
+    Field(min_length=1, max_length=MAX_RECIPIENTS),
+]
+
+
+def _check_time(value: str) -> str:
+    if not _TIME.fullmatch(value):
+        raise ValueError(f'expected a time of day in UTC such as "08:00", found {value!r}')
+    return value
+
+
+class AlertsGrammar(GrammarModel):
+    """The events that send a message, and who gets it.
+
+    Attributes:
+        to: the recipients.
+        failed: a task of the pipeline's DAGs has failed after its last retry.
+        held: a check has failed, so slices wait for a person.
+        not_published_by: a time of day in UTC. At that time, readers should see every slice of the days before.
+    """
+
+    to: Recipients
+    failed: bool = True
+    held: bool = True
+    not_published_by: Annotated[str, AfterValidator(_check_time)] | None = None
+
+    @model_validator(mode="after")
+    def _has_event(self) -> Self:
+        if not (self.failed or self.held or self.not_published_by):
+            raise ValueError("no event sends a message; set failed, held or not_published_by, or leave out alerts")
+        return self

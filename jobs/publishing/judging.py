@@ -1,0 +1,133 @@
+"""Judges how much the publication of a request changes settled windows, and records it in the ledger.
+
+The judgement compares rows, so it is made outside of the ledger's write. It names its basis: the rule, the runs that
+readers see, and the runs of the request. A publication needs a judgement with the basis of the view that it changes. So
+if another request is published in between, the request is judged again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from jobs.durations import format_duration
+from jobs.ledger.events import LedgerEvent, judged_event
+from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.models.publish import SettledGrammar
+from jobs.pipeline.slices import show_instant
+from jobs.planning.workspace import Workspace
+from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
+from jobs.runs import SETTLED, CheckResult, Verdict
+
+if TYPE_CHECKING:
+    from jobs.comparing.settled import SettledChange
+
+CHECK: Final = "settled_windows"
+MAX_TRIES: Final = 20
+
+
+def is_due(work: Workspace, view: LedgerView, request: Request) -> bool:
+    """Return whether a request has to be judged before it can be published: it is complete, and its basis is new."""
+    return settled_basis(work, view, request).is_outdated and is_ready(work, view, request)
+
+
+def judge_request(work: Workspace, request_id: str) -> LedgerView:
+    """Judge a request if that is due, and return the newest view. Without the rule, this costs one read of the ledger.
+
+    Raises:
+        StoreError: rows cannot be read, or differ from those that were written.
+        SpecError: a column of the rule has no numbers.
+    """
+    view = work.ledger.view()
+    for _ in range(MAX_TRIES):
+        request = view.requests.get(request_id)
+        if request is None or not is_due(work, view, request):
+            break
+        view = work.ledger.write(_Recording(work, request_id, view))
+    return view
+
+
+class _Recording:
+    """Records a judgement that was made in a view, unless its basis has changed since."""
+
+    def __init__(self, work: Workspace, request_id: str, view: LedgerView) -> None:
+        self._work, self._request_id = work, request_id
+        request = view.requests[request_id]
+        self._basis = settled_basis(work, view, request).now
+        self._event = judged_event(request_id, self._basis or NO_RULE, judged_checks_of(work, view, request))
+
+    def __call__(self, view: LedgerView) -> Sequence[LedgerEvent]:
+        request = view.requests[self._request_id]
+        is_same = settled_basis(self._work, view, request).now == self._basis
+        return [self._event] if is_same and is_due(self._work, view, request) else []
+
+
+def judged_checks_of(work: Workspace, view: LedgerView, request: Request) -> Mapping[str, tuple[CheckResult, ...]]:
+    """Return the checks of settled windows: run id -> one check if the run changes a settled window, else none."""
+    checks: dict[str, tuple[CheckResult, ...]] = dict.fromkeys(request.runs.values(), ())
+    rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
+    if rule is None or not view.published:
+        return checks
+    from jobs.comparing.settled import Settled, settled_change  # imports Arrow and numpy
+    from jobs.comparing.sides import request_sides
+
+    newest_ms = max(view.slices[slice_id].end_ms for slice_id in view.published)
+    settled = Settled(until_ms=newest_ms - rule.after_ms, columns=tuple(rule.change_at_most.columns))
+    sides = request_sides(view, request.request_id)
+    found = settled_change(work.lake, work.pipeline.name, sides, settled=settled)
+    for slice_id in found.by_slice:
+        checks[request.runs[slice_id]] = (_check(rule, found, slice_id),)
+    return checks
+
+
+def exceeds(rule: SettledGrammar, found: "SettledChange") -> bool:
+    """Return whether a publication changes more of the settled windows than the rule allows."""
+    limits = rule.change_at_most
+    if limits.share is not None and found.share > limits.share:
+        return True
+    return any(found.column_share(name) > most for name, most in limits.columns.items())
+
+
+def _check(rule: SettledGrammar, found: "SettledChange", slice_id: str) -> CheckResult:
+    count = found.by_slice[slice_id]
+    columns = {name: found.column_share(name) for name in rule.change_at_most.columns}
+    observed = {
+        "changed_in_slice": count,
+        "changed": found.changed,
+        "seen": found.seen,
+        "share": _plain(found.share),
+        "columns": {name: _plain(part) for name, part in columns.items()},
+        "windows": list(found.windows),
+    }
+    words = [f"{found.changed:,} of {found.seen:,} windows ({_percent(found.share)})"]
+    words += [f"{name} by {_percent(part)}" for name, part in columns.items()]
+    note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {'; '.join(found.windows)}"
+    demand = _demand(rule, found.until_ms)
+    limits = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return CheckResult(
+        slice_id=slice_id,
+        table=SETTLED,
+        check=CHECK,
+        severity="critical",
+        verdict=Verdict.FAIL if exceeds(rule, found) else Verdict.PASS,
+        observed=json.dumps(observed | {"note": note}, sort_keys=True),
+        arguments=json.dumps(limits | {"demand": demand}, sort_keys=True),
+        message=f"{demand}: found {note}",
+    )
+
+
+def _demand(rule: SettledGrammar, until_ms: int) -> str:
+    limits = rule.change_at_most
+    parts = [] if limits.share is None else [f"at most {_percent(limits.share)} of the windows may change"]
+    parts += [f"{name} may change by at most {_percent(part)} of its sum" for name, part in limits.columns.items()]
+    return (
+        f"of the windows that ended by {show_instant(until_ms)} ({format_duration(rule.after_ms)} before the end of "
+        f"the newest slice that readers see), {' and '.join(parts)}"
+    )
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:,.3g} %"
+
+
+def _plain(part: float) -> float | str:
+    return part if part < float("inf") else "inf"

@@ -1,0 +1,127 @@
+"""The compare-and-set of decisions: a person decides on what they saw, and is refused if that has changed since.
+
+The person saw the ledger at one version. Later events on other requests do not matter. Pure functions over two views.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobs.ledger.view import Decided, LedgerView, Request, StagedRun
+from jobs.pipeline.slices import show_instant
+from jobs.plain_text import escaped
+from jobs.runs import Verdict
+from windowlib.errors import RequestError
+
+MAX_TOLD = 8
+
+
+class OutdatedDecision(RequestError):  # noqa: N818
+    """What the person looked at has changed since. The message tells what happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class By:
+    """Who decides.
+
+    Attributes:
+        who: the person, recorded in the ledger.
+        decision_id: identifies the decision. A second call with the same id finds that it has been made.
+        seen: the ledger that the person looked at. None: the decision is not compared with anything.
+        tells: whether the caller sends asset events for a publication, as a task of Airflow does.
+    """
+
+    who: str
+    decision_id: str
+    seen: LedgerView | None = None
+    tells: bool = False
+
+
+def check_seen_request(view: LedgerView, request_id: str, by: By) -> None:
+    """Check that a request is as the person saw it.
+
+    Raises:
+        OutdatedDecision: another person has decided on it, or its state or one of its runs has changed.
+    """
+    if by.seen is None:
+        return
+    before, now = by.seen.requests.get(request_id), view.requests.get(request_id)
+    if now is None:
+        return  # the decision itself refuses an unknown request
+    if before is None:
+        raise _outdated(by, [f"request {request_id} was opened by {now.who}"])
+    found = [
+        *(_told(one) for one in _decided_since(view, by) if one.request_id == request_id),
+        *_changes(by.seen, view, before=before, now=now),
+    ]
+    if found:
+        raise _outdated(by, found)
+
+
+def check_seen_chain(view: LedgerView, by: By) -> None:
+    """Check that publications and the hold of the chain are as the person saw them, for a rollback or its end.
+
+    Raises:
+        OutdatedDecision: there was another publication, rollback or end of a hold.
+    """
+    if by.seen is None:
+        return
+    found = [_told(one) for one in _decided_since(view, by) if one.request_id is None]
+    told = {one.seq for one in _decided_since(view, by) if one.request_id is None}
+    for publication in view.publications:
+        if publication.seq > by.seen.version and publication.seq not in told:
+            what = f"rolled publication {publication.undoes} back" if publication.is_rollback else "published"
+            found.append(
+                f"{publication.who} {what} at {show_instant(publication.at_ms)} (publication {publication.seq})"
+            )
+    if found:
+        raise _outdated(by, found)
+
+
+def _decided_since(view: LedgerView, by: By) -> Iterator[Decided]:
+    assert by.seen is not None
+    for one in view.decisions.values():
+        if one.seq > by.seen.version and one.decision_id != by.decision_id:
+            yield one
+
+
+def _told(one: Decided) -> str:
+    reason = f": {one.reason}" if one.reason else ""
+    return f"{one.who} decided {one.action} at {show_instant(one.at_ms)}{reason}"
+
+
+def _changes(seen: LedgerView, view: LedgerView, *, before: Request, now: Request) -> Iterator[str]:
+    if before.state is not now.state:
+        why = f" ({now.failure})" if now.failure else ""
+        yield f"the request is {now.state.value}{why}; it was {before.state.value}"
+    for slice_id in sorted(now.runs.keys() | before.runs.keys()):
+        old, new = _run(seen, before.runs.get(slice_id)), _run(view, now.runs.get(slice_id))
+        if (was := _shown(old)) != (is_now := _shown(new)):
+            yield f"slice {slice_id} has {is_now}; it had {was}"
+
+
+def _run(view: LedgerView, run_id: str | None) -> StagedRun | None:
+    return None if run_id is None else view.runs.get(run_id)
+
+
+def _shown(run: StagedRun | None) -> str:
+    """Return what a decision depends on: the run, its attempt that counts, and its verdict with the waiver."""
+    if run is None:
+        return "no run"
+    waived = "" if run.waiver is None else f", waived by {run.waiver.who} at {show_instant(run.waiver.at_ms)}"
+    result = run.result
+    stopping = [one for one in result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
+    names = ", ".join(sorted({f"{one.check}({one.column})" if one.column else one.check for one in stopping}))
+    return (
+        f"run {result.run_id[:12]} (attempt {result.attempt_id[:12]}): {run.verdict.value}"
+        f"{f' ({names})' if names else ''}{waived}"
+    )
+
+
+def _outdated(by: By, found: list[str]) -> OutdatedDecision:
+    assert by.seen is not None
+    told = "; ".join(escaped(one) for one in found[:MAX_TOLD])
+    more = f"; and {len(found) - MAX_TOLD} more changes" if len(found) > MAX_TOLD else ""
+    return OutdatedDecision(
+        f"since you looked (ledger version {by.seen.version}): {told}{more}. Your decision has changed nothing. "
+        "Look again, and decide again if it is still needed"
+    )

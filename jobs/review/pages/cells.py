@@ -1,0 +1,73 @@
+"""Texts of stored values, for tables on pages and for CSV files."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+from expectations.units import duration, instant
+from jobs.plain_text import escaped, escaped_json
+from jobs.reading.plain_values import plain
+from jobs.review.explain_windows import interval
+
+NULL = "null"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet reads a text that begins so as a formula, or skips the character and then does."""
+
+
+def cell(value: object, column: str) -> str:
+    """Return a stored value as text. The suffix of the column's name gives the unit, as in the report."""
+    match value:
+        case None:
+            return NULL
+        case str():
+            return value
+        case bool() | int() | float():
+            return _number(value, column)
+        case date():
+            return _time(value) if isinstance(value, datetime) else value.isoformat()
+        case list() if value and all(_is_window(one) for one in value):
+            return ", ".join(interval(one["window_start"], one["window_end"]) for one in value)
+        case _:
+            return escaped_json(plain(value))
+
+
+def _number(value: float, column: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.12g}"
+    for suffix, spelled in (("_by_ms", duration), ("_ms", instant)):
+        if column.endswith(suffix):
+            return spelled(value)
+    return f"{value:,}"
+
+
+def is_number(value: object) -> bool:
+    """Return whether a cell is aligned as a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def csv_line(values: Sequence[object]) -> str:
+    """Return a line of a CSV file. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow([_csv_cell(value) for value in values])
+    return buffer.getvalue()
+
+
+def _csv_cell(value: object) -> Any:  # noqa: ANN401 -- what the csv module takes
+    if value is None or is_number(value) or isinstance(value, bool):
+        return value
+    shown = plain(value)
+    text = escaped(shown if isinstance(shown, str) else escaped_json(shown))
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _time(value: datetime) -> str:
+    at = value.astimezone(UTC) if value.tzinfo else value
+    return f"{at:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".").removesuffix(":00")
+
+
+def _is_window(value: object) -> bool:
+    return isinstance(value, Mapping) and {*value} == {"window_start", "window_end"}

@@ -1,0 +1,179 @@
+"""Which decisions are possible at a place of the pages, and why others are not. No HTML, no Airflow."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.planning.workspace import Workspace, is_live
+from jobs.publishing.decisions import cancel_events, rollback_events
+from jobs.publishing.judging import is_due
+from jobs.publishing.rules import judge_publication, stop_reasons
+from jobs.publishing.seen import By
+from jobs.runs import Verdict
+from windowlib.errors import RequestError
+
+MAX_SHOWN = 500
+"""The most slices that one form lists. The command line waives more."""
+_ANYBODY = By(who="", decision_id="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSlice:
+    """A slice whose run stops the publication. `cannot` tells why it cannot be waived; empty if it can."""
+
+    slice_id: str
+    run_id: str
+    reasons: tuple[str, ...]
+    cannot: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Possible:
+    """Whether a decision is possible now. `why_not` is empty if it is."""
+
+    why_not: str = ""
+
+    def __bool__(self) -> bool:
+        return not self.why_not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestForms:
+    """The decisions on a request. `held` are the slices that stop it, at most `MAX_SHOWN` of `held_count`."""
+
+    request_id: str
+    held: tuple[HeldSlice, ...]
+    held_count: int
+    publish: Possible
+    cancel: Possible
+    is_worked_on: bool
+
+    @property
+    def can_waive(self) -> bool:
+        """Whether at least one slice can be waived."""
+        return any(not one.cannot for one in self.held) and not self.is_worked_on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionForms:
+    """The decisions at one place. Each part is None if it does not belong to the place.
+
+    Attributes:
+        ledger_version: the version of the ledger that the page shows. A decision is compared with it.
+        request: the decisions on a request.
+        publication: the number of the publication that can be rolled back, and whether that is possible.
+        resume: whether the chain is held after a rollback, and by whom.
+    """
+
+    ledger_version: int
+    request: RequestForms | None = None
+    publication: int | None = None
+    roll_back: Possible | None = None
+    resume: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to decide here."""
+        return self.request is None and self.roll_back is None and self.resume is None
+
+
+def decision_forms(
+    work: Workspace,
+    view: LedgerView,
+    *,
+    request_id: str | None = None,
+    slice_id: str | None = None,
+    publication: int | None = None,
+) -> DecisionForms:
+    """Return the decisions that are possible at a place.
+
+    Args:
+        work: the workspace of the pipeline, for the rules.
+        view: the ledger as the page shows it.
+        request_id: a request. Its decisions are shown.
+        slice_id: a slice. The decisions on the newest open request that is held by it are shown, for this slice only.
+        publication: a publication, which may be rolled back. Without any place, it is the newest that readers see.
+    """
+    if request_id is None and slice_id is None and publication is None:
+        publication = view.standing[-1].seq if view.standing else None
+    request = _request_at(view, request_id=request_id, slice_id=slice_id)
+    is_chain = request_id is None and slice_id is None
+    return DecisionForms(
+        ledger_version=view.version,
+        request=None if request is None else _request_forms(work, view, request, slice_id=slice_id),
+        publication=publication,
+        roll_back=None if publication is None else _roll_back(work, view, publication),
+        resume=_resume(view) if is_chain and view.hold is not None else None,
+    )
+
+
+def held_runs(view: LedgerView, request: Request) -> list[StagedRun]:
+    """Return the runs that stop the publication of a request, in slice order."""
+    stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
+    return sorted(stopping, key=lambda run: run.result.slice.start_ms)
+
+
+def _request_at(view: LedgerView, *, request_id: str | None, slice_id: str | None) -> Request | None:
+    if slice_id is None:
+        return None if request_id is None else view.requests.get(request_id)
+    for request in reversed(view.open_requests()):
+        run_id = request.runs.get(slice_id)
+        if run_id is not None and not view.run(run_id).is_publishable:
+            return request
+    return None
+
+
+def _request_forms(work: Workspace, view: LedgerView, request: Request, *, slice_id: str | None) -> RequestForms | None:
+    if not request.is_open and not (request.runs and _may_publish_again(work, view, request)):
+        return None
+    held = [run for run in held_runs(view, request) if slice_id is None or run.result.slice.slice_id == slice_id]
+    return RequestForms(
+        request_id=request.request_id,
+        held=tuple(_held(run) for run in held[:MAX_SHOWN]),
+        held_count=len(held),
+        publish=_publish(work, view, request),
+        cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
+        is_worked_on=is_live(work, request),
+    )
+
+
+def _may_publish_again(work: Workspace, view: LedgerView, request: Request) -> bool:
+    """Return whether a rolled back request may be published again."""
+    found = judge_publication(work, view, request)
+    return found.is_published and not found.is_seen_already
+
+
+def _held(run: StagedRun) -> HeldSlice:
+    cannot = (
+        "" if run.verdict is Verdict.FAIL else "the check itself failed, so its result is unknown; run the slice again"
+    )
+    return HeldSlice(
+        slice_id=run.result.slice.slice_id, run_id=run.result.run_id, reasons=stop_reasons(run), cannot=cannot
+    )
+
+
+def _publish(work: Workspace, view: LedgerView, request: Request) -> Possible:
+    if is_due(work, view, request):
+        return Possible()  # the worker compares the settled windows before it publishes
+    found = judge_publication(work, view, request)
+    if found.is_published:
+        return Possible(why_not=found.why if found.is_seen_already else "")
+    return Possible(why_not=found.why)
+
+
+def _roll_back(work: Workspace, view: LedgerView, publication: int) -> Possible:
+    return _tried(lambda: rollback_events(work, view, publication=publication, reason="-", by=_ANYBODY))
+
+
+def _resume(view: LedgerView) -> str:
+    assert view.hold is not None, "the caller has checked it"
+    return f"{view.hold.who} rolled publication {view.hold.undoes} back: {view.hold.reason}"
+
+
+def _tried(events: Callable[[], Sequence[LedgerEvent]]) -> Possible:
+    try:
+        events()
+    except RequestError as error:
+        return Possible(why_not=str(error))
+    return Possible()

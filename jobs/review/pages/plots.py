@@ -1,0 +1,78 @@
+"""The outputs of a slice's windows over time, in few points, for small drawings."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.lake.store import ArrowSql, plain_rows
+from jobs.ledger.view import StagedRun
+from jobs.reading.published import quote_duckdb
+from jobs.reading.stored_rows import StoredRuns
+from jobs.reading.stored_tables import spec_of
+from windowlib.records.tables import WINDOW_OUTPUTS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_POINTS = 120
+MAX_PLOTS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotPoint:
+    """The panes whose windows start in one interval: the mean, least and greatest value, and how many panes."""
+
+    at_ms: int
+    mean: float
+    least: float
+    most: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """One output over the starts of the windows."""
+
+    name: str
+    points: tuple[PlotPoint, ...]
+
+
+def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) -> tuple[Plot, ...]:
+    """Return a plot for each numeric output of a run's panes; none if the windows have no bounds in time.
+
+    Raises:
+        StoreError: a file cannot be read, or the rows differ from those that were written.
+    """
+    if not run.result.counts.panes:
+        return ()
+    wanted = spec_of(stored.view, run).output_columns
+    rows = stored.read(WINDOW_OUTPUTS, [run], ("window_start", "kind", *wanted))
+    names = [name for name in wanted if name in rows.column_names and _is_numeric(rows.schema.field(name).type)]
+    if not rows.num_rows or not names or rows["window_start"].null_count == rows.num_rows:
+        return ()
+    with ArrowSql() as opened:
+        return tuple(_plot(opened, rows, name=name, most=most) for name in names[:MAX_PLOTS])
+
+
+def _plot(opened: ArrowSql, rows: "pa.Table", *, name: str, most: int) -> Plot:
+    column = f"CAST({quote_duckdb(name)} AS DOUBLE)"
+    # The name is a column of the table and quoted; the other parts are fixed.
+    sql = (
+        f"WITH panes AS (SELECT epoch_ms(window_start) AS at_ms, {column} AS value FROM rows "  # noqa: S608
+        f"WHERE kind = 'result' AND window_start IS NOT NULL AND isfinite({column})), "
+        "bounds AS (SELECT min(at_ms) AS first_ms, "
+        "greatest(1, ceil((max(at_ms) - min(at_ms) + 1) / ?)) AS width FROM panes) "
+        "SELECT CAST(first_ms + floor((at_ms - first_ms) / width) * width AS BIGINT) AS shown_ms, "
+        "avg(value), min(value), max(value), count(*) FROM panes, bounds GROUP BY shown_ms ORDER BY shown_ms"
+    )
+    found = plain_rows(opened.query({"rows": rows.select(["window_start", "kind", name])}, sql, [most]))
+    points = (
+        PlotPoint(at_ms=at_ms, mean=mean, least=least, most=greatest, count=count)
+        for at_ms, mean, least, greatest, count in found
+    )
+    return Plot(name=name, points=tuple(points))
+
+
+def _is_numeric(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

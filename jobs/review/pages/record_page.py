@@ -1,0 +1,151 @@
+"""The search for a record or a key, in a bounded number of slices, so that a page takes less than a second."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jobs.lake.lake import Lake
+from jobs.lake.store import ArrowSql
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.published import quote_duckdb, read_published
+from jobs.reading.stored_tables import spec_of
+from jobs.review.explain import Explanation, explain
+from windowlib.errors import RequestError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchLimits:
+    """A search takes the newest slices whose sums stay within these limits, and at least one slice."""
+
+    slices: int = 200
+    read: int = 2_000_000
+    beside: int = 100_000
+    panes: int = 500_000
+
+
+DEFAULT_LIMITS = SearchLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The slices that a search reads: a view that has no others. `older` is the last slice before them."""
+
+    view: LedgerView
+    first: str
+    last: str
+    older: str | None
+    is_newest: bool
+
+    @property
+    def slices(self) -> frozenset[str]:
+        """The ids of the slices."""
+        return frozenset(self.view.slices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The result of a search for a record: its explanation, or why there is none."""
+
+    explanation: Explanation | None
+    problem: str | None
+
+
+def search_scope(view: LedgerView, last: str | None = None, *, limits: SearchLimits = DEFAULT_LIMITS) -> Scope | None:
+    """Return the slices to search, the newest of which is `last` (None: the newest of all); None without any.
+
+    Raises:
+        RequestError: the ledger has no slice `last`.
+    """
+    ids = list(view.slices)
+    if last is not None and last not in view.slices:
+        raise RequestError(f"the ledger has no slice {last!r}")
+    end = len(ids) if last is None else ids.index(last) + 1
+    if not end:
+        return None
+    chosen = list(_chosen(view, ids[:end], limits))
+    start = end - len(chosen)
+    return Scope(
+        view=_restricted(view, frozenset(chosen)),
+        first=ids[start],
+        last=ids[end - 1],
+        older=ids[start - 1] if start else None,
+        is_newest=end == len(ids),
+    )
+
+
+def spec_of_chain(pipeline: Pipeline, view: LedgerView) -> Pipeline:
+    """Return the spec of the published chain; that of the file if nothing is published."""
+    return pipeline if view.head is None else spec_of(view, view.head)
+
+
+def find(lake: Lake, pipeline: Pipeline, record_id: str, *, scope: Scope) -> Found:
+    """Explain a record of the slices of a scope.
+
+    Raises:
+        HindcastError: the rows or the log cannot be read.
+    """
+    try:
+        return Found(explanation=explain(lake, pipeline, record_id, view=scope.view, only=scope.slices), problem=None)
+    except RequestError as error:
+        return Found(explanation=None, problem=str(error))
+
+
+def windows_of_key(
+    lake: Lake, pipeline: Pipeline, key: Mapping[str, str], *, scope: Scope, most: int
+) -> "tuple[pa.Table, int]":
+    """Return the newest windows of a key that the slices of a scope have published, and how many there are.
+
+    Args:
+        lake: the lake.
+        pipeline: the pipeline.
+        key: key column -> value as text. Columns without a value match all windows.
+        scope: the slices.
+        most: how many windows to return.
+
+    Raises:
+        StoreError: a file cannot be read, or the rows differ from those that were written.
+    """
+    rows = read_published(lake, pipeline.name, scope.view)
+    wanted = {name: value for name, value in key.items() if value and name in rows.column_names}
+    if not rows.num_rows:
+        return rows, 0
+    # The names are key columns of the table and quoted; values are parameters.
+    where = " AND ".join(f"CAST({quote_duckdb(name)} AS VARCHAR) = ?" for name in wanted) or "true"
+    sql = f"SELECT * FROM rows WHERE {where} ORDER BY window_start DESC NULLS LAST, window_end DESC"  # noqa: S608
+    with ArrowSql() as opened:
+        found = opened.query({"rows": rows}, sql, list(wanted.values()))
+    return found.slice(0, most), found.num_rows
+
+
+def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[str]:
+    """Yield slices, newest first, while the sums stay within the limits."""
+    runs: dict[str, list[StagedRun]] = {}
+    for run in view.runs.values():
+        runs.setdefault(run.result.slice.slice_id, []).append(run)
+    read = beside = panes = 0
+    for number, slice_id in enumerate(reversed(ids)):
+        counts = [run.result.counts for run in runs.get(slice_id, ())]
+        read += max((one.read for one in counts), default=0)
+        beside += max((one.late + one.unassigned + one.invalid for one in counts), default=0)
+        panes += max((one.panes for one in counts), default=0)
+        is_over = read > limits.read or beside > limits.beside or panes > limits.panes
+        if number and (is_over or number >= limits.slices):
+            return
+        yield slice_id
+
+
+def _restricted(view: LedgerView, slices: frozenset[str]) -> LedgerView:
+    """Return a view that has only these slices. Its runs are complete, because they refer to each other."""
+    return replace(
+        view,
+        published={slice_id: run_id for slice_id, run_id in view.published.items() if slice_id in slices},
+        slices={slice_id: one for slice_id, one in view.slices.items() if slice_id in slices},
+        requests={
+            name: replace(one, runs={slice_id: run for slice_id, run in one.runs.items() if slice_id in slices})
+            for name, one in view.requests.items()
+        },
+    )

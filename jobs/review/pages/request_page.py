@@ -1,0 +1,178 @@
+"""The content of the page of one request: what was asked, how far it is, each slice, and what became of it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from expectations.units import duration, instant
+from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
+from jobs.pipeline.slices import slices_between
+from jobs.planning.workspace import Workspace
+from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
+from jobs.review.report.collect import run_row
+from jobs.review.report.model import Status, status_of
+from jobs.runs import Counts, Slice
+from windowlib.errors import HindcastError, RangeError
+
+MAX_LINES = 400
+"""How many slices one page of a request lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLine:
+    """One slice of the request. `effect` tells what its publication changes, or why it has no run yet."""
+
+    slice_id: str
+    status: Status
+    run_id: str | None
+    counts: Counts | None
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPage:
+    """The page of a request. `lines` has the first slices, at most `MAX_LINES` of `slice_count`.
+
+    `refresh_s` is set while a process works on the request: the page is then loaded again after so many seconds.
+    """
+
+    request: Request
+    now: OpenRequest
+    state: str
+    opened: str
+    spec: str
+    held: tuple[HeldSlice, ...]
+    lines: tuple[RequestLine, ...]
+    slice_count: int
+    statuses: tuple[tuple[Status, int], ...]
+    ended: tuple[str, ...]
+    remaining: str | None
+    last_staged: str | None
+    refresh_s: int | None
+
+    @property
+    def staged(self) -> int:
+        """How many slices have a run in the request."""
+        return len(self.request.runs)
+
+
+def request_page(work: Workspace, view: LedgerView, request: Request, *, why: Mapping[str, str]) -> RequestPage:
+    """Return the page of a request.
+
+    Args:
+        work: the workspace of the pipeline.
+        view: the ledger.
+        request: a request of the view.
+        why: slice -> why the plan wants to replay it, for slices without a run.
+    """
+    slices = _slices(work, view, request)
+    lines = [_line(one, view, request, why=why.get(one.slice_id)) for one in slices]
+    counted = Counter(line.status for line in lines)
+    now = open_request(work, view, request)
+    own = [view.runs[run_id] for run_id in request.runs.values() if run_id in view.runs]
+    return RequestPage(
+        request=request,
+        now=now,
+        state=_state(request, now),
+        opened=instant(request.opened_at_ms),
+        spec=request.spec_fingerprint[:12],
+        held=held_of(view, request) if request.is_open else (),
+        lines=tuple(lines[:MAX_LINES]),
+        slice_count=len(lines),
+        statuses=tuple((status, counted[status]) for status in Status if counted[status]),
+        ended=_ended(view, request),
+        remaining=_remaining(own, len(slices) - len(request.runs)) if now.workers else None,
+        last_staged=instant(max(run.at_ms for run in own)) if own else None,
+        refresh_s=5 if now.workers else None,
+    )
+
+
+def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Request, ...]:
+    """Return the requests that a DAG run of Airflow has opened or joined, oldest first."""
+    return tuple(
+        request
+        for request in view.requests.values()
+        if any((one.dag_id, one.run_id) == (dag_id, run_id) for one in request.origins)
+    )
+
+
+def _slices(work: Workspace, view: LedgerView, request: Request) -> tuple[Slice, ...]:
+    known = [view.slices[slice_id] for slice_id in request.slice_ids if slice_id in view.slices]
+    if request.from_ms is not None and request.to_ms is not None:
+        try:
+            return slices_between(work.pipeline, request.from_ms, request.to_ms)
+        except RangeError:
+            pass  # the pipeline file has slices with other bounds now
+    return tuple(sorted(known, key=lambda one: one.start_ms))
+
+
+def _line(one: Slice, view: LedgerView, request: Request, *, why: str | None) -> RequestLine:
+    run = view.runs.get(request.runs.get(one.slice_id, ""))
+    if run is None:
+        effect = why or ("not replayed yet" if request.is_open else "the request ended before it was replayed")
+        return RequestLine(slice_id=one.slice_id, status=Status.MISSING, run_id=None, counts=None, effect=effect)
+    return RequestLine(
+        slice_id=one.slice_id,
+        status=status_of(run_row(run, view)),
+        run_id=run.result.run_id,
+        counts=run.result.counts,
+        effect=_effect(view, run),
+    )
+
+
+def _effect(view: LedgerView, run: StagedRun) -> str:
+    """Return what the publication of a run changes for readers."""
+    seen = view.published.get(run.result.slice.slice_id)
+    if seen == run.result.run_id:
+        return "readers see this run"
+    if seen is None:
+        return "readers do not see this slice yet"
+    before = view.runs.get(seen)
+    if before is not None and before.result.digests == run.result.digests:
+        return "equal rows as readers see"
+    return f"replaces run {seen[:12]} with other rows"
+
+
+def _state(request: Request, now: OpenRequest) -> str:
+    if request.state is RequestState.OPEN:
+        return f"open: {now.waits}"
+    why = f": {request.failure}" if request.failure else ""
+    return f"{request.state.value}{why}"
+
+
+def _ended(view: LedgerView, request: Request) -> tuple[str, ...]:
+    """Return the publications and rollbacks of a request's runs as sentences, oldest first."""
+    found = [one for one in view.publications if one.request_id == request.request_id]
+    seqs = {one.seq for one in found}
+    found += [one for one in view.publications if one.undoes in seqs and one not in found]
+    return tuple(
+        f"{'rolled back' if one.is_rollback else 'published'} by {one.who} on {instant(one.at_ms)}, in ledger version "
+        f"{one.seq}"
+        for one in sorted(found, key=lambda one: one.seq)
+    )
+
+
+def _remaining(own: list[StagedRun], left: int) -> str | None:
+    """Return about how long the slices that are left take, from the seconds of the slices before."""
+    if not own or left <= 0:
+        return None
+    return duration(left * median(run.result.seconds for run in own) * 1000)
+
+
+def plan_reasons(work: Workspace, view: LedgerView, request: Request) -> tuple[Mapping[str, str], str | None]:
+    """Return slice -> why it is replayed, and the problem if that cannot be planned now."""
+    from jobs.planning.plan import Ask
+
+    slices = _slices(work, view, request)
+    if not slices or len(slices) > MAX_LINES:
+        return {}, None
+    ask = Ask(slices=slices, request_id=request.request_id, is_fresh=request.is_fresh)
+    try:
+        planned = work.plan(view, ask)
+    except HindcastError as error:
+        return {}, str(error)
+    return {
+        step.slice.slice_id: ("" if step.is_certain else "perhaps: ") + f"{step.reason.value} ({step.because})"
+        for step in planned.stale
+    }, None

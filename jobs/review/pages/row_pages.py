@@ -1,0 +1,339 @@
+"""Pages of stored rows: the rows of one run in one table, filtered, sorted and cut, compared with the ledger.
+
+Only the needed rows are read. Of a table with few rows, the content of every row is compared with its id; of a table
+with many rows, the sum of the ids is compared with the run's digest, and only the rows of the page are read whole.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, assert_never
+
+from jobs.lake.damage import reading
+from jobs.lake.store import ArrowSql, attempt_batches, table_columns
+from jobs.ledger.view import StagedRun
+from jobs.reading.published import quote_duckdb
+from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from windowlib.errors import RangeError, RequestError
+from windowlib.records.tables import RECORD_TABLES, ROW_CHECK, ROW_ID, SLICE_COLUMNS, WINDOW_OUTPUTS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAGE_ROWS = 50
+BATCH_ROWS = 65_536
+CSV_ROWS = 1_000_000
+"""A CSV file has at most this many rows."""
+_HIDDEN = frozenset({ROW_ID, ROW_CHECK, "record_hash", *SLICE_COLUMNS})
+_POSITION = "__position"
+
+
+class Comparison(Enum):
+    """How a filter compares the values of a column with the value that was entered."""
+
+    CONTAINS = "contains"
+    EQUALS = "equals"
+    AT_LEAST = "at least"
+    AT_MOST = "at most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Keeps the rows whose value in `column` compares with `value`, which a person has entered as text."""
+
+    column: str
+    comparison: Comparison
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsAsk:
+    """What a page shows: rows of a filter, sorted by a column (None: as stored), and the number of the page from 1."""
+
+    filter: Filter | None = None
+    sort: str | None = None
+    is_descending: bool = False
+    page: int = 1
+    size: int = PAGE_ROWS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsPage:
+    """The rows of one page, and all columns that can be shown, filtered and sorted.
+
+    `is_compared`: the content of the rows was compared with their ids. Otherwise only the sum of all ids was compared.
+    """
+
+    rows: "pa.Table"
+    columns: tuple[str, ...]
+    ask: RowsAsk
+    total: int
+    matching: int
+    is_compared: bool
+
+    @property
+    def first(self) -> int:
+        """The number of the first row of the page, from 1; 0 without rows."""
+        return 0 if not self.rows.num_rows else (self.ask.page - 1) * self.ask.size + 1
+
+    @property
+    def last(self) -> int:
+        """The number of the last row of the page."""
+        return self.first + self.rows.num_rows - 1 if self.rows.num_rows else 0
+
+    @property
+    def pages(self) -> int:
+        """The number of pages, at least 1."""
+        return max(1, -(-self.matching // self.ask.size))
+
+
+@dataclass(frozen=True, slots=True)
+class RunRows:
+    """The rows of one run in one table."""
+
+    stored: StoredRuns
+    run: StagedRun
+    table: str
+
+    @property
+    def uri(self) -> str:
+        """The place of the table."""
+        return self.stored.lake.table(self.stored.pipeline, self.table)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that pages show, with the fields of the record as `record.name`; empty without a table.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
+        found: list[str] = []
+        for name, node in table_columns(self.uri).items():
+            if name in _HIDDEN:
+                continue
+            if name == "record" and not isinstance(node, str):
+                found += [f"record.{field['name']}" for field in node["fields"]]
+            else:
+                found.append(name)
+        if self.table in RECORD_TABLES:  # what the record was, before where it was
+            found.sort(key=lambda name: (name != "record_id", name.startswith("record."), name == "rank"))
+        return tuple(found)
+
+    def page(self, ask: RowsAsk) -> RowsPage:
+        """Return one page. A page after the last one is the last one.
+
+        Raises:
+            RequestError: a column does not exist, or the value of the filter is not of the column's type.
+            StoreError: a file cannot be read, or the rows differ from those that were written.
+        """
+        columns = self.columns()
+        _check_columns(ask, columns, self.table)
+        rows, total, is_compared = self._narrow(ask)
+        chosen = _choose(rows, ask) if rows is not None and _needs_query(ask) else None
+        matching = total if chosen is None else len(chosen)
+        pages = max(1, -(-matching // ask.size))
+        start = (min(ask.page, pages) - 1) * ask.size
+        end = min(start + ask.size, matching)
+        positions = range(start, end) if chosen is None else chosen[start:end]
+        shown = self._whole(rows, list(positions), is_compared=is_compared)
+        return RowsPage(
+            rows=_flat(shown, columns),
+            columns=columns,
+            ask=RowsAsk(
+                filter=ask.filter,
+                sort=ask.sort,
+                is_descending=ask.is_descending,
+                page=min(ask.page, pages),
+                size=ask.size,
+            ),
+            total=total,
+            matching=matching,
+            is_compared=is_compared,
+        )
+
+    def at(self, positions: Sequence[int]) -> "pa.Table":
+        """Return the rows at ascending positions, in stored order, without comparing them with the ledger.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        return _flat(self._whole(None, list(positions), is_compared=False), self.columns())
+
+    def batches(self, ask: RowsAsk) -> "Iterator[pa.Table]":
+        """Yield all rows of a filter in parts, at most `CSV_ROWS`. Tables with many rows are in stored order.
+
+        Raises:
+            RequestError, StoreError: as for `page`, before the first part.
+        """
+        columns = self.columns()
+        _check_columns(ask, columns, self.table)
+        rows, total, is_compared = self._narrow(ask)
+        chosen = _choose(rows, ask) if rows is not None and _needs_query(ask) else None
+        wanted: Sequence[int] = range(min(total, CSV_ROWS)) if chosen is None else chosen[:CSV_ROWS]
+        return self._parts(rows, wanted, columns, is_compared=is_compared)
+
+    def _parts(
+        self, rows: "pa.Table | None", wanted: Sequence[int], columns: Sequence[str], *, is_compared: bool
+    ) -> "Iterator[pa.Table]":
+        if is_compared and rows is not None:
+            for start in range(0, len(wanted), BATCH_ROWS):
+                yield _flat(_taken(rows, wanted[start : start + BATCH_ROWS]), columns)
+            return
+        for part in self._scan(sorted(wanted)):
+            yield _flat(part, columns)
+
+    def _narrow(self, ask: RowsAsk) -> "tuple[pa.Table | None, int, bool]":
+        """Return the checked rows, their number, and whether they are whole; None if the page needs no columns of them.
+
+        Raises:
+            StoreError: a file cannot be read, or the rows differ from those that were written.
+        """
+        few = self.stored.content_rows
+        if few is None or self._expected() <= few:
+            rows = self.stored.read(self.table, [self.run])
+            return rows, rows.num_rows, True
+        names = [name for name in (ask.sort, ask.filter.column if ask.filter else None) if name is not None]
+        top = list(dict.fromkeys(name.partition(".")[0] if name.startswith("record.") else name for name in names))
+        rows = self.stored.read(self.table, [self.run], (*top, ROW_ID))
+        return rows, rows.num_rows, False
+
+    def _expected(self) -> int:
+        """Return about how many rows the run has in the table; tables without a count are taken as large."""
+        counts = self.run.result.counts
+        known = {
+            WINDOW_OUTPUTS: counts.panes,
+            "late_records": counts.read,  # a record that missed only some windows is not counted as late
+            "unassigned_records": counts.unassigned,
+            "invalid_records": counts.invalid,
+        }
+        return known.get(self.table, CONTENT_ROWS + 1)
+
+    def _whole(self, rows: "pa.Table | None", positions: list[int], *, is_compared: bool) -> "pa.Table":
+        """Return whole rows by their positions, in the order of `positions`."""
+        import pyarrow as pa
+
+        if is_compared and rows is not None:
+            return _taken(rows, positions)
+        found = list(self._scan(sorted(positions)))
+        if not found:
+            return pa.table({})
+        order = {position: place for place, position in enumerate(sorted(positions))}
+        return _taken(pa.concat_tables(found), [order[position] for position in positions])
+
+    def _scan(self, positions: Sequence[int]) -> "Iterator[pa.Table]":
+        """Yield the whole rows at ascending positions. The scan ends after the last one."""
+        import pyarrow as pa
+
+        names = tuple(table_columns(self.uri))
+        start, done = 0, 0
+        with reading(self.uri):
+            for batch in attempt_batches(self.uri, [run_attempt(self.run, self.table)], names, rows=BATCH_ROWS):
+                if done >= len(positions):
+                    return
+                end = start + batch.num_rows
+                here = []
+                while done < len(positions) and positions[done] < end:
+                    here.append(positions[done] - start)
+                    done += 1
+                if here:
+                    yield _taken(pa.Table.from_batches([batch]), here)
+                start = end
+
+
+def shown_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns that pages show: without ids, run and attempt."""
+    return [name for name in names if name not in _HIDDEN]
+
+
+def _taken(rows: "pa.Table", positions: Sequence[int]) -> "pa.Table":
+    """Return the rows at these positions, in their order."""
+    import pyarrow as pa
+
+    return rows.take(pa.array(positions, pa.int64())) if rows.column_names else rows
+
+
+def _needs_query(ask: RowsAsk) -> bool:
+    return ask.filter is not None or ask.sort is not None
+
+
+def _check_columns(ask: RowsAsk, columns: Sequence[str], table: str) -> None:
+    for name in (ask.sort, ask.filter.column if ask.filter else None):
+        if name is not None and name not in columns:
+            raise RequestError(f"table {table} has no column {name!r}; its columns are {', '.join(columns) or 'none'}")
+
+
+def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int]:
+    """Return the positions of the rows that the filter keeps, in the order of the sort.
+
+    Raises:
+        RangeError: the value of the filter is not of the column's type.
+    """
+    import numpy as np
+
+    names = list(dict.fromkeys(name for name in (ask.sort, ask.filter.column if ask.filter else None) if name))
+    narrow = _flat(rows, names).append_column(_POSITION, [np.arange(rows.num_rows)])
+    where, values = ("", []) if ask.filter is None else _condition(ask.filter, narrow.schema)
+    order = "" if ask.sort is None else f"{quote_duckdb(ask.sort)} {'DESC' if ask.is_descending else ''} NULLS LAST, "
+    # Column names are compared with those of the table and quoted; values are parameters.
+    sql = f"SELECT {_POSITION} FROM rows {where} ORDER BY {order}{_POSITION}"  # noqa: S608
+    with ArrowSql() as opened:
+        found: list[int] = opened.query({"rows": narrow}, sql, values)[_POSITION].to_pylist()
+    return found
+
+
+def _condition(wanted: Filter, schema: "pa.Schema") -> tuple[str, list[object]]:
+    column = quote_duckdb(wanted.column)
+    text = f"CAST({column} AS VARCHAR)"
+    match wanted.comparison:
+        case Comparison.CONTAINS:
+            return f"WHERE contains(lower({text}), lower(?))", [wanted.value]
+        case Comparison.EQUALS:
+            return f"WHERE {text} = ?", [wanted.value]
+        case Comparison.AT_LEAST:
+            return f"WHERE {column} >= {_typed(wanted, schema)}", [wanted.value]
+        case Comparison.AT_MOST:
+            return f"WHERE {column} <= {_typed(wanted, schema)}", [wanted.value]
+        case _:
+            assert_never(wanted.comparison)
+
+
+def _typed(wanted: Filter, schema: "pa.Schema") -> str:
+    """Return the parameter of a comparison, with the type of the column.
+
+    Raises:
+        RangeError: the value cannot have that type.
+    """
+    import pyarrow as pa
+
+    kinds: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
+        (pa.types.is_timestamp, "TIMESTAMPTZ", "a time, such as 2013-02-08 05:00"),
+        (pa.types.is_date, "DATE", "a date, such as 2013-02-08"),
+        (pa.types.is_integer, "DOUBLE", "a number"),
+        (pa.types.is_floating, "DOUBLE", "a number"),
+        (pa.types.is_decimal, "DOUBLE", "a number"),
+    )
+    kind = schema.field(wanted.column).type
+    for fits, name, words in kinds:
+        if fits(kind):
+            with ArrowSql() as opened:
+                found = opened.query({}, f"SELECT TRY_CAST(? AS {name}) AS value", [wanted.value])
+            if found["value"][0].as_py() is None:
+                raise RangeError(f"the column {wanted.column} is compared with {words}, found {wanted.value[:80]!r}")
+            return f"CAST(? AS {name})"
+    return "?"
+
+
+def _flat(rows: "pa.Table", columns: Sequence[str]) -> "pa.Table":
+    """Return the columns, the fields of the record as `record.name`. A column that the rows lack is left out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = {}
+    for name in columns:
+        top, _, field = name.partition(".")
+        if name in rows.column_names:
+            found[name] = rows[name]
+        elif top == "record" and top in rows.column_names:
+            kind = rows[top].type
+            if pa.types.is_struct(kind) and kind.get_field_index(field) >= 0:
+                found[name] = pc.struct_field(rows[top], field)
+    return pa.table(found)

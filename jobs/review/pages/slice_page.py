@@ -1,0 +1,270 @@
+"""The content of the page of one slice: its runs and attempts, checks, tables, and where a run comes from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from expectations.units import instant
+from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.review.report.checks import demanded, found_by
+from jobs.review.report.collect import run_row
+from jobs.review.report.commands import Command, rerun_line, show_line, waive_line
+from jobs.review.report.model import Status, status_of
+from jobs.review.report.rows import ReportRows, RunRow
+from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
+from windowlib.errors import RequestError
+from windowlib.records.tables import (
+    INVALID_RECORDS,
+    LATE_RECORDS,
+    SIDE_OUTPUTS,
+    UNASSIGNED_RECORDS,
+    WINDOW_OUTPUTS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLine:
+    """One run of the slice. `is_shown` is the run that the page is about; `is_published` the one that readers see."""
+
+    run_id: str
+    attempt_id: str
+    request_id: str
+    who: str
+    staged: str
+    status: Status
+    counts: Counts
+    seconds: float
+    is_published: bool
+    is_shown: bool
+    waived_by: str | None
+    waiver: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostAttempt:
+    """An attempt that was started and has no run: it failed, was killed, or still works."""
+
+    attempt_id: str
+    request_id: str
+    started: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckLine:
+    """One check of the run: what it expects and what it found."""
+
+    number: int
+    check: CheckResult
+    expected: str
+    found: str
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the check passed."""
+        return self.check.verdict is Verdict.PASS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLine:
+    """A table with rows of the run. `count` is None if the ledger does not have it."""
+
+    name: str
+    title: str
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePage:
+    """The page of a slice, for one of its runs; `run` is None if it was never replayed."""
+
+    slice: Slice
+    status: Status
+    starts: str
+    ends: str
+    run: StagedRun | None
+    row: RunRow | None
+    runs: tuple[RunLine, ...]
+    lost: tuple[LostAttempt, ...]
+    checks: tuple[CheckLine, ...]
+    tables: tuple[TableLine, ...]
+    provenance: Mapping[str, str]
+    commands: tuple[Command, ...]
+    before: str | None
+    after: str | None
+
+    @property
+    def failures(self) -> tuple[CheckLine, ...]:
+        """The checks that did not pass, the worst first."""
+        found = [line for line in self.checks if not line.is_passed]
+        return tuple(sorted(found, key=lambda line: -VERDICTS.index(line.check.verdict)))
+
+
+def choose_run(view: LedgerView, slice_id: str, run_id: str | None) -> StagedRun | None:
+    """Return the run of a slice with this id or its first digits; None: the newest staged one, if there is one.
+
+    Raises:
+        RequestError: the slice has no such run.
+    """
+    found = [run for run in view.runs.values() if run.result.slice.slice_id == slice_id]
+    if run_id is None:
+        return max(found, key=lambda run: run.seq, default=None)
+    chosen = [run for run in found if run.result.run_id.startswith(run_id)]
+    if not chosen or not run_id:
+        raise RequestError(f"slice {slice_id} has no run {run_id!r}")
+    return chosen[-1]
+
+
+def slice_page(view: LedgerView, one: Slice, *, shown: StagedRun | None, rows: ReportRows) -> SlicePage:
+    """Return the page of a slice.
+
+    Args:
+        view: the ledger.
+        one: the slice.
+        shown: the run that the page is about, of `choose_run`.
+        rows: the rows of the report for this slice, for texts and commands.
+    """
+    runs = [run for run in view.runs.values() if run.result.slice.slice_id == one.slice_id]
+    row = None if shown is None else run_row(shown, view)
+    ids = [known.slice_id for known in view.slices.values()]
+    place = ids.index(one.slice_id) if one.slice_id in ids else None
+    return SlicePage(
+        slice=one,
+        status=status_of(row),
+        starts=instant(one.start_ms),
+        ends=instant(one.end_ms),
+        run=shown,
+        row=row,
+        runs=tuple(_run_line(run, view, shown) for run in sorted(runs, key=lambda run: -run.seq)),
+        lost=tuple(_lost(view, one.slice_id, {run.result.attempt_id for run in runs})),
+        checks=_checks(shown),
+        tables=_tables(shown),
+        provenance=_provenance(shown),
+        commands=_commands(rows, one, row),
+        before=ids[place - 1] if place else None,
+        after=ids[place + 1] if place is not None and place + 1 < len(ids) else None,
+    )
+
+
+def _run_line(run: StagedRun, view: LedgerView, shown: StagedRun | None) -> RunLine:
+    result, request = run.result, view.requests.get(run.request_id)
+    return RunLine(
+        run_id=result.run_id,
+        attempt_id=result.attempt_id,
+        request_id=run.request_id,
+        who=request.who if request else "",
+        staged=instant(run.at_ms),
+        status=status_of(run_row(run, view)),
+        counts=result.counts,
+        seconds=result.seconds,
+        is_published=view.published.get(result.slice.slice_id) == result.run_id,
+        is_shown=shown is not None and shown.result.run_id == result.run_id,
+        waived_by=run.waiver.who if run.waiver else None,
+        waiver=run.waiver.reason if run.waiver else None,
+    )
+
+
+def _lost(view: LedgerView, slice_id: str, staged: set[str]) -> list[LostAttempt]:
+    """Return the attempts at a slice without a run, newest first."""
+    found = [
+        (attempt.at_ms, attempt.attempt_id, request)
+        for request in view.requests.values()
+        for attempt in request.attempts
+        if slice_id in attempt.slice_ids and attempt.attempt_id not in staged
+    ]
+    return [
+        LostAttempt(
+            attempt_id=attempt_id,
+            request_id=request.request_id,
+            started=instant(at_ms),
+            state=_attempt_state(view, request, f"{request.runs.get(slice_id)}/{attempt_id}"),
+        )
+        for at_ms, attempt_id, request in sorted(found, key=lambda one: -one[0])
+    ]
+
+
+def _attempt_state(view: LedgerView, request: Request, attempt: str) -> str:
+    if attempt in view.condemned:
+        return "condemned: its rows do not count any more"
+    otherwise = "not staged yet" if request.is_open else f"not staged; its request is {request.state.value}"
+    return request.failure or otherwise
+
+
+def _checks(run: StagedRun | None) -> tuple[CheckLine, ...]:
+    return tuple(
+        CheckLine(number=number, check=check, expected=demanded(check), found=found_by(check))
+        for number, check in enumerate(run.result.checks if run else ())
+    )
+
+
+_TITLES = {
+    WINDOW_OUTPUTS: "windows",
+    LATE_RECORDS: "late records",
+    UNASSIGNED_RECORDS: "unassigned records",
+    INVALID_RECORDS: "invalid records",
+}
+
+
+def table_title(name: str) -> str:
+    """Return a table's name in words."""
+    return _TITLES.get(name) or name.replace("_", " ")
+
+
+def row_tables(run: StagedRun) -> tuple[str, ...]:
+    """Return the tables whose rows the pages show: windows, records by fate, and side outputs of the run."""
+    sides = sorted(name for name in run.result.digests if name.startswith(SIDE_OUTPUTS))
+    return (*_TITLES, *sides)
+
+
+def _tables(run: StagedRun | None) -> tuple[TableLine, ...]:
+    if run is None:
+        return ()
+    counts = run.result.counts
+    known = {
+        WINDOW_OUTPUTS: counts.panes,
+        LATE_RECORDS: counts.late,
+        UNASSIGNED_RECORDS: counts.unassigned,
+        INVALID_RECORDS: counts.invalid,
+    }
+    return tuple(TableLine(name=name, title=table_title(name), count=known.get(name)) for name in row_tables(run))
+
+
+def _provenance(run: StagedRun | None) -> Mapping[str, str]:
+    """Return where a run comes from: everything that determines it, and its coordinates."""
+    if run is None:
+        return {}
+    result, log = run.result, run.result.log
+    commits = "none" if not log.commits else ", ".join(map(str, log.commits[:20])) + (" …" if log.commits[20:] else "")
+    earlier = result.checkpoint.earlier
+    return {
+        "run": result.run_id,
+        "attempt": result.attempt_id,
+        "spec": result.spec_fingerprint,
+        "input": result.input_fingerprint,
+        "state before": result.state_before,
+        "state after": result.state_after,
+        "log": f"version {log.version} of table {log.table_id}",
+        "commits of the slice": commits,
+        "files and records": f"{log.files:,} files, {log.records:,} records, {log.bytes:,} bytes",
+        "watermark after": "none" if result.watermark_ms is None else instant(result.watermark_ms),
+        "checkpoint": "full"
+        if not earlier
+        else f"the changes after {earlier[-1].slice_id}, in {len(earlier) + 1} parts",
+        "checks": run.checks_fingerprint or "none",
+        "ledger": f"staged in version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
+        **{f"rows of {table}": digest for table, digest in sorted(result.digests.items())},
+    }
+
+
+def _commands(rows: ReportRows, one: Slice, row: RunRow | None) -> tuple[Command, ...]:
+    found = [
+        Command(
+            line=rerun_line(rows, one.start_ms, one.end_ms),
+            purpose="Replays the slice. Equal records, spec and state before give the same run id and rows.",
+        ),
+        Command(line=show_line(rows, one.slice_id), purpose="Prints the windows of the slice that readers see."),
+    ]
+    if row is not None and row.verdict is Verdict.FAIL and row.waiver is None:
+        found.append(
+            Command(line=waive_line(rows, one.slice_id), purpose="Waives the failed run from the command line.")
+        )
+    return tuple(found)

@@ -1,0 +1,213 @@
+"""The state of a pipeline in a few lines: what readers see, what is held since when and why, what waits for what."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from expectations.units import instant
+from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.workspace import Workspace, holders
+from jobs.publishing.rules import judge_publication, stop_reasons
+from jobs.runs import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSlice:
+    """A slice whose run stops the publication of an open request. `reasons` are the failed checks in words."""
+
+    slice_id: str
+    run_id: str
+    request_id: str
+    verdict: Verdict
+    since_ms: int
+    reasons: tuple[str, ...]
+
+    @property
+    def since(self) -> str:
+        """When the run was staged."""
+        return instant(self.since_ms)
+
+    @property
+    def reason(self) -> str:
+        """Why the slice is held: the first reason, and how many others there are."""
+        more = len(self.reasons) - 1
+        others = f", and {more} more {'check' if more == 1 else 'checks'}" if more else ""
+        return f"{self.reasons[0]}{others}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """A request that is not published. `workers` are the holders of its leases; `waits` tells why it is not published.
+
+    `slice_count` is None if the request has no range of its own.
+    """
+
+    request_id: str
+    kind: str
+    range_text: str
+    who: str
+    reason: str
+    opened_ms: int
+    staged: int
+    slice_count: int | None
+    held: int
+    workers: tuple[str, ...]
+    waits: str
+
+    @property
+    def opened(self) -> str:
+        """When it was opened."""
+        return instant(self.opened_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineState:
+    """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come."""
+
+    name: str
+    description: str
+    owner: str
+    version: int
+    sees: str
+    watermark: str | None
+    newest: str | None
+    hold: str | None
+    held: tuple[HeldSlice, ...]
+    requests: tuple[OpenRequest, ...]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a person has to decide something."""
+        return bool(self.held) or self.hold is not None
+
+    @property
+    def badge(self) -> str:
+        """What waits for a decision, in two words."""
+        if self.held:
+            return f"{len(self.held)} {'slice' if len(self.held) == 1 else 'slices'} held"
+        return "chain held" if self.hold else ""
+
+
+def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
+    """Return the slices that stop the publication of open requests, oldest first. A slice is listed once."""
+    found = {one.slice_id: one for request in view.open_requests() for one in _held(view, request)}
+    return tuple(found[slice_id] for slice_id in sorted(found))
+
+
+def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
+    """Return the state of a pipeline in a view of its ledger."""
+    head = view.head
+    watermark = head.result.watermark_ms if head else None
+    return PipelineState(
+        name=work.pipeline.name,
+        description=work.pipeline.description or "",
+        owner=work.pipeline.owner or "",
+        version=view.version,
+        sees=_seen(view),
+        watermark=None if watermark is None else instant(watermark),
+        newest=_newest(view),
+        hold=_hold(view),
+        held=held_slices(view),
+        requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
+    )
+
+
+def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenRequest:
+    """Return an open request as the pages show it."""
+    held = sum(1 for _ in _held(view, request))
+    workers = tuple(str(lease.holder) if lease.holder else "a DAG run" for lease in holders(work, request))
+    return OpenRequest(
+        request_id=request.request_id,
+        kind=request.kind.value,
+        range_text=range_text(work, request),
+        who=request.who,
+        reason=request.reason,
+        opened_ms=request.opened_at_ms,
+        staged=len(request.runs),
+        slice_count=_slice_count(work, request),
+        held=held,
+        workers=workers,
+        waits=_waits(work, view, request, held=held, workers=workers),
+    )
+
+
+def range_text(work: Workspace, request: Request) -> str:
+    """Return the half-open range of a request; for one without a range, the slices that it has staged."""
+    if request.from_ms is not None and request.to_ms is not None:
+        grid = slice_grid(work.pipeline)
+        return f"[{show_ms(grid, request.from_ms)}, {show_ms(grid, request.to_ms)})"
+    return spanned(sorted(request.runs))
+
+
+def spanned(slice_ids: Sequence[str]) -> str:
+    """Return slice ids as `a to b, the last one included`; the one id if there is one."""
+    if not slice_ids:
+        return "no slice yet"
+    return slice_ids[0] if len(slice_ids) == 1 else f"{slice_ids[0]} to {slice_ids[-1]}, the last one included"
+
+
+def held_of(view: LedgerView, request: Request) -> tuple[HeldSlice, ...]:
+    """Return the slices that stop the publication of a request, in slice order."""
+    return tuple(sorted(_held(view, request), key=lambda one: one.slice_id))
+
+
+def _held(view: LedgerView, request: Request) -> Iterator[HeldSlice]:
+    for slice_id, run_id in request.runs.items():
+        run = view.runs.get(run_id)
+        if run is not None and not run.is_publishable:
+            yield _held_slice(slice_id, run, request)
+
+
+def _held_slice(slice_id: str, run: StagedRun, request: Request) -> HeldSlice:
+    return HeldSlice(
+        slice_id=slice_id,
+        run_id=run.result.run_id,
+        request_id=request.request_id,
+        verdict=run.verdict,
+        since_ms=run.at_ms,
+        reasons=stop_reasons(run),
+    )
+
+
+def _seen(view: LedgerView) -> str:
+    seen = list(view.published)
+    if not seen:
+        return "nothing yet"
+    return f"{len(seen):,} {'slice' if len(seen) == 1 else 'slices'}: {spanned(seen)}"
+
+
+def _newest(view: LedgerView) -> str | None:
+    if not view.standing:
+        return None
+    one = view.standing[-1]
+    return f"publication {one.seq}, {len(one.changes):,} slices, by {one.who}, {instant(one.at_ms)}"
+
+
+def _hold(view: LedgerView) -> str | None:
+    if view.hold is None:
+        return None
+    hold = view.hold
+    return (
+        f"{hold.who} rolled back publication {hold.undoes} on {instant(hold.at_ms)}: {hold.reason}. The schedule "
+        "publishes nothing until a person publishes a request or resumes the schedule."
+    )
+
+
+def _slice_count(work: Workspace, request: Request) -> int | None:
+    if request.from_ms is None or request.to_ms is None:
+        return None
+    every = work.pipeline.log.slice.every_ms
+    return max(1, round((request.to_ms - request.from_ms) / every))
+
+
+def _waits(work: Workspace, view: LedgerView, request: Request, *, held: int, workers: Sequence[str]) -> str:
+    if workers:
+        return f"is being worked on by {', '.join(workers)}"
+    if held:
+        return f"waits for a decision on {held} held {'slice' if held == 1 else 'slices'}"
+    if request.failure:
+        return f"stopped: {request.failure}"
+    if not request.runs:
+        return "nothing is staged yet"
+    found = judge_publication(work, view, request)
+    return "is ready to be published" if found.is_published else found.why

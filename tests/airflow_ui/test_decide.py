@@ -1,0 +1,299 @@
+"""Decisions on the pages: who may, what is refused and how, what Airflow is asked to do, and the page of a decision."""
+
+import re
+from collections.abc import Mapping
+from html import unescape
+from random import Random
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from jobs.ledger.view import DagRunOrigin
+from jobs.orchestration import decisions
+from jobs.orchestration.decisions import Decider, read_decision
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked
+from tests.airflow_ui.conftest import Clients, Place
+from tests.support.fake_replay import FakeReplayer, day_ms
+from tests.support.fuzzing import seeds
+
+pytestmark = pytest.mark.dags
+
+HELD = "2024-01-03"
+DAYS = ("2024-01-01", "2024-01-02", HELD, "2024-01-04")
+POST = "/hindcast/pipelines/sales/decisions"
+RUN = "manual__2024-02-01T00:00:00+00:00"
+
+
+class FakeAirflow:
+    """Stands in for Airflow's API: it records the calls, and makes each decision at once if `works`."""
+
+    calls: ClassVar[list[tuple[str, ...]]] = []
+    paused: ClassVar[set[str]] = set()
+    place: ClassVar[Place | None] = None
+    works: ClassVar[bool] = True
+    run_state: ClassVar[str] = "success"
+    xcoms: ClassVar[dict[tuple[str, str], Any]] = {}
+    conf: ClassVar[Mapping[str, Any]] = {}
+    refuses: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None: ...
+
+    def _called(self, name: str, *arguments: str) -> None:
+        from jobs.airflow_ui.decide.airflow import Refused
+
+        self.calls.append((name, *arguments))
+        if name in self.refuses:
+            raise Refused(self.refuses[name], "Forbidden <b>")
+
+    async def is_paused(self, dag_id: str) -> bool:
+        return dag_id in self.paused
+
+    async def unpause(self, dag_id: str) -> None:
+        self._called("unpause", dag_id)
+
+    async def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+        self._called("trigger", dag_id)
+        type(self).conf = conf
+        assert self.place is not None
+        if self.works:
+            file, lake = str(self.place.pipelines / "sales.yaml"), str(self.place.lake)
+            decider = Decider(who="ines (Airflow)", decision_id=f"{dag_id}/{len(self.calls)}")
+            decided = decisions.decide(file, read_decision(conf), decider, lake=lake)
+            decisions.publish_decided(file, decided, decider, lake=lake)
+        return RUN
+
+    async def state(self, dag_id: str, run_id: str) -> str | None:
+        assert run_id
+        return "failed" if dag_id.startswith("backfill") else self.run_state
+
+    async def clear_gate(self, dag_id: str, run_id: str) -> None:
+        self._called("clear_gate", dag_id, run_id)
+
+    async def run(self, dag_id: str, run_id: str) -> Mapping[str, Any]:
+        self._called("run", dag_id, run_id)
+        return {"state": self.run_state, "conf": dict(self.conf), "triggering_user_name": "ines", "start_date": None}
+
+    async def tasks(self, dag_id: str, run_id: str) -> Mapping[str, str | None]:
+        assert dag_id + run_id
+        return {"decide": self.run_state if self.run_state in {"success", "failed"} else None}
+
+    async def xcom(self, dag_id: str, run_id: str, *, task_id: str, key: str = "return_value") -> Any:  # noqa: ANN401
+        assert dag_id + run_id
+        return self.xcoms.get((task_id, key))
+
+
+@pytest.fixture
+def airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> type[FakeAirflow]:
+    """A fake Airflow over the lake, in which a DAG run has staged four days, one of which is held."""
+    from jobs.airflow_ui.decide import routes
+
+    class Fresh(FakeAirflow):
+        calls: ClassVar[list[tuple[str, ...]]] = []
+        paused: ClassVar[set[str]] = set()
+        xcoms: ClassVar[dict[tuple[str, str], Any]] = {}
+        refuses: ClassVar[dict[str, int]] = {}
+
+    Fresh.place = place
+    monkeypatch.setattr(routes, "UsersAirflow", Fresh)
+    origin = DagRunOrigin(dag_id="backfill_sales", run_id="manual__1", slice_ids=DAYS)
+    asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms("2024-01-05"), who="ines", reason="a test", origin=origin)
+    Fresh.xcoms[("request", "id")] = run_request(place.work, asked, FakeReplayer(), publish=False).request_id
+    return Fresh
+
+
+def request_id(airflow: type[FakeAirflow]) -> str:
+    return str(airflow.xcoms[("request", "id")])
+
+
+def fields_of(html: str, button: str) -> dict[str, str]:
+    """Return what a browser sends if a person presses a button of a form, with all boxes as they are."""
+    [form] = [one for one in re.findall(r"<form.*?</form>", html, re.DOTALL) if f'value="{button}"' in one]
+    fields = {"action": button}
+    for tag in re.findall(r"<input[^>]*>", form):
+        attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        if attributes.get("type") != "checkbox" or re.search(r"\schecked", tag):
+            fields[attributes["name"]] = attributes.get("value", "on")
+    return fields
+
+
+def test_the_form_of_the_request_waives_and_publishes_and_clears_the_gate(
+    clients: Clients, airflow: type[FakeAirflow], place: Place
+) -> None:
+    client = clients("admin")
+    html = client.get(f"/hindcast/pipelines/sales/requests/{request_id(airflow)}").text
+    fields = fields_of(html, "waive_and_publish")
+    assert fields["slice"] == HELD
+    assert fields["request_id"] == request_id(airflow)
+    answer = client.post(POST, data=fields | {"reason": " a real sale "})
+    assert answer.status_code == 303, answer.text
+    assert answer.headers["location"] == f"{POST}/manual__2024-02-01T00%3A00%3A00%2B00%3A00"
+    assert airflow.calls == [("trigger", "decide_sales"), ("clear_gate", "backfill_sales", "manual__1")]
+    view = place.work.ledger.view()
+    assert set(view.published) == set(DAYS)
+    assert view.run(view.published[HELD]).waiver.reason == "a real sale"  # type: ignore[union-attr]
+    shown = client.get(answer.headers["location"]).text
+    assert "The decision is made" in shown
+    assert "by <b" in shown
+    assert "a real sale" in shown
+    assert "manual__1" in shown
+
+
+def test_a_viewer_sees_no_form_and_cannot_decide(clients: Clients, airflow: type[FakeAirflow], place: Place) -> None:
+    page = clients("viewer").get(f"/hindcast/pipelines/sales/requests/{request_id(airflow)}")
+    assert page.status_code == 200
+    assert "<form" not in page.text
+    assert "does not let you start" in page.text
+    answer = clients("viewer").post(POST, data={"action": "publish", "request_id": request_id(airflow)})
+    assert answer.status_code == 403
+    assert "does not let you start decide_sales" in answer.text
+    assert airflow.calls == []
+    assert not place.work.ledger.view().decisions
+
+
+@pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}])
+def test_a_post_of_another_site_is_refused(
+    clients: Clients, airflow: type[FakeAirflow], headers: dict[str, str]
+) -> None:
+    data = {"action": "cancel", "request_id": request_id(airflow), "reason": "x"}
+    assert clients("admin").post(POST, data=data, headers=headers).status_code == 403
+    assert airflow.calls == []
+
+
+def test_without_a_login_nothing_is_decided(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    assert clients(None).post(POST, data={"action": "publish"}).status_code == 401
+    assert clients(None).get(f"{POST}/{RUN}", headers={"sec-fetch-dest": "iframe"}).status_code == 401
+    assert airflow.calls == []
+
+
+def test_a_refused_form_comes_back_with_what_was_entered(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    client = clients("admin")
+    html = client.get(f"/hindcast/pipelines/sales/requests/{request_id(airflow)}").text
+    fields = fields_of(html, "waive_and_publish")
+    answer = client.post(POST, data=fields)
+    assert answer.status_code == 422
+    assert "no reason" in answer.text
+    again = fields_of(answer.text, "waive_and_publish")
+    assert again["slice"] == HELD
+    del fields["slice"]
+    answer = client.post(POST, data=fields | {"reason": 'snow & "ice" <b>'})
+    assert (answer.status_code, "no slice is chosen" in answer.text) == (422, True)
+    again = fields_of(answer.text, "waive_and_publish")
+    assert again["reason"] == 'snow & "ice" <b>'
+    assert "slice" not in again, "the box is as it was left"
+    assert "<b>&#34;" not in answer.text
+    assert airflow.calls == []
+
+
+def test_the_second_of_two_browsers_is_told_what_the_first_did(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    client = clients("admin")
+    html = client.get(f"/hindcast/pipelines/sales/requests/{request_id(airflow)}").text
+    fields = fields_of(html, "waive_and_publish") | {"reason": "snow"}
+    assert client.post(POST, data=fields).status_code == 303
+    answer = client.post(POST, data=fields)
+    assert answer.status_code == 422
+    assert "ines (Airflow) decided waive" in answer.text
+    assert "Look again" in answer.text
+
+
+def test_a_paused_dag_is_told_and_unpaused_only_if_asked(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    airflow.paused.add("decide_sales")
+    client = clients("admin")
+    fields = {"action": "cancel", "request_id": request_id(airflow), "reason": "no"}
+    answer = client.post(POST, data=fields)
+    assert (answer.status_code, airflow.calls) == (409, [])
+    assert "decide_sales is paused in Airflow" in answer.text
+    assert 'name="unpause"' in answer.text
+    assert client.post(POST, data=fields | {"unpause": "on"}).status_code == 303
+    assert airflow.calls[0] == ("unpause", "decide_sales")
+
+
+def test_what_airflow_refuses_is_shown(clients: Clients, airflow: type[FakeAirflow], place: Place) -> None:
+    fields = {"action": "cancel", "request_id": request_id(airflow), "reason": "no"}
+    airflow.refuses.update(trigger=403)
+    assert clients("admin").post(POST, data=fields).status_code == 403
+    airflow.refuses.update(trigger=409)
+    answer = clients("admin").post(POST, data=fields)
+    assert (answer.status_code, "Forbidden &lt;b&gt;" in answer.text) == (409, True)
+    assert not place.work.ledger.view().decisions
+    airflow.refuses.clear()
+    airflow.refuses.update(clear_gate=403)
+    view = place.work.ledger.view()
+    run_id = view.requests[request_id(airflow)].runs[HELD]
+    good = {"action": "waive_and_publish", "request_id": request_id(airflow), "slice": HELD, f"run.{HELD}": run_id,
+            f"reason.{HELD}": "x"}  # fmt: skip
+    assert clients("admin").post(POST, data=good).status_code == 303, "the task clear_gate does it instead"
+
+
+def test_the_page_of_a_decision_tells_how_far_it_is_and_why_it_was_refused(
+    clients: Clients, airflow: type[FakeAirflow]
+) -> None:
+    client = clients("viewer")
+    airflow.conf = {"action": "publish", "request_id": request_id(airflow)}
+    for state, title in (("queued", "waits"), ("running", "is being made")):
+        airflow.run_state = state
+        page = client.get(f"{POST}/{RUN}").text
+        assert title in page
+        assert 'http-equiv="refresh"' in page
+    airflow.run_state = "failed"
+    page = client.get(f"{POST}/{RUN}").text
+    assert "has failed" in page
+    assert 'http-equiv="refresh"' not in page
+    airflow.xcoms["decide", "refused"] = "bob <i> was first"
+    page = client.get(f"{POST}/{RUN}").text
+    assert "was refused" in page
+    assert "bob &lt;i&gt; was first" in page
+    airflow.conf = {"action": ["x"], "slices": ["a", {"slice_id": 3}], "<b>": {"reason": None}, "request_id": 7}
+    assert client.get(f"{POST}/{RUN}").status_code == 200
+    airflow.refuses.update(run=404)
+    assert client.get(f"{POST}/{RUN}").status_code == 404
+
+
+def test_roll_back_and_resume_from_the_page_of_the_pipeline(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    client = clients("admin")
+    html = client.get(f"/hindcast/pipelines/sales/requests/{request_id(airflow)}").text
+    assert client.post(POST, data=fields_of(html, "waive_and_publish") | {"reason": "snow"}).status_code == 303
+    html = client.get("/hindcast/pipelines/sales").text
+    assert client.post(POST, data=fields_of(html, "roll_back") | {"reason": "early"}).status_code == 303
+    html = client.get("/hindcast/pipelines/sales").text
+    assert "rolled publication" in html
+    assert client.post(POST, data=fields_of(html, "resume") | {"reason": "go"}).status_code == 303
+    assert "decide_sales" in str(airflow.calls)
+
+
+HOSTILE = [
+    "", " ", "\x00", "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "<script>", "../..", "x" * 9_999,
+    "-1", "9" * 400, "1e3", "\u202e", "' OR 1=1 --",
+]  # fmt: skip
+
+
+def test_hostile_fields_are_refused_and_change_nothing(
+    clients: Clients, airflow: type[FakeAirflow], place: Place
+) -> None:
+    version = place.work.ledger.view().version
+    names = ["action", "request_id", "publication", "ledger_version", "reason", "slice", f"run.{HELD}", "unpause",
+             f"reason.{HELD}", "place_slice", "extra"]  # fmt: skip
+    client = clients("admin")
+    for seed in seeds(40):
+        rng = Random(seed)
+        data = {name: rng.choice(HOSTILE) for name in rng.sample(names, rng.randint(0, 6))}
+        data.setdefault("action", rng.choice([*(one.value for one in decisions.Action), *HOSTILE]))
+        answer = client.post(POST, data=data)
+        assert answer.status_code in {404, 409, 422}, (seed, data, answer.status_code, answer.text[:500])
+        assert "<script>" not in answer.text, seed
+    assert place.work.ledger.view().version == version
+    assert airflow.calls == []
+
+
+def test_too_many_fields_and_files_are_refused(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    client = clients("admin")
+    many = {f"reason.{index}": "x" for index in range(4_000)}
+    assert client.post(POST, data={"action": "publish"} | many).status_code in {400, 422}
+    assert client.post(POST, data={"action": "publish"}, files={"request_id": b"x"}).status_code == 422
+    assert airflow.calls == []

@@ -1,0 +1,203 @@
+"""The check of a backfill's form in front of Airflow's own API, and the note of a DAG run."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.airflow_ui.conftest import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fastapi.testclient import TestClient
+
+pytestmark = pytest.mark.dags
+
+START = "/api/v2/dags/backfill_sales/dagRuns"
+GOOD = {"from": "2024-01-01", "to": "2024-01-03", "reason": "late files", "publish": True, "fresh": False}
+
+
+@pytest.fixture
+def airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> "Iterator[TestClient]":
+    """A server behind the check. It answers with the body that it got, as a stand-in for Airflow's API."""
+    assert place.pipelines.is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from fastapi import FastAPI, Request
+        from fastapi.testclient import TestClient
+
+        from jobs.airflow_ui import form_check
+
+    async def everybody(_request: Request, _name: str) -> bool:
+        return True
+
+    monkeypatch.setattr(form_check, "_may_start", everybody)
+    app = FastAPI()
+
+    @app.api_route("/{path:path}", methods=["GET", "POST"])
+    async def echo(request: Request) -> dict[str, Any]:
+        body = await request.body()
+        assert int(request.headers.get("content-length") or 0) == len(body)
+        return {"got": body.decode()}
+
+    app.add_middleware(form_check.BackfillFormCheck)
+    with TestClient(app) as client:
+        yield client
+
+
+def start(client: "TestClient", conf: dict[str, Any], **more: Any) -> Any:  # noqa: ANN401
+    return client.post(START, json={"logical_date": None, "conf": conf} | more)
+
+
+def test_a_right_form_goes_on_with_a_run_id_that_shows_its_range(airflow: "TestClient") -> None:
+    answer = start(airflow, GOOD)
+    assert answer.status_code == 200
+    got = json.loads(answer.json()["got"])
+    assert got["conf"] == GOOD
+    assert got["dag_run_id"].startswith("manual__2024-01-01_to_2024-01-03__")
+    own = json.loads(start(airflow, GOOD, dag_run_id="mine").json()["got"])
+    assert own["dag_run_id"] == "mine"
+
+
+def test_an_empty_range_becomes_the_first_gap(airflow: "TestClient") -> None:
+    got = json.loads(start(airflow, {"reason": "catch up"}).json()["got"])
+    assert got["conf"] == {"reason": "catch up", "from": "2024-01-01", "to": "2024-01-05"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (
+            {"to": "2023-12-01"},
+            "To 2023-12-01 is before From 2024-01-01. Right would be From 2023-12-01, To 2024-01-01.",
+        ),
+        ({"reason": " "}, "Reason is empty"),
+        ({"publsh": False}, "The form has no field 'publsh'. Did you mean 'publish'?"),
+        ({"to": "2999-01-01"}, "is not over before"),
+    ],
+)
+def test_a_wrong_form_makes_no_run(airflow: "TestClient", wrong: dict[str, Any], complaint: str) -> None:
+    answer = start(airflow, GOOD | wrong)
+    assert answer.status_code == 400
+    assert complaint in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v2/dags/replay_sales/dagRuns", '{"conf": {"x": 1}}'),
+        ("/api/v2/dags/backfill_other/dagRuns", '{"conf": {"x": 1}}'),
+        ("/api/v2/dags/backfill_sales/dagRuns/list", '{"conf": {"x": 1}}'),
+        (START, "not JSON"),
+        (START, "[1]"),
+        (START, '{"conf": [1]}'),
+        (START, '{"conf": "' + "x" * 200_000 + '"}'),
+    ],
+)
+def test_other_requests_go_through_unchanged(airflow: "TestClient", path: str, body: str) -> None:
+    assert airflow.post(path, content=body).json() == {"got": body}
+
+
+def test_a_stranger_is_told_nothing(place: Place) -> None:
+    """Without a valid token, the request goes on to Airflow, which refuses it."""
+    assert place.lake.is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from airflow.api_fastapi.app import create_auth_manager
+        from fastapi import FastAPI
+        from fastapi.testclient import TestClient
+
+        from jobs.airflow_ui.form_check import BackfillFormCheck
+
+    create_auth_manager()
+    app = FastAPI()
+    app.add_middleware(BackfillFormCheck)
+    with TestClient(app) as client:
+        for headers in ({}, {"authorization": "Bearer no-token"}, {"cookie": "_token=x"}):
+            assert client.post(START, json={"conf": {"reason": ""}}, headers=headers).status_code == 404
+
+
+def test_a_lake_that_cannot_be_read_leaves_the_answer_to_the_plan_task(
+    airflow: "TestClient", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "nowhere"))
+    assert start(airflow, {"reason": "catch up"}).status_code == 200
+
+
+def test_the_verdict_is_below_what_a_person_wrote_and_replaces_an_earlier_one() -> None:
+    from jobs.airflow_ui.run_notes import MAX_NOTE, note_with
+
+    assert note_with(None, "3 slices published") == "Hindcast: 3 slices published"
+    first = note_with("asked by ann\n", "1 slice held")
+    assert first == "asked by ann\n\nHindcast: 1 slice held"
+    assert note_with(first, "published") == "asked by ann\n\nHindcast: published"
+    assert len(note_with("x" * 500, "y" * 2_000)) == MAX_NOTE
+    assert note_with("x" * MAX_NOTE, "published") == "x" * MAX_NOTE
+
+
+@pytest.fixture
+def details(place: Place) -> "Iterator[Callable[[dict[str, Any] | None], Any]]":
+    """Return a function: what Airflow answers for the details of a DAG (None: status 404) -> what the browser gets."""
+    assert place.lake.is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from fastapi import FastAPI
+        from fastapi.middleware.gzip import GZipMiddleware
+        from fastapi.responses import JSONResponse
+        from fastapi.testclient import TestClient
+
+        from jobs.airflow_ui.form_defaults import BackfillFormDefaults
+
+    answers: list[dict[str, Any] | None] = []
+    app = FastAPI()
+
+    @app.get("/{path:path}")
+    def answer() -> JSONResponse:
+        return JSONResponse(answers[-1], 404 if answers[-1] is None else 200)
+
+    app.add_middleware(GZipMiddleware, minimum_size=10)
+    app.add_middleware(BackfillFormDefaults)
+    with TestClient(app) as client:
+
+        def get(given: dict[str, Any] | None) -> Any:  # noqa: ANN401
+            answers.append(given)
+            return client.get("/api/v2/dags/backfill_sales/details").json()
+
+        yield get
+
+
+def test_the_form_has_the_dates_of_the_first_gap(details: "Callable[[dict[str, Any] | None], Any]") -> None:
+    field: dict[str, Any] = {
+        "value": None,
+        "schema": {"type": ["null", "string"], "description_md": "The first slice."},
+    }
+    given: dict[str, Any] = {
+        "dag_id": "backfill_sales",
+        "params": {"from": field, "to": field, "reason": {"value": None, "schema": {}}},
+    }
+    got = details(given)
+    assert (got["params"]["from"]["value"], got["params"]["to"]["value"]) == ("2024-01-01", "2024-01-05")
+    assert got["params"]["from"]["schema"]["description_md"] == (
+        "The first slice of the range. Empty: the first slice that readers do not see. "
+        "The log has complete slices from **2024-01-01** to **2024-01-04**. "
+        "Readers do not see 2024-01-01."
+    )
+    assert got["params"]["reason"] == given["params"]["reason"]
+
+
+@pytest.mark.parametrize("given", [None, {"params": {}}, {"params": {"from": 1}}, {}])
+def test_an_answer_without_the_fields_goes_on_unchanged(
+    details: "Callable[[dict[str, Any] | None], Any]", given: dict[str, Any] | None
+) -> None:
+    assert details(given) == given
+
+
+def test_a_lake_that_cannot_be_read_leaves_the_form_empty(
+    details: "Callable[[dict[str, Any] | None], Any]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "nowhere"))
+    given: dict[str, Any] = {"params": {"from": {"value": None, "schema": {}}, "to": {"value": None, "schema": {}}}}
+    assert details(given) == given

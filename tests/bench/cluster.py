@@ -1,0 +1,232 @@
+"""Two Spark workers against one: `python -m tests.bench.cluster --records 20000000`.
+
+A standalone cluster on this machine, without containers: a master, and workers of one core each. A driver replays one
+slice of sessions from its log to published rows, on a warm session. The ledgers of all rounds have to be equal.
+
+The driver's share is the part of the time in which no task runs: it does not get shorter with more workers.
+"""
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from jobs.pipeline.files import build_pipeline
+from jobs.replay.tasks import SparkTasks
+from jobs.spark.java import find_java
+from jobs.spark.session import spark_session
+from tests.bench.by_hindcast import WARM_UP_RECORDS, WHOLE, days, run_days
+from tests.bench.delta_logs import append_events, log_for
+from tests.bench.meter import peaks_of, tree_cpu_s
+from tests.bench.suite import SESSIONS
+from tests.bench.workloads import Workload, make_events
+from tests.deploy.ledger_runs import runs
+from tests.support.places import ROOT
+
+WORKLOAD: Final = SESSIONS["session30_10k"]
+EXECUTOR_MEMORY: Final = "1g"
+WORKER_MEMORY: Final = "2g"
+HOST: Final = "127.0.0.1"
+PATIENCE_S: Final = 120
+
+
+@click.command()
+@click.option("--records", type=click.IntRange(min=2), default=20_000_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Of each number of workers.")
+@click.option("--most", type=click.IntRange(min=2), default=2, show_default=True, help="The larger number of workers.")
+@click.option("--cache", type=click.Path(path_type=Path), default=ROOT / ".bench", help="For logs.  [default: .bench]")
+@click.option("--driver", "driven", default=None, hidden=True, help="Be the driver of a cluster: a job as JSON.")
+def main(*, records: int, rounds: int, most: int, cache: Path, driven: str | None) -> None:
+    """Replay a slice of sessions with one worker and with several, and print times, CPU seconds and memory."""
+    if driven is not None:
+        click.echo(json.dumps(drive(**json.loads(driven))))
+        return
+    log = log_for(WORKLOAD, records, cache=cache.resolve())
+    scratch = ROOT / ".bench" / "cluster"
+    played: dict[int, list[dict[str, Any]]] = {1: [], most: []}
+    for _ in range(rounds):
+        for workers, found in played.items():
+            found.append(play(log, workers=workers, scratch=scratch))
+            click.echo(f"{workers} workers: {json.dumps(found[-1]['figures'])}")
+    ledgers = [one["runs"] for found in played.values() for one in found]
+    if any(one != ledgers[0] for one in ledgers):
+        raise click.ClickException("the ledgers differ")
+    best = {workers: min(found, key=_seconds) for workers, found in played.items()}
+    click.echo(f"ratio: {_seconds(best[1]) / _seconds(best[most]):.2f} with {most} workers; all ledgers are equal")
+
+
+def _seconds(played: Mapping[str, Any]) -> float:
+    return float(played["figures"]["wall_s"])
+
+
+def play(log: str, *, workers: int, scratch: Path) -> dict[str, Any]:
+    """Start a cluster, run a driver on it, and return the figures and the runs in its ledger."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    with cluster(workers, scratch) as (master, pids):
+        job = json.dumps({"master": master, "log": log, "scratch": str(scratch), "workers": pids})
+        with ExitStack() as peaks, (scratch / "driver.log").open("w") as errors:
+            of_workers = [peaks.enter_context(peaks_of(pid)) for pid in pids]
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "tests.bench.cluster", "--driver", job],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=_environ(scratch),
+                cwd=ROOT,
+            )
+            of_driver = peaks.enter_context(peaks_of(driver.pid))
+            out, _ = driver.communicate()
+        if driver.returncode != 0:
+            raise click.ClickException(f"the driver failed:\n{(scratch / 'driver.log').read_text()[-3000:]}")
+        found: dict[str, Any] = json.loads(out)
+        figures = found["figures"]
+        figures["driver_mb"] = of_driver.mb["tree"]
+        figures["largest_worker_mb"] = max(one.mb["tree"] for one in of_workers)
+        return found
+
+
+@contextmanager
+def cluster(workers: int, scratch: Path) -> Iterator[tuple[str, list[int]]]:
+    """Start a master and workers of one core each; give the URL of the master, and the pids of the workers."""
+    conf = scratch / "conf"
+    conf.mkdir()
+    settings = {
+        "spark.executor.memory": EXECUTOR_MEMORY,
+        "spark.cores.max": str(workers),
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+    }
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    deploy, master = "org.apache.spark.deploy", f"spark://{HOST}:{port}"
+    places = ["--host", HOST, "--webui-port", "0"]
+    with ExitStack() as started:
+        _start(started, scratch, "master", f"{deploy}.master.Master", *places, "--port", str(port))
+        options = [*places, "--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(scratch / "work"), master]
+        pids = [
+            _start(started, scratch, f"worker{number}", f"{deploy}.worker.Worker", *options)
+            for number in range(workers)
+        ]
+        yield master, pids
+
+
+def _start(started: ExitStack, scratch: Path, name: str, *command: str) -> int:
+    """Start a process of the cluster, and wait until its log has the sign that it is ready."""
+    file = scratch / f"{name}.log"
+    with file.open("w") as log:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "spark-class"), *command], stdout=log, stderr=log, env=_environ(scratch)
+        )
+
+    def stop() -> None:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+    started.callback(stop)
+    end, sign = time.monotonic() + PATIENCE_S, "I have been elected leader" if name == "master" else "registered with"
+    while sign not in file.read_text():
+        if process.poll() is not None or time.monotonic() > end:
+            raise click.ClickException(f"{name} did not start:\n{file.read_text()[-2000:]}")
+        time.sleep(0.1)
+    return process.pid
+
+
+def _environ(scratch: Path) -> dict[str, str]:
+    return os.environ | {
+        "JAVA_HOME": str(find_java()),
+        "SPARK_CONF_DIR": str(scratch / "conf"),
+        "SPARK_LOCAL_IP": HOST,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[str, Any]:
+    """Replay the slice on a warm session of a master; return the figures and the runs in the ledger.
+
+    `workers` are the pids of the workers, for their CPU seconds.
+    """
+    lake, stages = Path(scratch) / "lake", _Stages()
+    spark = spark_session("hindcast bench: cluster", master, records=0)
+    warm = str(Path(scratch) / "warm_log")
+    append_events(spark, warm, make_events(WORKLOAD, WARM_UP_RECORDS, seed=1))
+    run_days(spark, lake, _pipeline(WORKLOAD, warm), days(0, 1))
+    shutil.rmtree(lake)
+    logger = logging.getLogger("jobs.replay.chunk.stages")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(stages)
+    with _in_tasks() as waited:
+        before = [tree_cpu_s(pid) for pid in (os.getpid(), *workers)]
+        _, watch = run_days(spark, lake, _pipeline(WORKLOAD, log), days(0, 1))
+        of_driver, *of_workers = (
+            tree_cpu_s(pid) - spent for pid, spent in zip((os.getpid(), *workers), before, strict=True)
+        )
+    wall_s, found = watch.wall_s[WHOLE], runs(str(lake), "bench")
+    spark.stop()
+    return {
+        "figures": {
+            "wall_s": round(wall_s, 2),
+            "driver_alone_s": round(wall_s - sum(waited), 2),
+            "driver_share": round(1 - sum(waited) / wall_s, 3),
+            "driver_cpu_s": round(of_driver, 1),
+            "workers_cpu_s": [round(one, 1) for one in of_workers],
+            "stages": stages.seconds,
+        },
+        "runs": found,
+    }
+
+
+def _pipeline(workload: Workload, log: str) -> Any:  # noqa: ANN401 - a pipeline
+    return build_pipeline(workload.document(table=log), source="bench.yaml")
+
+
+@contextmanager
+def _in_tasks() -> Iterator[list[float]]:
+    """Collect the wall seconds of each Spark job of tasks during the context."""
+    waited: list[float] = []
+    run: Callable[..., Any] = SparkTasks.run
+
+    def timed(*arguments: Any) -> Any:  # noqa: ANN401 - those of `SparkTasks.run`
+        began = time.perf_counter()
+        try:
+            return run(*arguments)
+        finally:
+            waited.append(time.perf_counter() - began)
+
+    SparkTasks.run = timed  # type: ignore[method-assign]
+    try:
+        yield waited
+    finally:
+        SparkTasks.run = run  # type: ignore[method-assign]
+
+
+class _Stages(logging.Handler):
+    """Collects the seconds of the stages, which the replay logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: dict[str, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert isinstance(record.args, tuple)
+        name, seconds = record.args
+        assert isinstance(seconds, float)
+        self.seconds[str(name)] = round(seconds, 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Alerts: sent through connections of Airflow to a local SMTP server and a local webhook. They never fail a task."""
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.lake.lake import Lake
+from jobs.orchestration import dag_tasks, scheduling
+from jobs.orchestration.alerts import Alert, Event, overdue_alert
+from jobs.planning.workspace import open_workspace
+from jobs.wall_clock import now_ms
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, webhook_sink
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from tests.dags.conftest import LoadDags
+
+pytestmark = pytest.mark.dags
+
+SECRET = "T0K3N-of-the-webhook"  # noqa: S105 - it must not be in a log
+ALERTS = """
+alerts:
+  to:
+    - {connection: mail, email: [on-call@example.com]}
+    - hook
+  not_published_by: "08:00"
+"""
+ALERT = Alert(
+    event=Event.HELD, pipeline="sales", subject="sales: 1 slice held", lines=("Pipeline: sales",), url="http://x/y"
+)
+
+
+@pytest.fixture
+def mails() -> Iterator[MailSink]:
+    with mail_sink() as sink:
+        yield sink
+
+
+@pytest.fixture
+def hooks() -> Iterator[WebhookSink]:
+    with webhook_sink() as sink:
+        yield sink
+
+
+@pytest.fixture
+def connections(mails: MailSink, hooks: WebhookSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com", "retry_limit": 1}
+    mail = {"conn_type": "smtp", "host": HOST, "port": mails.port, "extra": options}
+    hook = {"conn_type": "http", "host": f"http://{HOST}:{hooks.port}/services/{SECRET}", "extra": {"X-Team": "events"}}
+    monkeypatch.setenv("AIRFLOW_CONN_MAIL", json.dumps(mail))
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps(hook))
+
+
+class Lines(logging.Handler):
+    """Keeps the lines of a logger. Airflow replaces the handlers of the root logger, so caplog may get none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text += f"{record.getMessage()}\n"
+
+
+@pytest.fixture
+def logged() -> Iterator[Lines]:
+    lines, logger = Lines(), logging.getLogger("jobs.dag_factory")
+    logger.addHandler(lines)
+    yield lines
+    logger.removeHandler(lines)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    lake = Lake(root=str(tmp_path / "lake"))
+    monkeypatch.setenv("HINDCAST_LAKE", lake.root)
+    append_day(Path(lake.root), "2024-01-01", {"a": 1})
+    append_day(Path(lake.root), "2024-01-02", {"b": FAILS})
+    return lake
+
+
+@pytest.fixture
+def dags(load_dags: "LoadDags", tmp_path: Path, lake: Lake, connections: None) -> "dict[str, DAG]":  # noqa: ARG001
+    directory = tmp_path / "pipelines"
+    directory.mkdir()
+    (directory / "sales.yaml").write_text(PIPELINE + ALERTS, encoding="utf-8")
+    return dict(load_dags(directory))
+
+
+def failed(dag: "DAG", task: str, error: Exception, order: object = None) -> Any:  # noqa: ANN401
+    """Call the failure callbacks of a task as Airflow does after its last retry."""
+    run = SimpleNamespace(dag_id=dag.dag_id, run_id="manual__1")
+    ti = SimpleNamespace(task_id=task, xcom_pull=lambda task_ids: order)  # noqa: ARG005
+    operator: Any = dag.get_task(task)
+    for callback in operator.on_failure_callback:
+        callback({"dag": dag, "dag_run": run, "ti": ti, "exception": error})
+
+
+def staged(lake: Lake) -> dag_tasks.Order:
+    run = dag_tasks.DagRun(dag_id="replay_sales", run_id="r", run_type="manual")
+    order = dag_tasks.plan("replay", str(Path(lake.root).parent / "pipelines" / "sales.yaml"), run)
+    assert isinstance(order, dag_tasks.Order)
+    scheduling.replay(
+        sales(), lake, opened=order.opened, slices=order.slices[:2], replayer=FakeReplayer(), now_ms=now_ms
+    )
+    return order
+
+
+def test_held_slices_are_told_with_slice_check_and_what_to_do(
+    dags: "dict[str, DAG]", lake: Lake, mails: MailSink, hooks: WebhookSink, logged: Lines
+) -> None:
+    from jobs.dag_factory.operators import SlicesHeld
+
+    order = staged(lake)
+    gate = dag_tasks.gate(order)
+    assert not gate.is_passed
+    failed(dags["replay_sales"], "gate", SlicesHeld(gate), order.to_json())
+    [mail], [hook] = mails.messages, hooks.bodies
+    assert (mail["subject"], mail["to"]) == ("sales: 1 slice held", "on-call@example.com")
+    for text in (mails.texts[0].replace("&nbsp;", " "), hook["text"]):
+        for wanted in ("Pipeline: sales", "Slices: 2024-01-02", "2024-01-02: total: failed", "What to do: ", "dag-run"):
+            assert wanted in text
+    assert (hook["event"], hook["slices"]) == ("held", {"first": "2024-01-02", "last": "2024-01-02", "count": 1})
+    assert hooks.headers[0]["x-team"] == "events"
+    assert hooks.paths == [f"/services/{SECRET}"]
+    assert SECRET not in logged.text
+
+
+def test_a_failed_task_is_told_once_and_its_error_is_escaped(dags: "dict[str, DAG]", hooks: WebhookSink) -> None:
+    failed(dags["backfill_sales"], "replay", RuntimeError("out of\x1b[31m memory <b>"))
+    [hook] = hooks.bodies
+    assert hook["event"] == "failed"
+    assert "Task replay of backfill_sales, run manual__1 failed:" in hook["text"]
+    assert "out of\\x1b[31m memory <b>" in hook["text"]
+    assert all(not task.on_retry_callback for task in dags["backfill_sales"].tasks)
+
+
+def test_a_wrong_form_is_told_to_nobody_else(dags: "dict[str, DAG]", mails: MailSink, hooks: WebhookSink) -> None:
+    from jobs.dag_factory.task_errors import FormRefused
+
+    failed(dags["backfill_sales"], "plan", FormRefused("Reason is empty"))
+    assert (mails.messages, hooks.bodies) == ([], [])
+
+
+def test_events_that_are_switched_off_send_nothing(
+    load_dags: "LoadDags", tmp_path: Path, connections: None, hooks: WebhookSink
+) -> None:
+    assert connections is None
+    (tmp_path / "sales.yaml").write_text(f"{PIPELINE}\nalerts: {{to: hook, failed: false}}\n", encoding="utf-8")
+    dags = load_dags(tmp_path)
+    assert "alert_sales" not in dags
+    failed(dags["replay_sales"], "replay", RuntimeError("no"))
+    assert hooks.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("recipient", "connection", "why"),
+    [
+        ("nobody", None, "Airflow has no such connection"),
+        ("odd", {"conn_type": "ftp", "host": "x"}, "the connection has the type 'ftp'; allowed are smtp, http"),
+        ("mail", None, "gives no `email` addresses"),
+        ("gone", {"conn_type": "http", "host": f"http://{HOST}:1/{SECRET}"}, "ConnectError"),
+        ("{notifier: no.such.Class}", None, "there is no such class"),
+    ],
+)
+def test_a_message_that_cannot_be_sent_is_a_line_without_the_address_and_the_others_get_theirs(
+    connections: None, hooks: WebhookSink, monkeypatch: pytest.MonkeyPatch, logged: Lines,
+    recipient: str, connection: dict[str, Any] | None, why: str,
+) -> None:  # fmt: skip
+    from jobs.dag_factory.messages import send
+
+    assert connections is None
+    if connection is not None:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{recipient.upper()}", json.dumps(connection))
+    alerts = sales(f"{PIPELINE}\nalerts: {{to: [{recipient}, hook]}}\n").alerts
+    assert alerts is not None
+    assert send(ALERT, alerts, {}) == 1
+    assert hooks.bodies[0]["subject"] == ALERT.subject
+    assert why in logged.text
+    assert SECRET not in logged.text
+
+
+def test_a_webhook_that_refuses_a_message_is_told_by_its_status(
+    connections: None, hooks: WebhookSink, logged: Lines
+) -> None:
+    from jobs.dag_factory.messages import send
+
+    assert connections is None
+    hooks.status = 503
+    alerts = sales(f"{PIPELINE}\nalerts: {{to: hook}}\n").alerts
+    assert alerts is not None
+    assert send(ALERT, alerts, {}) == 0
+    assert "the server answered with status 503" in logged.text
+
+
+class RecordingNotifier:
+    """A notifier of some provider."""
+
+    made: list[dict[str, Any]] = []  # noqa: RUF012 - each test empties it
+
+    def __init__(self, **arguments: Any) -> None:  # noqa: ANN401
+        self.arguments = arguments
+
+    def notify(self, context: object) -> None:
+        del context
+        self.made.append(self.arguments)
+
+
+def test_any_notifier_gets_the_message_in_its_arguments() -> None:
+    from jobs.dag_factory.messages import send
+
+    name = f"{RecordingNotifier.__module__}.{RecordingNotifier.__qualname__}"
+    arguments = "{summary: '{subject}!', details: {links: ['{url}'], tries: 3}}"
+    alerts = sales(f"{PIPELINE}\nalerts: {{to: {{notifier: {name}, arguments: {arguments}}}}}\n").alerts
+    assert alerts is not None
+    RecordingNotifier.made.clear()
+    assert send(ALERT, alerts, {}) == 1
+    assert RecordingNotifier.made == [
+        {"summary": "sales: 1 slice held!", "details": {"links": ["http://x/y"], "tries": 3}}
+    ]
+
+
+def test_the_dag_of_the_alert_runs_at_its_time_and_tells_what_readers_do_not_see(
+    dags: "dict[str, DAG]", hooks: WebhookSink
+) -> None:
+    dag: Any = dags["alert_sales"]
+    assert dag.timetable.expression == "0 8 * * *"
+    assert dag.is_paused_upon_creation is False
+    check = dag.get_task("check_published")
+    assert "not visible to readers" in check.execute({})
+    [hook] = hooks.bodies
+    assert hook["event"] == "not published"
+    assert "no request has replayed them" in hook["text"]
+
+
+def test_a_message_of_the_alert_dag_that_nobody_got_fails_its_task_so_that_airflow_tries_again(
+    dags: "dict[str, DAG]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MAIL", "HOOK"):
+        monkeypatch.delenv(f"AIRFLOW_CONN_{name}")
+    check: Any = dags["alert_sales"].get_task("check_published")
+    with pytest.raises(ConnectionError, match="was sent to nobody"):
+        check.execute({})
+
+
+def test_readers_who_see_all_slices_before_today_cause_no_message(lake: Lake) -> None:
+    """The message names the slices after the last that readers see, and why they wait."""
+    noon_of_the_3rd = dag_ms("2024-01-03T12:00")
+
+    def alert(at_ms: int) -> Alert | None:
+        return overdue_alert(open_workspace(sales(), lake, now_ms=lambda: at_ms), url="u")
+
+    first = alert(noon_of_the_3rd)
+    assert first is not None
+    assert first.slices == ("2024-01-01", "2024-01-02")
+    run = dag_tasks.DagRun(
+        dag_id="backfill_sales", run_id="r", run_type="manual",
+        params={"from": "2024-01-01", "to": "2024-01-02", "reason": "x", "publish": True, "fresh": False},
+    )  # fmt: skip
+    file = Path(lake.root).parent / "sales.yaml"
+    file.write_text(PIPELINE, encoding="utf-8")
+    order = dag_tasks.plan("backfill", str(file), run)
+    assert isinstance(order, dag_tasks.Order)
+    scheduling.replay(sales(), lake, opened=order.opened, slices=order.slices, replayer=FakeReplayer(), now_ms=now_ms)
+    waiting = alert(dag_ms("2024-01-02T12:00"))
+    assert waiting is not None
+    assert f"request {order.request_id}" in waiting.text
+    assert dag_tasks.publish(order).is_published
+    assert alert(dag_ms("2024-01-02T12:00")) is None
+    again = alert(noon_of_the_3rd)
+    assert again is not None
+    assert again.slices == ("2024-01-02",)
+
+
+def dag_ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)

@@ -1,0 +1,118 @@
+"""Backfills of flights in the containers, and the same backfills on this machine to compare them with."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.deploy.ledger_runs import runs
+from tests.deploy.stack import Stack
+from tests.support.commands import Commands
+from tests.support.places import ROOT
+
+START, END = "2013-02-01", "2013-02-15"
+DAYS = 14
+STORMY = ("2013-02-08", "2013-02-09")
+"""The days of a blizzard: the suite of `flights` fails for them, in a container as elsewhere."""
+HINDCAST = "import sys; from jobs.cli.main import main; sys.exit(main())"
+
+
+def make_place(directory: Path, copies: Iterable[str]) -> Path:
+    """Write `flights.yaml` as it is in the clone, and copies of it without checks and schedule; return the directory.
+
+    Each fault has a copy of its own over the same log, so that each backfill starts anew.
+    """
+    pipelines = directory / "pipelines"
+    pipelines.mkdir()
+    text = (ROOT / "pipelines" / "flights.yaml").read_text(encoding="utf-8")
+    (pipelines / "flights.yaml").write_text(text, encoding="utf-8")
+    for name in copies:
+        spec = yaml.safe_load(text) | {"pipeline": name}
+        del spec["quality"], spec["schedule"]
+        (pipelines / f"{name}.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+    for one in (pipelines, directory / "empty"):
+        one.mkdir(exist_ok=True)
+        one.chmod(0o755)
+    return directory
+
+
+def load_log(stack: Stack) -> None:
+    """Load the log inside a container. Fourteen small commits take minutes on a cluster, and the log is the same."""
+    span = ["--from", START, "--to", END]
+    stack.inside("airflow-scheduler", "hindcast", "load-flights", *span, "--master", "local[2]")
+
+
+@dataclass(slots=True)
+class Embedded:
+    """The embedded default: the command line on this machine, with a lake in a directory, without containers."""
+
+    place: Path
+    _is_loaded: bool = False
+
+    def runs(self, pipeline: str) -> list[dict[str, Any]]:
+        """Replay February, and return the runs in the ledger."""
+        span = ["--from", START, "--to", END]
+        if not self._is_loaded:
+            assert self._hindcast("load-flights", *span) == 0
+            self._is_loaded = True
+        self._hindcast("run", pipeline, *span)
+        return runs(str(self.place / "lake"), pipeline)
+
+    def _hindcast(self, *arguments: str) -> int:
+        with Commands() as commands:
+            process = commands.python(
+                "-c",
+                HINDCAST,
+                *arguments,
+                "--lake",
+                str(self.place / "lake"),
+                environ={"HINDCAST_PIPELINES": str(self.place / "pipelines")},
+            )
+            process.communicate()
+            return process.returncode
+
+
+def until_tasks_run(stack: Stack, pipeline: str, dag_run: str) -> None:
+    """Wait until executors run the tasks of a DAG run's replay."""
+
+    def tasks_run() -> bool:
+        state = stack.task_states(pipeline, dag_run).get("replay")
+        assert state not in {"success", "failed"}, "the replay was over before the fault"
+        return state == "running" and any("pyspark.daemon" in stack.processes("spark-worker", one) for one in (1, 2))
+
+    stack.until(tasks_run, what="the tasks of the replay", patience_s=900, pause_s=0.2)
+
+
+def check_february(stack: Stack, embedded: Embedded) -> None:
+    """Backfill February with its checks. The blizzard's fail, so nothing is published until a person waives them."""
+    dag_run = stack.start_backfill("flights", START, END)
+    assert stack.finish("flights", dag_run) == "failed"
+    states = stack.task_states("flights", dag_run)
+    assert (states["replay"], states["gate"]) == ("success", "failed")
+    wanted, found = embedded.runs("flights"), stack.staged("flights")
+    assert len(found) == DAYS
+    assert found == wanted
+    assert {one["slice"] for one in found if one["verdict"] == "fail"} == set(STORMY)
+    assert not any(one["is_published"] for one in found)
+    for day in STORMY:
+        stack.inside("airflow-scheduler", "hindcast", "waive", "flights", day, "--reason", "a blizzard")
+    stack.inside("airflow-scheduler", "hindcast", "publish", "flights")
+    assert all(one["is_published"] for one in stack.staged("flights"))
+    stack.inside("airflow-scheduler", "hindcast", "verify", "flights")
+
+
+def check_same_and_once(stack: Stack, pipeline: str, wanted: list[dict[str, Any]]) -> None:
+    """Check that the runs are those of one machine, published, and that no stored row is missing or doubled.
+
+    A clean-up of what the fault has left must not change that.
+    """
+    found = stack.staged(pipeline)
+    assert len(found) == DAYS
+    assert found == wanted
+    assert all(one["is_published"] for one in found)
+    cleaned = stack.inside("airflow-scheduler", "hindcast", "clean", pipeline, "--older-than", "0s", "--remove")
+    print(cleaned)  # noqa: T201 - how much the fault has left
+    stack.inside("airflow-scheduler", "hindcast", "verify", pipeline)
+    assert stack.staged(pipeline) == wanted

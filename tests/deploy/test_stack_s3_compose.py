@@ -1,0 +1,90 @@
+"""The containers of docker-compose.yml with the profile `s3`: the lake and the log are in an object store.
+
+`make test-compose` runs these tests. The store is a container, and it ends or hangs for half a minute.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.deploy.backfills import (
+    END,
+    START,
+    Embedded,
+    check_february,
+    check_same_and_once,
+    load_log,
+    make_place,
+    until_tasks_run,
+)
+from tests.deploy.stack import EngineMissing, Stack, find_engine
+
+pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(3600)]
+
+FAULTS = ("store_stopped", "store_frozen")
+OUTAGE_S = 30
+ACCESS_KEY = "canarykey"
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Embedded:
+    return Embedded(make_place(tmp_path_factory.mktemp("stack"), FAULTS))
+
+
+@pytest.fixture(scope="module")
+def stack(embedded: Embedded) -> Iterator[Stack]:
+    try:
+        engine = find_engine()
+    except EngineMissing as error:
+        pytest.fail(str(error), pytrace=False)
+    settings = {
+        "HINDCAST_LAKE": "s3://lake/hindcast",
+        "AWS_ENDPOINT_URL": "http://object-store:7070",
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
+        "S3_JARS": "yes",
+    }
+    with Stack(engine=engine, directory=embedded.place, settings=settings, profiles=["s3"]) as stack:
+        load_log(stack)
+        yield stack
+
+
+def test_the_february_backfill_gives_the_runs_of_the_embedded_default(stack: Stack, embedded: Embedded) -> None:
+    check_february(stack, embedded)
+
+
+def test_lake_and_log_are_in_the_store_only(stack: Stack) -> None:
+    stored = stack.inside("object-store", "ls", "/objects/lake/hindcast").split()
+    assert {"event_logs", "flights"} <= set(stored)
+    assert stack.inside("spark-worker", "ls", "/lake").split() == []
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "fault"),
+    [
+        ("store_stopped", lambda stack: stack.stop_for("object-store", OUTAGE_S)),
+        ("store_frozen", lambda stack: stack.freeze_for("object-store", OUTAGE_S)),
+    ],
+    ids=FAULTS,
+)
+def test_an_outage_of_half_a_minute_changes_no_digest_and_doubles_nothing(
+    stack: Stack, embedded: Embedded, pipeline: str, fault: Callable[[Stack], None]
+) -> None:
+    dag_run = stack.start_backfill(pipeline, START, END)
+    until_tasks_run(stack, pipeline, dag_run)
+    fault(stack)
+    assert stack.finish(pipeline, dag_run) == "success"
+    check_same_and_once(stack, pipeline, embedded.runs(pipeline))
+
+
+def test_no_credential_of_the_store_is_in_a_log_a_command_line_or_the_lake(stack: Stack) -> None:
+    secret = stack.values["AWS_SECRET_ACCESS_KEY"]
+    for name in stack.containers():
+        assert secret not in stack.log_of(name) + stack.processes_of(name), name
+    tasks = stack.inside("airflow-scheduler", "sh", "-c", "find /logs -type f -exec cat {} +")
+    assert secret not in tasks
+    assert not re.search(rf"{ACCESS_KEY}|{secret}", stack.image_description("hindcast:local"))
+    found = stack.inside("object-store", "grep", "-rlE", f"{ACCESS_KEY}|{secret}", "/objects", check=False)
+    assert found == ""

@@ -1,0 +1,79 @@
+"""Details of stored events are decoded when somebody reads them, with the same values as if decoded at once."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    StoredChecks,
+    StoredDetails,
+    checks_fingerprint_of,
+    encode_details,
+    with_checks,
+)
+from jobs.runs import Verdict
+from tests.jobs.ledger.test_ledger_view import a_result
+from tests.support.fuzzing import seeds
+from windowlib.errors import LedgerError
+
+NAMES = ("a", "b", "checks_fingerprint", "z", 'a"b":')
+
+
+def random_value(chance: Random, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
+    plain = [None, chance.randrange(-5, 5), chance.choice(NAMES), f'{{"{chance.choice(NAMES)}":1}}', chance.random()]
+    match chance.randrange(3 if depth < 3 else 1):
+        case 0:
+            return chance.choice(plain)
+        case 1:
+            return [random_value(chance, depth + 1) for _ in range(chance.randrange(3))]
+        case _:
+            return random_details(chance, depth + 1)
+
+
+def random_details(chance: Random, depth: int = 0) -> dict[str, Any]:
+    return {name: random_value(chance, depth) for name in NAMES if chance.random() < 0.5}
+
+
+def test_every_value_is_the_one_that_was_stored() -> None:
+    for seed in seeds(300):
+        details = random_details(Random(seed))
+        text = encode_details(details)
+        for name in NAMES:
+            assert StoredDetails(text).last(name) == details.get(name)
+        stored = StoredDetails(text)
+        assert stored == details
+        assert {**stored} == details
+        assert (len(stored), repr(stored)) == (len(details), repr(json.loads(text)))
+        assert encode_details(stored) == text
+
+
+def checked(details: Mapping[str, Any]) -> LedgerEvent:
+    return LedgerEvent(kind=EventKind.CHECKED, verdict="pass", details=details)
+
+
+def test_stored_checks_are_those_of_the_result() -> None:
+    result = a_result(1)
+    details = {"checks": [{**_plain(check)} for check in result.checks], "checks_fingerprint": "suite"}
+    event = checked(StoredDetails(encode_details(details)))
+    assert checks_fingerprint_of(event) == checks_fingerprint_of(checked(details)) == "suite"
+    found = with_checks(replace(result, verdict=Verdict.ERROR), event)
+    assert isinstance(found.checks, StoredChecks)
+    assert found == result
+    assert [*found.checks] == [*result.checks]
+    assert (found.checks[0], len(found.checks), hash(found.checks)) == (result.checks[0], 1, hash(result.checks))
+
+
+def test_checks_that_cannot_be_read_are_an_error_of_the_ledger() -> None:
+    event = checked(StoredDetails('{"checks":[{"verdict":"maybe"}]}'))
+    with pytest.raises(LedgerError, match="checked"):
+        len(with_checks(a_result(1), event).checks)
+
+
+def _plain(check: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
+    return {name: getattr(check, name) for name in type(check).__slots__} | {"verdict": check.verdict.value}

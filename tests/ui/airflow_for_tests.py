@@ -1,0 +1,48 @@
+"""An Airflow with its own lake of flights, in a temporary directory, for the tests of the interface."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.orchestration.embedded import airflow_service
+from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded.airflow_env import Home
+from jobs.orchestration.embedded.airflow_service import Login
+from tests.support.places import ROOT
+
+FIRST, END = "2013-02-01", "2013-02-15"
+"""The range of days whose flights are in the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A running Airflow, its accounts and its lake."""
+
+    login: Login
+    home: Home
+
+    def hindcast(self, *arguments: str) -> str:
+        """Run a command of `hindcast` on the lake, and return what it printed."""
+        program = Path(sys.executable).with_name("hindcast")
+        done = subprocess.run(
+            [program, *arguments, "--lake", self.home.lake], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def running_airflow(root: Path) -> Iterator[Place]:
+    """Load two weeks of flights and run Airflow on them during the body of a `with` statement."""
+    home = Home(root=root / "airflow", lake=str(root / "lake"), pipelines=ROOT / "pipelines")
+    Path(home.lake).mkdir(parents=True)
+    try:
+        with airflow_service.running(home, print) as login:
+            place = Place(login=login, home=home)
+            place.hindcast("load-flights", "--from", FIRST, "--to", END)
+            yield place
+    finally:
+        embedded_postgres.remove(home.cluster)
