@@ -66,9 +66,9 @@ def complain(*lines: str) -> None:
     say(*lines, console=err())
 
 
-def print_json(value: object) -> None:
-    """Print one JSON value on one line of standard output."""
-    click.echo(escaped_json(value))
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Print one JSON value on one line of standard output, or indented and sorted by key."""
+    click.echo(escaped_json(value, indent=indent))
 
 
 def print_table(

@@ -87,7 +87,7 @@ def propose_command(
     past = PastTables(lake=places.lake, view=view, history=history)
     proposal = propose(work.pipeline, past, rule=Rule(margin=margin), runs_needed=runs_needed)
     if output is None:
-        click.echo(proposal.text, nl=False)
+        common.print_json(proposal.document, indent=2)
     else:
         write_new(output, proposal.text)
         common.say(f"{how_many(proposal.checks, 'check')} from {_of(history.slice_ids)}, written to {output}")

@@ -18,7 +18,6 @@ ROWS_AT_ONCE = CONTENT_ROWS
 """The rows of a table are in memory for runs with at most this many rows together, or for one larger run."""
 
 WAIVED = "a person has waived a failed check"
-NOT_PUBLISHED = "not published"
 OTHER_SPEC = "another spec, with other columns or another meaning"
 
 

@@ -43,6 +43,8 @@ def test_a_suite_is_proposed_tried_and_never_overwritten(blizzard: Shell, tmp_pa
     assert blizzard("suite", "propose", "sales", "--output", str(path)) == 1
     assert "exists and is not overwritten" in blizzard.err
     assert path.read_text() == text
+    assert blizzard("suite", "propose", "sales") == 0
+    assert blizzard.out == text
     assert blizzard("suite", "try", str(path), "sales") == 0
     assert "would have said of 12 slices: 10 pass, 2 warn" in blizzard.out
     assert "2024-01-01 … 2024-01-07: 7 slices  pass" in blizzard.out

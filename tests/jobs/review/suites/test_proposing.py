@@ -97,9 +97,10 @@ def outlier(table: str, check: Check) -> ArrowSlices:
 
 def far(kwargs: Mapping[str, Any]) -> float | None:
     """Return a number far outside of a range; None for a check of nulls."""
-    if "max_value" in kwargs:
-        return kwargs["max_value"] * 2 + 1_000 if kwargs["max_value"] > 0 else kwargs["max_value"] + 1_000
-    return kwargs["min_value"] - 1_000 - abs(kwargs["min_value"]) if "min_value" in kwargs else None
+    most, least = kwargs.get("max_value"), kwargs.get("min_value")
+    if most is not None:
+        return float(most) + 1_000 + abs(float(most))
+    return None if least is None else float(least) - 1_000 - abs(float(least))
 
 
 def test_equal_histories_give_equal_files_however_they_are_read() -> None:
