@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio.to_thread
 
 from jobs.airflow_ui.context import Site
-from jobs.orchestration.backfill_form import ReplayableRange, replayable_range
+from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.workspace import open_workspace
@@ -80,11 +80,12 @@ def with_defaults(details: dict[str, Any], pipeline: Pipeline, found: Replayable
     values = {}
     if found.gap is not None:
         values = {"from": show_ms(grid, found.gap.start_ms), "to": show_ms(grid, found.last.end_ms)}
-    seen = "Readers see all of them." if found.gap is None else f"Readers do not see {found.gap.slice_id}."
-    note = f" The log has complete slices from **{found.first.slice_id}** to **{found.last.slice_id}**. {seen}"
-    for name in ("from", "to"):
+    seen = "Readers see all of them" if found.gap is None else f"Readers do not see {found.gap.slice_id}"
+    there = f"The log has complete slices from **{found.first.slice_id}** to **{found.last.slice_id}**"
+    notes = {"from": f"{there}. {seen}.", "to": f"{there}. The time zone is {pipeline.log.slice.timezone}."}
+    for name, note in notes.items():
         field = params[name]
-        schema = field["schema"] | {"description_md": f"{field['schema'].get('description_md') or ''}{note}"}
+        schema = field["schema"] | {"description_md": f"{BOUND_TEXTS[name]} {note}"}
         params = params | {name: field | {"value": values.get(name, field["value"]), "schema": schema}}
     return details | {"params": params}
 

@@ -34,7 +34,7 @@ class HindcastPlugin(AirflowPlugin):
         {"name": "Hindcast card", "url_route": f"{ROUTE}-card", "destination": "dashboard", **_SHELL},
     ]
 
-    listeners: ClassVar[list[Any]] = [run_notes]
+    listeners: ClassVar[list[Any]] = [run_notes]  # type: ignore[misc]
 
     @property
     def fastapi_root_middlewares(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow declares a list

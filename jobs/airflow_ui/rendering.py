@@ -16,6 +16,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from jobs.airflow_ui.security import HEADERS
+from jobs.comparing.differences import number, percent
 from jobs.plain_text import escaped, escaped_json, escaped_lines
 from jobs.review import links
 from jobs.review.report.page import helpers
@@ -70,7 +71,9 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         finalize=_shown,
     )
-    made.globals.update(helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json)
+    made.globals.update(
+        helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json, amount=number, relative=percent
+    )
     made.filters["lines"] = _lines
     return made
 

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import click
 
 from jobs.cli import common
-from jobs.comparing.compare import Comparison, compare
-from jobs.comparing.sides import Sides, request_sides, run_sides, version_sides
+from jobs.comparing.sides import Sides, differing_request, request_sides, run_sides, version_sides
 from jobs.ledger.view import LedgerView
+from jobs.planning.workspace import Workspace
 
 BOTH = 2
+SAMPLES, SAMPLES_JSON, SAMPLES_AFTER_A_RUN = 5, 20, 3
 
 
 @click.command(
@@ -64,16 +65,29 @@ def diff_command(  # noqa: PLR0913 - one parameter per option
     pipeline = places.pipeline(pipeline_name)
     view = places.workspace(pipeline).ledger.view()
     sides = _sides(view, request_id, versions=versions, run_ids=run_ids)
-    samples = limit if limit is not None else 20 if as_json else 5
-    options = Comparison(all_panes=all_panes, samples=samples)
-    if verify:
-        options = Comparison(all_panes=all_panes, samples=samples, content_rows=None)
+    samples = limit if limit is not None else SAMPLES_JSON if as_json else SAMPLES
+    from jobs.comparing.compare import Comparison, compare
+
+    content_rows = None if verify else Comparison().content_rows
+    options = Comparison(all_panes=all_panes, samples=samples, content_rows=content_rows)
     found = compare(places.lake, pipeline.name, sides, options=options)
     if as_json:
         common.print_json(found.to_json())
     else:
         common.say(*found.lines(samples=None))
     return common.OK
+
+
+def say_differences(work: Workspace, request_id: str) -> None:
+    """Print what a staged request would change, if it would change anything."""
+    view = work.ledger.view()
+    if differing_request(view, request_id) is None:
+        return
+    from jobs.comparing.compare import Comparison, compare
+
+    options = Comparison(samples=SAMPLES_AFTER_A_RUN)
+    found = compare(work.lake, work.pipeline.name, request_sides(view, request_id), options=options)
+    common.say(*found.lines(samples=None))
 
 
 def _sides(view: LedgerView, request_id: str | None, *, versions: Sequence[int], run_ids: Sequence[str]) -> Sides:

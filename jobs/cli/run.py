@@ -169,6 +169,10 @@ def run_command(  # noqa: PLR0913  (its options)
         show_outcome(outcome, at_least=fold_from)
     if outcome.publication is not None and not outcome.is_published:
         common.complain(f"not published: {outcome.publication.why}")
+    if no_publish and not as_json:
+        from jobs.cli.diff import say_differences
+
+        say_differences(work, outcome.request_id)
     return common.OK if _is_good(outcome) else common.REFUSED
 
 

@@ -25,7 +25,7 @@ Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
 class ColumnChanges:
     """The differences of one column over any number of pairs of rows."""
 
-    def __init__(self, name: str, kind: pa.DataType, *, is_value: bool, files: Path) -> None:
+    def __init__(self, name: str, kind: pa.DataType, *, is_value: bool, files: Path, kept_numbers: int) -> None:
         """Prepare.
 
         Args:
@@ -33,11 +33,12 @@ class ColumnChanges:
             kind: its type.
             is_value: whether a difference is a change of the row, see `Shape.values`.
             files: a path that begins the names of this column's temporary files.
+            kept_numbers: so many differences are in memory; more are in these files.
         """
         self.name, self.kind, self.is_value = name, kind, is_value
         self.mismatch = self.missing = self.extra = 0
-        self._by = Magnitudes(Path(f"{files}.by"), are_integers=_is_integer(kind))
-        self._relative = Magnitudes(Path(f"{files}.relative"), are_integers=False)
+        self._by = Magnitudes(Path(f"{files}.by"), are_integers=_is_integer(kind), kept_words=kept_numbers)
+        self._relative = Magnitudes(Path(f"{files}.relative"), are_integers=False, kept_words=kept_numbers)
 
     def add(self, before: pa.Array, after: pa.Array) -> Bools:
         """Take pairs in; return which of them differ."""

@@ -63,7 +63,9 @@ def compare(lake: Lake, pipeline: str, sides: Sides, *, options: Comparison = DE
     stored = StoredRuns(lake, pipeline, sides.view, options.content_rows)
     for one in compared_tables(stored, sides, all_panes=options.all_panes):
         with opened_parts(stored, one.shape, options.limits) as opened:
-            counter = TableCounter(one.shape, opened.sql, directory=opened.directory, samples=options.samples)
+            counter = TableCounter(
+                one.shape, opened.sql, limits=options.limits, directory=opened.directory, samples=options.samples
+            )
             for part in opened.parts.read(one.divided):
                 counter.add(match_rows(opened.sql, part, one.shape))
             found.append(counter.result())

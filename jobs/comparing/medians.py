@@ -20,7 +20,7 @@ class Magnitudes:
     `kept_words` numbers are in memory. If there are more, all are in a file.
     """
 
-    def __init__(self, file: Path, *, are_integers: bool, kept_words: int = BLOCK_WORDS) -> None:
+    def __init__(self, file: Path, *, are_integers: bool, kept_words: int) -> None:
         self.count = 0
         self._file = file
         self._are_integers = are_integers

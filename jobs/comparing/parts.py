@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +25,6 @@ from windowlib.records.xxh64 import SEED
 SIDE, ROW, VALUES, CIRCUMSTANCES, ALONE = "__side", "__row", "__values", "__circumstances", "__alone"
 """Columns of a part that the tables do not have: the side, the number of the row in its part, the hash of its values
 and of its circumstances, and a word that tells rows without a record id apart."""
-MAX_PARTS: Final = 256
-SEEN_BITS: Final = 24
 
 
 class Of(IntEnum):
@@ -49,10 +46,21 @@ class Divided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is in memory at once: rows of a part, rows of a batch, and the memory of DuckDB."""
+    """How much is in memory at once.
+
+    - `part_rows`, `batch_rows`, `pair_rows`: rows of a part, of a batch, and pairs of rows whose values are compared.
+    - `most_parts`: the greatest number of parts.
+    - `seen_bits`: the Bloom filter of windows has two to the power of this many places.
+    - `kept_numbers`: so many differences of a column are in memory; more are in a file.
+    - `memory_mb`: the memory of DuckDB.
+    """
 
     part_rows: int = 500_000
     batch_rows: int = 65_536
+    pair_rows: int = 65_536
+    most_parts: int = 256
+    seen_bits: int = 24
+    kept_numbers: int = 65_536
     memory_mb: int = 1_024
 
 
@@ -69,7 +77,9 @@ class Parts:
         self._stored, self._shape, self._limits = stored, shape, limits
         self._uri = stored.lake.table(stored.pipeline, shape.table)
         self._directory = directory
-        self._seen = np.zeros(1 << SEEN_BITS, np.bool_)  # windows of rows that can differ: a Bloom filter with one hash
+        self._seen = np.zeros(
+            1 << limits.seen_bits, np.bool_
+        )  # windows of rows that can differ: a Bloom filter with one hash
         self._bounds = _Bounds()
         self._count = 1
         self._kept: list[pa.RecordBatch] = []
@@ -95,7 +105,7 @@ class Parts:
 
     def _number_of_parts(self, runs: Sequence[StagedRun]) -> int:
         rows = count_rows(self._uri, {run_attempt(run, self._shape.table) for run in runs})
-        return min(max(-(-rows // self._limits.part_rows), 1), MAX_PARTS)
+        return min(max(-(-rows // self._limits.part_rows), 1), self._limits.most_parts)
 
     def _add(self, runs: Sequence[StagedRun], of: Of, *, everything: bool = False) -> None:
         if not runs:
@@ -137,7 +147,7 @@ class Parts:
         return _hashes(columns, names, rows.num_rows).view(np.uint64)
 
     def _places(self, words: Words) -> Words:
-        return words >> np.uint64(64 - SEEN_BITS)
+        return words >> np.uint64(64 - self._limits.seen_bits)
 
     def _touched(self, runs: Sequence[StagedRun]) -> list[StagedRun]:
         """Return the runs with a row whose bounds can be those of a row that can differ.

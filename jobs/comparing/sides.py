@@ -116,6 +116,12 @@ def changes_something(view: LedgerView, request: Request) -> bool:
     return any(view.published.get(slice_id) != run_id for slice_id, run_id in request.runs.items())
 
 
+def differing_request(view: LedgerView, request_id: str) -> Request | None:
+    """Return the request if the ledger has it and it has a run that readers do not see."""
+    request = view.requests.get(request_id)
+    return request if request is not None and changes_something(view, request) else None
+
+
 def _newest(view: LedgerView) -> Request:
     for request in reversed(view.open_requests()):
         if changes_something(view, request):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,19 +11,20 @@ import pyarrow as pa
 from jobs.comparing.column_changes import ColumnChanges
 from jobs.comparing.differences import Change, Sample, TableDifference
 from jobs.comparing.matching import COUNTS_SQL, PAIRS_SQL, ROW_COUNTS_SQL, Matched
+from jobs.comparing.parts import Limits
 from jobs.comparing.shapes import Shape
 from jobs.lake.store import ArrowSql
 from jobs.reading.plain_values import plain
 
-PAIRS_AT_ONCE: Final = 65_536
 _Ranked = tuple[float, str, Sample]
 
 
 class TableCounter:
     """Adds up the differences of one table over its parts."""
 
-    def __init__(self, shape: Shape, sql: ArrowSql, *, directory: Path, samples: int) -> None:
+    def __init__(self, shape: Shape, sql: ArrowSql, *, limits: Limits, directory: Path, samples: int) -> None:
         """Prepare; `samples` is the number of samples of each kind of change."""
+        self._limits = limits
         self._shape, self._sql, self._directory, self._most = shape, sql, directory, samples
         self._counts: Counter[str] = Counter()
         self._columns: dict[str, ColumnChanges] = {}
@@ -37,8 +38,8 @@ class TableCounter:
         self._sample_alone(part, pairs.filter(after.is_null())["before_row"], Change.ONLY_BEFORE)
         self._sample_alone(part, pairs.filter(before.is_null())["after_row"], Change.ONLY_AFTER)
         matched = pairs.filter(pa.compute.and_(before.is_valid(), after.is_valid()))
-        for start in range(0, matched.num_rows, PAIRS_AT_ONCE):
-            self._add_pairs(part, matched.slice(start, PAIRS_AT_ONCE))
+        for start in range(0, matched.num_rows, self._limits.pair_rows):
+            self._add_pairs(part, matched.slice(start, self._limits.pair_rows))
 
     def result(self) -> TableDifference:
         """Return the differences of all parts."""
@@ -89,7 +90,9 @@ class TableCounter:
     def _changes(self, name: str, kind: pa.DataType) -> ColumnChanges:
         if name not in self._columns:
             files = self._directory / f"column-{len(self._columns)}"
-            self._columns[name] = ColumnChanges(name, kind, is_value=name in self._shape.values, files=files)
+            self._columns[name] = ColumnChanges(
+                name, kind, is_value=name in self._shape.values, files=files, kept_numbers=self._limits.kept_numbers
+            )
         return self._columns[name]
 
     def _differing(self, differs: Mapping[str, Any], row: int) -> tuple[str, ...]:

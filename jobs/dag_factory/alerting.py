@@ -73,7 +73,7 @@ class CheckPublishedOperator(BaseOperator):
         from jobs.dag_factory.messages import send
         from jobs.orchestration import dag_tasks
 
-        with our_errors():
+        with our_errors(context):
             pipeline, found = dag_tasks.overdue(
                 self.pipeline_file, lake=self.lake, url=lambda name: absolute(links.pipeline_page(name))
             )

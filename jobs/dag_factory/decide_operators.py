@@ -40,7 +40,7 @@ class DecideOperator(_DecisionOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import decisions
 
-        with our_errors():
+        with our_errors(context):
             try:
                 given = dict(context["params"]) | dict(context["dag_run"].conf or {})
                 decision = decisions.read_decision(given)
@@ -64,7 +64,7 @@ class PublishDecidedOperator(_DecisionOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import dag_tasks, decisions
 
-        with our_errors():
+        with our_errors(context):
             try:
                 found = decisions.publish_decided(
                     self.pipeline_file, decided_of(context), decider_of(context), lake=self.lake
@@ -87,7 +87,7 @@ class ClearGateOperator(_DecisionOperator):
     def execute(self, context: Context) -> list[str]:
         from jobs.orchestration import decisions
 
-        with our_errors():
+        with our_errors(context):
             stopped = decisions.runs_to_clear(self.pipeline_file, decided_of(context), state_of, lake=self.lake)
         if not stopped:
             raise AirflowSkipException("no failed DAG run waits for this decision")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from jobs.orchestration.backfill_form import MAX_REASON
+from jobs.orchestration.backfill_form import BOUND_TEXTS, MAX_REASON
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
 
@@ -14,14 +14,8 @@ NOT_BLANK = r"\S"
 def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
     """Return the fields in the order of the form. Airflow checks their JSON schema before it creates a run."""
     return {
-        "from": _bound(
-            pipeline, "From", "The first slice of the range. Empty: the first slice that readers do not see."
-        ),
-        "to": _bound(
-            pipeline,
-            "To",
-            "The slice after the last slice of the range. Empty: the range ends with the last complete slice.",
-        ),
+        "from": _bound(pipeline, "From", BOUND_TEXTS["from"]),
+        "to": _bound(pipeline, "To", BOUND_TEXTS["to"]),
         "reason": Param(
             type="string",
             minLength=1,
@@ -57,9 +51,12 @@ def _bound(pipeline: Pipeline, title: str, description: str) -> Param:
 
 
 def _log_range(pipeline: Pipeline) -> str:
-    """Return the slices that the pipeline file allows, and the time zone, as Markdown."""
+    """Return the slices that the pipeline file allows, and the time zone, as Markdown.
+
+    When a person opens the form, `jobs.airflow_ui.form_defaults` puts the slices of the log in its place.
+    """
     grid, zone = slice_grid(pipeline), pipeline.log.slice.timezone
-    first = None if grid.first_ms is None else f"first slice **{show_ms(grid, grid.first_ms)}**"
-    last = None if grid.last_ms is None else f"last slice **{show_ms(grid, grid.last_ms)}**"
-    known = ", ".join(filter(None, (first, last, f"time zone {zone}")))
-    return f" ({known})"
+    first = None if grid.first_ms is None else f"the first slice is **{show_ms(grid, grid.first_ms)}**"
+    last = None if grid.last_ms is None else f"the last slice is **{show_ms(grid, grid.last_ms)}**"
+    known = ", ".join(filter(None, (first, last, f"the time zone is {zone}")))
+    return f" {known[0].upper()}{known[1:]}."

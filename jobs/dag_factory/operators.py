@@ -10,7 +10,7 @@ from typing_extensions import override
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import pipeline_asset, send_event
 from jobs.dag_factory.dag_runs import wait_for_decisions
-from jobs.dag_factory.task_errors import our_errors, sending_gauges
+from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
@@ -50,7 +50,7 @@ class PlanOperator(BaseSensorOperator):
         from jobs.orchestration.plan_outline import folded
         from jobs.orchestration.scheduling import Skip, Wait
 
-        with our_errors():
+        with our_errors(context):
             planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake)
         for warning in planned.warnings:
             self.log.warning("%s", escaped(warning))
@@ -83,7 +83,7 @@ class GateOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         from jobs.orchestration import dag_tasks
 
-        with our_errors():
+        with our_errors(context):
             order = order_of(context)
             wait_for_decisions(context, self.pipeline_name)
             with sending_gauges(order):
@@ -113,7 +113,7 @@ class PublishOperator(BaseOperator):
         from jobs.orchestration import dag_tasks
         from jobs.orchestration.plan_outline import folded
 
-        with our_errors():
+        with our_errors(context):
             order = order_of(context)
             with sending_gauges(order):
                 published = dag_tasks.publish(order, publisher=publisher_of(context))
@@ -123,11 +123,6 @@ class PublishOperator(BaseOperator):
             raise AirflowSkipException(escaped(published.why))
         send_event(context, self.asset, self.pipeline_name, published=published)
         return published.to_json()
-
-
-def leave_verdict(context: Context, text: str) -> None:
-    """Leave the verdict of the DAG run in XCom. `jobs.airflow_ui.run_notes` copies it into the note of the run."""
-    context["ti"].xcom_push(key=links.VERDICT_KEY, value=escaped(text))
 
 
 def order_of(context: Context) -> "Order":

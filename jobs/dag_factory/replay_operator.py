@@ -12,8 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink
+from jobs.dag_factory.operators import REPLAY
 from jobs.dag_factory.settings import SPARK_CONNECTION
-from jobs.dag_factory.task_errors import our_errors
+from jobs.dag_factory.task_errors import leave_verdict, our_errors
 from jobs.orchestration.driver_lines import read_line
 from jobs.plain_text import escaped
 
@@ -63,7 +64,7 @@ class ReplayOperator(SparkSubmitOperator):
         from jobs.orchestration.dag_tasks import places, read_order
         from jobs.spark.submit import submit_settings
 
-        with our_errors():
+        with our_errors(context):
             [argument] = self.application_args or []
             order = read_order(argument)
             master = _spark_master(self._conn_id or SPARK_CONNECTION)
@@ -80,7 +81,9 @@ class ReplayOperator(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException:
-            raise AirflowException(self._failure()) from None
+            failure = self._failure()
+            leave_verdict(context, f"task {REPLAY} failed: {failure}")
+            raise AirflowException(failure) from None
 
     @override
     def _get_hook(self) -> Any:

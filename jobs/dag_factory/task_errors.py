@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 
 from jobs.orchestration.backfill_form import FormError
 from jobs.plain_text import escaped
+from jobs.review import links
 from windowlib.errors import HindcastError, LedgerError
 
 if TYPE_CHECKING:
@@ -22,8 +24,19 @@ class FormRefused(AirflowFailException):
     """The input of the form is not valid. The person who filled it in has to correct it."""
 
 
+def leave_verdict(context: Context, text: str) -> None:
+    """Leave the verdict of the DAG run in XCom. `jobs.airflow_ui.run_notes` copies it into the note of the run.
+
+    A problem with it never fails a task.
+    """
+    try:
+        context["ti"].xcom_push(key=links.VERDICT_KEY, value=escaped(text))
+    except Exception as error:  # noqa: BLE001
+        log.warning("the note of the DAG run will have no verdict: %s", escaped(error))
+
+
 @contextmanager
-def our_errors() -> Iterator[None]:
+def our_errors(context: Context) -> Iterator[None]:
     """Let Airflow retry after a `LedgerError`: a lost race or an unreachable ledger. Other errors need a person.
 
     The message is logged first, on a line of its own, because Airflow shows an exception below its call stack.
@@ -32,14 +45,21 @@ def our_errors() -> Iterator[None]:
         yield
     except LedgerError as error:
         log.error("%s", escaped(error))  # noqa: TRY400 - one line without a traceback
+        _leave_failure(context, error)
         raise LedgerError(escaped(error)) from None
     except FormError as error:
         for problem in error.problems:
             log.error("%s", escaped(problem))  # noqa: TRY400
+        _leave_failure(context, error)
         raise FormRefused(escaped(error)) from None
     except HindcastError as error:
         log.error("%s", escaped(error))  # noqa: TRY400
+        _leave_failure(context, error)
         raise AirflowFailException(escaped(error)) from None
+
+
+def _leave_failure(context: Context, error: HindcastError) -> None:
+    leave_verdict(context, f"task {context['ti'].task_id} failed: {error}")
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import Any, cast, overload
+from typing import Any, overload
 
 from jobs.runs import (
     CheckpointForm,
@@ -35,6 +36,7 @@ class EventKind(Enum):
     WAIVED = "waived"  # a person lets a failed run pass and gives a reason
     PUBLISHED = "published"  # readers see this run of the slice from now on
     ROLLED_BACK = "rolled_back"  # readers see this earlier run again (null: no run), and the chain is held
+    TOLD = "told"  # a task sends the asset events of a publication that a command has made
     RESUMED = "resumed"  # a person ends the hold of the chain
     CONDEMNED = "condemned"  # the attempt does not count any more (without a run: no run of it, and none is staged)
     FAILED = "failed"  # an attempt ended with an error
@@ -57,7 +59,7 @@ class StoredDetails(Mapping[str, Any]):
 
     def _decoded(self) -> dict[str, Any]:
         if self._found is None:
-            self._found = cast("dict[str, Any]", json.loads(self._text))
+            self._found = _shared(json.loads(self._text))
         return self._found
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
@@ -86,6 +88,15 @@ class StoredDetails(Mapping[str, Any]):
 
 
 _DECODER = json.JSONDecoder()
+
+
+def _shared(details: dict[str, Any]) -> dict[str, Any]:
+    """Let the checks of all runs share equal texts. A check has the same description and arguments in every slice."""
+    for check in details.get("checks", ()):
+        for name, value in check.items():
+            if type(value) is str:
+                check[name] = sys.intern(value)
+    return details
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from jobs.ledger.view import (
     StagedRun,
     Waiver,
 )
-from jobs.runs import VERDICTS, RunResult, Sighting, Slice, Verdict
+from jobs.runs import RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -177,6 +177,8 @@ class Fold:
                 self._request(event).end(RequestState.CLOSED, event.reason)
             case EventKind.VERIFIED:
                 self._sightings.setdefault(_text(event, "run_id"), []).append(verified_sighting(event))
+            case EventKind.TOLD:
+                self._tell(event)
             case EventKind.NOTE:
                 pass
             case _:
@@ -270,20 +272,20 @@ class Fold:
             self._judgements[run_id] = judgement
             self._resolved.pop(run_id, None)
             waiver = self._waivers.get(run_id)
-            if waiver is not None and not _failed_judgement(judgement) <= waiver.failed:
+            if waiver is not None and not judgement.failed <= waiver.failed:
                 del self._waivers[run_id]
 
     def _waive(self, event: LedgerEvent) -> None:
         run_id = _text(event, "run_id")
-        checked = self._checked.get(run_id)
+        checked, judgement = self._checked.get(run_id), self._judgements.get(run_id)
+        failed = _failed_checks(checked) if checked is not None else frozenset()
         self._waivers[run_id] = Waiver(
             slice_id=_text(event, "slice_id"),
             run_id=run_id,
             who=event.who or "",
             reason=event.reason or "",
             at_ms=event.at_ms,
-            failed=(_failed_checks(checked) if checked is not None else frozenset())
-            | _failed_judgement(self._judgements.get(run_id)),
+            failed=failed | judgement.failed if judgement is not None else failed,
         )
 
     def _publish(self, event: LedgerEvent) -> None:
@@ -308,6 +310,12 @@ class Fold:
         if request is not None:
             request.end(RequestState.ROLLED_BACK)
 
+    def _tell(self, event: LedgerEvent) -> None:
+        told = self._publications.get(event.details.get("publication", 0))
+        if told is not None and told.publication.told_by is None:
+            told.publication = replace(told.publication, told_by=event.details.get("told_by"))
+            told.frozen = None
+
     def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
         publication = self._publications.get(event.seq)
         if publication is None:
@@ -319,7 +327,7 @@ class Fold:
                     who=event.who or "",
                     undoes=undoes,
                     decision_id=event.details.get("published_by"),
-                    is_told=event.details.get("told"),
+                    told_by=event.details.get("told_by", ""),
                 )
             )
         publication.frozen = None
@@ -357,7 +365,7 @@ class Fold:
             }
         judgement = self._judgements.get(run_id)
         if judgement is not None:
-            checks["result"] = _with_judgement(checks.get("result", chosen.result), judgement)
+            checks["result"] = judgement.added_to(checks.get("result", chosen.result))
         return replace(
             chosen,
             **checks,
@@ -413,17 +421,6 @@ def _fail(event: LedgerEvent, one: _RequestFold) -> None:
 def _content(result: RunResult) -> tuple[object, ...]:
     """Return the fields that must be equal in all attempts at one run (law L1)."""
     return dict(result.digests), result.state_after, result.counts, result.watermark_ms
-
-
-def _with_judgement(result: RunResult, judgement: Judgement) -> RunResult:
-    verdicts = [result.verdict, *(check.verdict for check in judgement.checks)]
-    return replace(result, checks=(*result.checks, *judgement.checks), verdict=max(verdicts, key=VERDICTS.index))
-
-
-def _failed_judgement(judgement: Judgement | None) -> frozenset[tuple[str, str, str | None]]:
-    stopping = {Verdict.FAIL, Verdict.ERROR}
-    checks = judgement.checks if judgement is not None else ()
-    return frozenset((one.table, one.check, one.observed) for one in checks if one.verdict in stopping)
 
 
 def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]:

@@ -1,12 +1,12 @@
 """The content of a ledger at one version, as values: runs, requests, publications. `jobs.ledger.fold` builds them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
 from jobs.ledger.leases import IsAlive, Lease, is_held
-from jobs.runs import CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
+from jobs.runs import VERDICTS, CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -49,6 +49,17 @@ class Judgement:
 
     basis: str
     checks: tuple[CheckResult, ...]
+
+    @property
+    def failed(self) -> frozenset[tuple[str, str, str | None]]:
+        """The failed checks as (table, check, what was found): a waiver is for that finding only."""
+        stopping = {Verdict.FAIL, Verdict.ERROR}
+        return frozenset((one.table, one.check, one.observed) for one in self.checks if one.verdict in stopping)
+
+    def added_to(self, result: RunResult) -> RunResult:
+        """Return the result of a run with these checks, and with the worst of all verdicts."""
+        verdicts = [result.verdict, *(check.verdict for check in self.checks)]
+        return replace(result, checks=(*result.checks, *self.checks), verdict=max(verdicts, key=VERDICTS.index))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +200,8 @@ class Publication:
 
     `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
     of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
-    `is_told` states whether the publisher sends asset events; None in the ledgers of earlier versions.
+    `told_by` names the task that sends the asset events; None if no task does, because a command has published. It is
+    empty in the ledgers of earlier versions.
     """
 
     seq: int
@@ -198,7 +210,7 @@ class Publication:
     who: str
     undoes: int | None
     decision_id: str | None = None
-    is_told: bool | None = None
+    told_by: str | None = ""
     changes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 FIELDS: Final = ("from", "to", "reason", "publish", "fresh")
 MAX_REASON: Final = 500
+BOUND_TEXTS: Final = {
+    "from": "The first slice of the range. Empty: the first slice that readers do not see.",
+    "to": "The slice after the last slice of the range. Empty: the range ends with the last complete slice.",
+}
+"""What the form tells about the two ends of the range."""
 
 
 class FormError(RequestError):

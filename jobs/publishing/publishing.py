@@ -69,8 +69,9 @@ def publish_events(
             f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
         )
     found = judge_publication(work, view, request, lease_id=lease_id)
-    if found.is_seen_already and (own := _own_publication(view, request, by)) is not None:
-        return replace(found, changed=changed_slices(view, own)), []
+    if found.is_seen_already and (own := _to_tell(view, request, by)) is not None:
+        events = [_told_event(own, by)] if by.tells and own.told_by is None else []
+        return replace(found, changed=changed_slices(view, own)), events
     check_seen_request(view, request_id, by)
     if request.state is RequestState.CLOSED and not found.is_published:
         raise RequestError(
@@ -84,13 +85,19 @@ def publish_events(
     return found, _published_events(work, view, request, by=by, is_person=lease_id is None)
 
 
-def _own_publication(view: LedgerView, request: Request, by: By) -> LedgerPublication | None:
-    """Return the publication of a request that the caller still has to tell: its own, or one that nobody has told."""
+def _to_tell(view: LedgerView, request: Request, by: By) -> LedgerPublication | None:
+    """Return the publication of a request whose asset events the caller sends: its own, or one that no task tells."""
     newest = next((one for one in reversed(view.publications) if one.request_id == request.request_id), None)
     if newest is None:
         return None
-    is_untold = by.tells and newest.is_told is False
-    return newest if is_untold or newest.decision_id == by.decision_id else None
+    is_mine = by.decision_id in {newest.decision_id, newest.told_by}
+    return newest if is_mine or (by.tells and newest.told_by is None) else None
+
+
+def _told_event(publication: LedgerPublication, by: By) -> LedgerEvent:
+    """Return the event by which one task takes over the asset events of a publication."""
+    details = {"publication": publication.seq, "told_by": by.decision_id}
+    return LedgerEvent(kind=EventKind.TOLD, request_id=publication.request_id, who=by.who, details=details)
 
 
 def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) -> Publication:
@@ -142,7 +149,7 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
 def _published_events(
     work: Workspace, view: LedgerView, request: Request, *, by: By, is_person: bool
 ) -> list[LedgerEvent]:
-    details = {"published_by": by.decision_id, "told": by.tells} | (
+    details = {"published_by": by.decision_id, "told_by": by.decision_id if by.tells else None} | (
         decision_details(by.decision_id, "publish") if is_person else {}
     )
     changed = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}

@@ -131,7 +131,7 @@ def test_the_form_of_the_request_waives_and_publishes_and_clears_the_gate(
     fields = fields_of(html, "waive_and_publish")
     assert fields["slice"] == HELD
     assert fields["request_id"] == request_id(airflow)
-    answer = client.post(POST, data=fields | {f"reason.{HELD}": " a real sale "})
+    answer = client.post(POST, data=fields | {"reason": " a real sale "})
     assert answer.status_code == 303, answer.text
     assert answer.headers["location"] == f"{POST}/manual__2024-02-01T00%3A00%3A00%2B00%3A00"
     assert airflow.calls == [("trigger", "decide_sales"), ("clear_gate", "backfill_sales", "manual__1")]
@@ -249,6 +249,8 @@ def test_the_page_of_a_decision_tells_how_far_it_is_and_why_it_was_refused(
     page = client.get(f"{POST}/{RUN}").text
     assert "was refused" in page
     assert "bob &lt;i&gt; was first" in page
+    airflow.conf = {"action": ["x"], "slices": ["a", {"slice_id": 3}], "<b>": {"reason": None}, "request_id": 7}
+    assert client.get(f"{POST}/{RUN}").status_code == 200
     airflow.refuses.update(run=404)
     assert client.get(f"{POST}/{RUN}").status_code == 404
 

@@ -170,7 +170,10 @@ def details(place: Place) -> "Iterator[Callable[[dict[str, Any] | None], Any]]":
 
 
 def test_the_form_has_the_dates_of_the_first_gap(details: "Callable[[dict[str, Any] | None], Any]") -> None:
-    field = {"value": None, "schema": {"type": ["null", "string"], "description_md": "The first slice."}}
+    field: dict[str, Any] = {
+        "value": None,
+        "schema": {"type": ["null", "string"], "description_md": "The first slice."},
+    }
     given = {
         "dag_id": "backfill_sales",
         "params": {"from": field, "to": field, "reason": {"value": None, "schema": {}}},
@@ -178,10 +181,11 @@ def test_the_form_has_the_dates_of_the_first_gap(details: "Callable[[dict[str, A
     got = details(given)
     assert (got["params"]["from"]["value"], got["params"]["to"]["value"]) == ("2024-01-01", "2024-01-05")
     assert got["params"]["from"]["schema"]["description_md"] == (
-        "The first slice. The log has complete slices from **2024-01-01** to **2024-01-04**. "
+        "The first slice of the range. Empty: the first slice that readers do not see. "
+        "The log has complete slices from **2024-01-01** to **2024-01-04**. "
         "Readers do not see 2024-01-01."
     )
-    assert got["params"]["reason"] == given["params"]["reason"]  # type: ignore[index]
+    assert got["params"]["reason"] == given["params"]["reason"]
 
 
 @pytest.mark.parametrize("given", [None, {"params": {}}, {"params": {"from": 1}}, {}])

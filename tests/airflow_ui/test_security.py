@@ -28,3 +28,56 @@ def test_every_answer_has_the_headers_that_keep_other_sites_out(clients: Clients
             assert "script" not in headers["content-security-policy"]
             assert "frame-ancestors 'self'" in headers["content-security-policy"]
             assert headers["x-frame-options"] == "SAMEORIGIN"
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_allowed"),
+    [
+        ({}, True),
+        ({"origin": "http://testserver"}, True),
+        ({"origin": "http://testserver", "sec-fetch-site": "same-origin"}, True),
+        ({"origin": "http://testserver:8080"}, False),
+        ({"origin": "https://testserver"}, False),
+        ({"origin": "null"}, False),
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": "same-site"}, False),
+        ({"sec-fetch-site": "none"}, False),
+    ],
+)
+def test_a_change_from_another_origin_is_refused(
+    clients: Clients, headers: dict[str, str], *, is_allowed: bool
+) -> None:
+    found = clients("admin").post("/hindcast/nothing", headers=headers)
+    assert found.status_code in {404, 405} if is_allowed else found.status_code in {403, 404, 405}
+    assert clients("admin").get("/hindcast/", headers=headers).status_code == 200
+
+
+def test_the_configured_address_is_an_own_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastapi import HTTPException, Request
+
+    from jobs.airflow_ui.security import not_cross_site
+
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/airflow")
+
+    def request(origin: str) -> Request:
+        headers = [(b"host", b"10.0.0.7:8080"), (b"origin", origin.encode())]
+        return Request({"type": "http", "method": "POST", "scheme": "http", "path": "/", "headers": headers,
+                        "query_string": b"", "server": ("10.0.0.7", 8080)})  # fmt: skip
+
+    not_cross_site(request("https://airflow.example.com"))
+    not_cross_site(request("http://10.0.0.7:8080"))
+    for other in ("https://evil.example.com", "http://airflow.example.com", "null"):
+        with pytest.raises(HTTPException, match="another site"):
+            not_cross_site(request(other))
+
+
+def test_a_plugin_is_cheap_for_tasks() -> None:
+    """Every task imports the plugin; only the api-server may import the app."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, jobs.airflow_ui.plugin as plugin; "
+        "sys.exit(any(name in sys.modules for name in ('fastapi', 'jobs.airflow_ui.app', 'pyarrow', 'duckdb')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -91,7 +91,7 @@ def test_the_four_tasks_run_in_order(dags: "dict[str, DAG]") -> None:
     for dag in _replaying(dags):
         assert set(dag.task_ids) == TASKS
         for before, after in (("plan", "replay"), ("replay", "gate"), ("gate", "publish")):
-            assert after in dag.get_task(before).downstream_task_ids
+            assert dag.get_task(before).downstream_task_ids == {after}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -169,10 +169,53 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
     good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
     for name, value in good.items():
         params.get_param(name).resolve(value)
-    bad = {"from": "4 February", "to": 20130215, "reason": "", "publish": "yes", "fresh": None}
+    bad = {"from": "4 February", "to": 20130215, "reason": " ", "publish": "yes", "fresh": None}
     for name, value in bad.items():
         with pytest.raises(ParamValidationError):
             params.get_param(name).resolve(value)
+
+
+def test_replay_and_gate_link_to_the_page_of_their_dag_run(dags: "dict[str, DAG]") -> None:
+    from airflow.sdk.types import TaskInstanceKey
+
+    for name in ("replay", "gate"):
+        task: Any = dags["backfill_flights"].get_task(name)
+        [link] = task.operator_extra_links
+        key = TaskInstanceKey("backfill_flights", name, "manual__2013-02-04+00:00", 1)
+        assert link.get_link(task, ti_key=key) == (
+            "/plugin/hindcast/hindcast/dag-run?dag_id=backfill_flights&run_id=manual__2013-02-04%2B00%3A00"
+        )
+
+
+def test_the_page_of_a_dag_links_to_its_pages_and_the_schedule_explains_an_interval(dags: "dict[str, DAG]") -> None:
+    scheduled, by_hand = (dags[f"{kind}_flights"].doc_md or "" for kind in ("replay", "backfill"))
+    assert "/plugin/hindcast/hindcast/pipelines/flights" in by_hand
+    assert "replays the days that *end* in its interval" in scheduled
+    assert "interval" not in by_hand
+
+
+def test_tags_and_alerts_of_the_file_are_those_of_its_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    text = GOOD + 'tags: [traffic]\nalerts: {to: mail, not_published_by: "08:30"}\n'
+    (tmp_path / "flights.yaml").write_text(text, encoding="utf-8")
+    dags = load_dags(tmp_path)
+    assert sorted(dags) == ["alert_flights", "backfill_flights", "replay_flights"]
+    for dag in dags.values():
+        assert {"traffic", "hindcast"} < set(dag.tags)
+        assert dag.default_args["owner"] == "operations"
+        DagSerialization.to_dict(dag)
+    assert all(task.on_failure_callback for task in dags["replay_flights"].tasks)
+
+
+def test_the_form_shows_from_and_to_first_and_its_bounds_may_be_empty(dags: "dict[str, DAG]") -> None:
+    params = dags["backfill_flights"].params
+    assert list(params)[:2] == ["from", "to"]
+    for name in ("from", "to"):
+        param = params.get_param(name)
+        assert param.resolve(None) is None
+        assert "section" not in param.schema, "Airflow shows a section collapsed"
+        assert "**2013-01-01**" in param.schema["description_md"]
 
 
 def test_the_form_asks_for_times_if_slices_are_shorter_than_a_day(load_dags: "LoadDags", tmp_path: Path) -> None:

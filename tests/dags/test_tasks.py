@@ -45,8 +45,9 @@ class Tasks:
             xcom_pull=lambda task_ids: self.order if task_ids == "plan" else None,
             xcom_push=lambda key, value: self.pushed.update({key: value}),
             get_dr_count=lambda **_asked: 0,
+            task_id="the task",
         )
-        self.context = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
+        self.context: Any = {"dag_run": run, "params": {}, "outlet_events": outlets, "ti": ti}
 
     def task(self, name: str) -> Any:  # noqa: ANN401 - an operator of Airflow
         return self.dag.get_task(name)
@@ -165,7 +166,7 @@ def _executed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch, connection: dict[st
     replay = copy(tasks.task("replay"))
     replay.render_template_fields({"ti": SimpleNamespace(xcom_pull=lambda task_ids: order)})  # noqa: ARG005
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: None)
-    replay.execute({})
+    replay.execute(tasks.context)
     assert json.loads(replay.application_args[0]) == order
     return replay
 
@@ -222,3 +223,52 @@ def test_without_a_connection_the_replay_fails_instead_of_using_yarn(
 
     with pytest.raises(AirflowFailException, match="there is no connection spark_default"):
         _executed(tasks, monkeypatch, None)
+
+
+def test_a_replay_that_fails_gives_the_reason_of_its_driver_in_one_paragraph(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    output: list[str] = []
+
+    def submit(self: Any, _context: object) -> None:  # noqa: ANN401
+        for line in output:
+            self._get_hook().log.info(line)
+        raise AirflowException("Cannot execute: spark-submit --jars … Error code is: 1.")
+
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
+    shown: list[tuple[int, str]] = []
+    monkeypatch.setattr(type(replay), "log", _Recorder(shown))
+    output[:] = [
+        "26/11/22 01:07:32 WARN NativeCodeLoader: Unable to load native-hadoop library",
+        "hindcast WARNING 2024-01-01 fail: 1 record",
+        "hindcast ERROR the log /data/sales has no table\x1b[31m",
+    ]
+    with pytest.raises(AirflowException, match=r"^the log /data/sales has no table\\x1b\[31m$"):
+        replay.execute(tasks.context)
+    assert shown[1:] == [(30, "2024-01-01 fail: 1 record"), (40, "the log /data/sales has no table\\x1b[31m")]
+    assert tasks.pushed["hindcast_verdict"].startswith("task replay failed: the log /data/sales")
+    output[:] = ["26/11/22 01:07:32 WARN NativeCodeLoader: Unable to load native-hadoop library", "Killed"]
+    shown.clear()
+    with pytest.raises(AirflowException, match="ended without an error of its own"):
+        replay.execute(tasks.context)
+    assert [text for level, text in shown if level == 40] == output, "after a crash, nothing is left out"
+
+
+class _Recorder:
+    """A logger that keeps levels and texts."""
+
+    def __init__(self, shown: list[tuple[int, str]]) -> None:
+        self.shown = shown
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        self.shown.append((level, message % args if args else message))
+
+    def info(self, message: str, *args: object) -> None:
+        self.log(20, message, *args)
+
+    def error(self, message: str, *args: object) -> None:
+        self.log(40, message, *args)

@@ -66,6 +66,20 @@ class Progress:
         return 2 if goes_on else None
 
     @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What was decided: name and value of each param that is set, besides the slices."""
+        return tuple((name.replace("_", " "), str(value)) for name, value in self.given.items() if name != "slices")
+
+    @property
+    def waived(self) -> tuple[tuple[str, str, str], ...]:
+        """The slices that the decision waives: slice, run and reason. Anybody may start the DAG with any params."""
+        common = self.given.get("reason") or ""
+        return tuple(
+            (str(one.get("slice_id", "")), str(one.get("run_id", "")), str(one.get("reason") or common))
+            for one in _dicts(self.given.get("slices"))
+        )
+
+    @property
     def request_id(self) -> str | None:
         """The request, if the decision is on one."""
         found = self.given.get("request_id")
@@ -87,7 +101,7 @@ async def progress_of(airflow: UsersAirflow, view: LedgerView, *, dag_id: str, r
         if state in {"failed", "up_for_retry"} and not refused:
             refused = str(await airflow.xcom(dag_id, run_id, task_id=task, key="refused") or "")
         steps.append((task, state or "waiting", _told(done)))
-    given = run.get("conf") or {}
+    given = run["conf"] if isinstance(run.get("conf"), dict) else {}
     return Progress(
         dag_id=dag_id,
         run_id=run_id,
@@ -105,7 +119,7 @@ async def _stopped(airflow: UsersAirflow, view: LedgerView, given: Mapping[str, 
     if given.get("action") not in {"publish", "waive_and_publish"}:
         return ()
     request = view.requests.get(str(given.get("request_id")))
-    chosen = {one.get("slice_id") for one in given.get("slices") or () if isinstance(one, dict)}
+    chosen = {str(one.get("slice_id")) for one in _dicts(given.get("slices"))}
     found = []
     for origin in request.origins if request is not None else ():
         if len(found) < MAX_RUNS and (not chosen or chosen & set(origin.slice_ids)):
@@ -113,6 +127,10 @@ async def _stopped(airflow: UsersAirflow, view: LedgerView, given: Mapping[str, 
             is_paused = state in _UNDER_WAY and await airflow.is_paused(origin.dag_id)
             found.append(StoppedRun(origin=origin, state=state, is_paused=is_paused))
     return tuple(found)
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _outcome(state: str, *, refused: str) -> Outcome:

@@ -15,10 +15,10 @@ from jobs.airflow_ui.decide.progress import progress_of
 from jobs.airflow_ui.rendering import linker, page
 from jobs.airflow_ui.security import may
 from jobs.ledger.view import LedgerView
-from jobs.orchestration.decisions import Action, Decision, check, stopped_runs
+from jobs.orchestration.decisions import Action, Decision, check, seen_view, stopped_runs
 from jobs.plain_text import escaped
 from jobs.review import links
-from windowlib.errors import LedgerError, RequestError
+from windowlib.errors import RequestError
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/pipelines/{pipeline}/decisions")
@@ -44,10 +44,10 @@ async def decide(request: Request, found: PipelineDep) -> Response:
     dag_id = decide_dag_of(found)
     if not may(found.user, "POST", dag_id, entity=DagAccessEntity.RUN):
         raise HTTPException(403, f"You may not decide on {found.name}: Airflow does not let you start {dag_id}.")
-    form = await request.form(max_fields=MAX_FIELDS)
-    fields = entered(form)
     try:
-        decision = decision_of_form(form)
+        async with request.form(max_fields=MAX_FIELDS) as form:
+            fields = entered(form)
+            decision = decision_of_form(form)
         await run_in_threadpool(_check, found, decision)
     except RequestError as error:
         return _again(request, found, fields=fields, problem=_Problem(status=_INVALID, text=str(error)))
@@ -88,19 +88,16 @@ def decide_dag_of(found: PipelineContext) -> str:
 
 
 def _check(found: PipelineContext, decision: Decision) -> None:
-    """Check a decision against the newest ledger. The worker checks it again when it writes.
+    """Check a decision against the ledger at the begin of the request. The worker checks it again when it writes.
 
     Raises:
         RequestError: it would be refused.
     """
     work = found.workspace
-    seen: LedgerView | None = None
-    if decision.ledger_version is not None:
-        try:
-            seen = work.ledger.view(decision.ledger_version)
-        except LedgerError as error:
-            raise RequestError(str(error)) from error
-    check(work, work.ledger.view(), decision, who=found.user.get_name(), seen=seen)
+    seen: LedgerView | None = found.view
+    if decision.ledger_version != found.view.version:
+        seen = seen_view(work, decision.ledger_version)
+    check(work, found.view, decision, who=found.user.get_name(), seen=seen)
 
 
 async def _clear_gates(airflow: UsersAirflow, view: LedgerView, decision: Decision) -> None:

@@ -31,7 +31,7 @@ def held(user: GetUserDep) -> JSONResponse:
     lines = [
         {
             "pipeline": one.name,
-            "badge": one.badge,
+            "badge": "held",
             "title": f"{one.name}: {one.badge}",
             "why": escaped(shortened(_why(one))),
             "since_ms": min((slice_.since_ms for slice_ in one.held), default=None),

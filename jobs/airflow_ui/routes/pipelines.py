@@ -7,7 +7,7 @@ from threading import Lock
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from jobs.airflow_ui.context import DecisionPlace, PipelineDep
+from jobs.airflow_ui.context import DecisionPlace, PipelineDep, opening_once
 from jobs.airflow_ui.rendering import linker, page
 from jobs.review import links
 from jobs.review.pages.state import pipeline_state
@@ -54,6 +54,7 @@ _KNOWN = KnownLateness()
 
 
 @router.get("/pipelines/{pipeline}")
+@opening_once
 def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> HTMLResponse:
     """Return the page of a pipeline: its state, and the report of up to 400 slices, the last of which is `last`."""
     name, to = found.name, linker(request)

@@ -1,13 +1,16 @@
 """The search for a record by its id, and for the windows of a key."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from jobs.airflow_ui.context import PipelineContext, PipelineDep
+from jobs.airflow_ui.context import PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.rendering import page
 from jobs.airflow_ui.tables import cells_of
+from jobs.review.explain import Explanation
+from jobs.review.pages.cells import cell
 from jobs.review.pages.record_page import Scope, find, search_scope, spec_of_chain, windows_of_key
 from jobs.review.pages.row_pages import shown_columns
 
@@ -19,6 +22,7 @@ KEY = "key."
 
 
 @router.get("")
+@opening_once
 def records(
     request: Request,
     found: PipelineDep,
@@ -30,17 +34,30 @@ def records(
     pipeline = spec_of_chain(found.pipeline, found.view)
     scope = search_scope(found.view, last)
     key = {name: request.query_params.get(f"{KEY}{name}", "")[:MAX_TEXT] for name in pipeline.log.key_columns}
+    result = find(found.lake, pipeline, record_id, scope=scope) if record_id and scope else None
     values = {
         "name": found.name,
         "record_id": record_id,
         "record_column": pipeline.log.record_id,
         "key": key,
         "scope": scope,
-        "found": find(found.lake, pipeline, record_id, scope=scope) if record_id and scope else None,
+        "found": result,
+        "stored_values": _stored(result.explanation) if result and result.explanation else [],
         "windows": _windows(found, key, scope) if scope and any(key.values()) and not record_id else None,
         "query": {"record_id": record_id, **{f"{KEY}{name}": value for name, value in key.items() if value}},
     }
     return page(request, "record", values)
+
+
+def _stored(explanation: Explanation) -> list[tuple[str, str]]:
+    """Return everything that is known about a record as (name, text); the fields of the record are `record.name`."""
+    found: list[tuple[str, str]] = []
+    for name, value in explanation.details.items():
+        if isinstance(value, Mapping):
+            found += [(f"{name}.{inner}", cell(one, inner)) for inner, one in value.items()]
+        else:
+            found.append((name, cell(value, name)))
+    return found
 
 
 def _windows(found: PipelineContext, key: dict[str, str], scope: Scope) -> dict[str, object]:

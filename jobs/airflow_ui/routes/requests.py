@@ -5,9 +5,11 @@ from dataclasses import replace
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep
+from jobs.airflow_ui.comparing import difference_values
+from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.drawings import progress_svg
 from jobs.airflow_ui.rendering import page
+from jobs.comparing.sides import request_sides
 from jobs.ledger.view import Request as AskedRequest
 from jobs.pipeline.files import pipeline_from_json
 from jobs.planning.workspace import Workspace
@@ -19,14 +21,19 @@ router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
 
 
 @router.get("")
-def one_request(request: Request, found: PipelineDep, request_id: str) -> HTMLResponse:
-    """Return the page of a request, which its id or the first digits of it name."""
+@opening_once
+def one_request(request: Request, found: PipelineDep, *, request_id: str, compute: bool = False) -> HTMLResponse:
+    """Return the page of a request, which its id or the first digits of it name.
+
+    The differences are shown if they are cheap to find, or if `compute` asks for them.
+    """
     asked = find_request(found, request_id)
     work, problem = _workspace(found, asked)
     why, cannot_plan = {}, problem
     if problem is None and asked.is_open and not asked.is_complete:
         why, cannot_plan = plan_reasons(work, found.view, asked)
     made = request_page(work, found.view, asked, why=why)
+    sides = request_sides(found.view, asked.request_id) if asked.runs and not made.refresh_s else None
     here = links.request_page(found.name, asked.request_id)
     values = {
         "name": found.name,
@@ -34,6 +41,8 @@ def one_request(request: Request, found: PipelineDep, request_id: str) -> HTMLRe
         "plan_problem": cannot_plan,
         "progress": progress_svg(made.staged, made.slice_count),
         "place": DecisionPlace(context=found, return_to=here, request_id=asked.request_id),
+        "here": "?compute=true",
+        **difference_values(found, sides, is_asked=compute),
     }
     return page(request, "request", values)
 

@@ -1,14 +1,16 @@
 """The page of a slice, and the paged rows of its tables, also as CSV."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from markupsafe import Markup
 from pydantic import BaseModel, Field
 
-from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep
+from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.drawings import plot_caption, plot_svg
 from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.airflow_ui.tables import Cells, cells_of
@@ -17,10 +19,10 @@ from jobs.pipeline.slices import slice_of_id
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review import links
 from jobs.review.pages.cells import csv_line
-from jobs.review.pages.failing import Examples, find_examples
+from jobs.review.pages.failing import find_examples
 from jobs.review.pages.plots import output_plots
 from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RowsPage, RunRows
-from jobs.review.pages.slice_page import choose_run, row_tables, slice_page, table_title
+from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
 from jobs.review.report.collect import Part, collect_view
 from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError
@@ -31,26 +33,38 @@ MAX_PAGE = 10_000_000
 MAX_VALUE = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRows:
+    """Rows that did not keep a check, as cells."""
+
+    line: CheckLine
+    columns: tuple[str, ...]
+    cells: Cells
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnPlot:
+    """A plot of an output, with its name and its range in words."""
+
+    name: str
+    caption: str
+    drawing: Markup
+
+
 @router.get("")
+@opening_once
 def one_slice(request: Request, found: PipelineDep, *, slice_id: str, run: str | None = None) -> HTMLResponse:
     """Return the page of a slice, for its newest run or the one that `run` names by its first digits."""
     one = _slice(found, slice_id)
     shown = choose_run(found.view, one.slice_id, run)
     rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=1, last=one.slice_id, late_rows=0))
     made = slice_page(found.view, one, shown=shown, rows=rows)
-    stored = StoredRuns(found.lake, found.name, found.view)
     problem = None
-    examples: list[tuple[object, tuple[str, ...], Cells, int]] = []
-    plots: list[tuple[str, str, object]] = []
+    examples: list[ExampleRows] = []
+    plots: list[DrawnPlot] = []
     try:
-        if shown is not None:
-            checks = [line.check for line in made.failures]
-            examples = [
-                (line, kept.columns, cells_of(kept.rows), kept.count)
-                for line, kept in zip(made.failures, find_examples(stored, shown, checks), strict=True)
-                if isinstance(kept, Examples)
-            ]
-            plots = [(plot.name, plot_caption(plot), plot_svg(plot)) for plot in output_plots(stored, shown)]
+        examples, plots = _from_rows(StoredRuns(found.lake, found.name, found.view), made)
     except HindcastError as error:  # the page still tells what the ledger has
         problem = str(error)
     here = links.slice_page(found.name, one.slice_id, run_id=run)
@@ -69,6 +83,23 @@ def one_slice(request: Request, found: PipelineDep, *, slice_id: str, run: str |
         ),
     }
     return page(request, "slice", values)
+
+
+def _from_rows(stored: StoredRuns, made: SlicePage) -> tuple[list[ExampleRows], list[DrawnPlot]]:
+    """Return what the page shows of the stored rows: rows of failed checks, and the plots of the outputs."""
+    if made.run is None:
+        return [], []
+    found = find_examples(stored, made.run, [line.check for line in made.failures])
+    examples = [
+        ExampleRows(line=line, columns=kept.columns, cells=cells_of(kept.rows), count=kept.count)
+        for line, kept in zip(made.failures, found, strict=True)
+        if kept is not None
+    ]
+    plots = [
+        DrawnPlot(name=plot.name, caption=plot_caption(plot), drawing=plot_svg(plot))
+        for plot in output_plots(stored, made.run)
+    ]
+    return examples, plots
 
 
 class RowsQuery(BaseModel):
@@ -90,6 +121,7 @@ class RowsQuery(BaseModel):
 
 
 @router.get("/{table}")
+@opening_once
 def rows(
     request: Request, found: PipelineDep, *, slice_id: str, table: str, query: Annotated[RowsQuery, Query()]
 ) -> Response:

@@ -59,7 +59,7 @@ class AirflowApi:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     is_remote: bool = False
-    _client: httpx.Client = field(init=False)
+    _client: httpx.Client = field(init=False, repr=False)
 
     def __enter__(self) -> Self:
         """Log in.

@@ -8,7 +8,7 @@ from typing import Any
 
 from expectations.units import duration, instant
 from jobs.plain_text import escaped, escaped_json
-from jobs.review.explain import plain
+from jobs.reading.plain_values import plain
 from jobs.review.explain_windows import interval
 
 NULL = "null"

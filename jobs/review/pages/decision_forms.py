@@ -7,6 +7,7 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.decisions import cancel_events, rollback_events
+from jobs.publishing.judging import is_due
 from jobs.publishing.rules import judge_publication, stop_reasons
 from jobs.publishing.seen import By
 from jobs.runs import Verdict
@@ -153,6 +154,8 @@ def _held(run: StagedRun) -> HeldSlice:
 
 
 def _publish(work: Workspace, view: LedgerView, request: Request) -> Possible:
+    if is_due(work, view, request):
+        return Possible()  # the worker compares the settled windows before it publishes
     found = judge_publication(work, view, request)
     if found.is_published:
         return Possible(why_not=found.why if found.is_seen_already else "")

@@ -176,7 +176,7 @@ class RunRows:
     ) -> "Iterator[pa.Table]":
         if is_compared and rows is not None:
             for start in range(0, len(wanted), BATCH_ROWS):
-                yield _flat(rows.take(list(wanted[start : start + BATCH_ROWS])), columns)
+                yield _flat(_taken(rows, wanted[start : start + BATCH_ROWS]), columns)
             return
         for part in self._scan(sorted(wanted)):
             yield _flat(part, columns)
@@ -212,12 +212,12 @@ class RunRows:
         import pyarrow as pa
 
         if is_compared and rows is not None:
-            return rows.take(positions) if rows.column_names else rows
+            return _taken(rows, positions)
         found = list(self._scan(sorted(positions)))
         if not found:
             return pa.table({})
         order = {position: place for place, position in enumerate(sorted(positions))}
-        return pa.concat_tables(found).take([order[position] for position in positions])
+        return _taken(pa.concat_tables(found), [order[position] for position in positions])
 
     def _scan(self, positions: Sequence[int]) -> "Iterator[pa.Table]":
         """Yield the whole rows at ascending positions. The scan ends after the last one."""
@@ -235,13 +235,20 @@ class RunRows:
                     here.append(positions[done] - start)
                     done += 1
                 if here:
-                    yield pa.Table.from_batches([batch]).take(here)
+                    yield _taken(pa.Table.from_batches([batch]), here)
                 start = end
 
 
 def shown_columns(names: Sequence[str]) -> list[str]:
     """Return the columns that pages show: without ids, run and attempt."""
     return [name for name in names if name not in _HIDDEN]
+
+
+def _taken(rows: "pa.Table", positions: Sequence[int]) -> "pa.Table":
+    """Return the rows at these positions, in their order."""
+    import pyarrow as pa
+
+    return rows.take(pa.array(positions, pa.int64())) if rows.column_names else rows
 
 
 def _needs_query(ask: RowsAsk) -> bool:

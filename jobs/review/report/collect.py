@@ -28,13 +28,14 @@ SHORT = 8
 class Part:
     """The part of a pipeline's slices that a page shows: `count` slices, the last of which is `last`, or the newest.
 
-    The lateness is read for at most `late_rows` late records, those of the newest slices first. `known` has the
-    lateness of attempts that was read before; the rows of an attempt never change.
+    Lateness is read for at most `late_slices` slices and `late_rows` late records, the newest slices first. `known` has
+    the lateness of attempts that was read before; the rows of an attempt never change.
     """
 
     count: int
     last: str | None = None
-    late_rows: int = 200_000
+    late_rows: int = 100_000
+    late_slices: int = 100
     known: MutableMapping[str, LateRow] = field(default_factory=dict)
 
 
@@ -56,10 +57,12 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
     Raises:
         StoreError: as for `collect`.
     """
-    newest, slices = _newest_runs(view), _all_slices(view, pipeline)
+    known = tuple(view.slices.values())
+    slices = _without_holes(pipeline, known if part is None else _shown(known, part))
     if part is not None:
-        slices = _shown(slices, part)
-        newest = {one.slice_id: newest[one.slice_id] for one in slices if one.slice_id in newest}
+        slices = slices[-part.count :]
+    wanted = {one.slice_id for one in slices}
+    newest = {slice_id: run for slice_id, run in _newest_runs(view).items() if slice_id in wanted}
     late, left_out = _late_of(StoredRuns(lake, pipeline.name, view), list(newest.values()), part)
     return ReportRows(
         pipeline=pipeline.name,
@@ -104,7 +107,7 @@ def _late_of(stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None)
         if not run.result.counts.late or run.result.attempt_id in part.known:
             continue
         rows += run.result.counts.late
-        if rows <= part.late_rows:
+        if rows <= part.late_rows and len(wanted) < part.late_slices:
             wanted.append(run)
         else:
             left_out += 1
@@ -124,15 +127,14 @@ def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:
     return newest
 
 
-def _all_slices(view: "LedgerView", pipeline: "Pipeline") -> "tuple[Slice, ...]":
-    """Return all slices from the first to the last one in the ledger, including those that the ledger does not have."""
-    known = tuple(view.slices.values())
+def _without_holes(pipeline: "Pipeline", known: "Sequence[Slice]") -> "tuple[Slice, ...]":
+    """Return all slices from the first to the last of the ledger's, including those that the ledger does not have."""
     if not known:
         return ()
     try:
         between = slices_between(pipeline, known[0].start_ms, max(one.end_ms for one in known))
     except RangeError:
-        return known  # an earlier pipeline file had slices with other bounds
+        return tuple(known)  # an earlier pipeline file had slices with other bounds
     found = {one.slice_id: one for one in (*between, *known)}
     return tuple(sorted(found.values(), key=lambda one: one.start_ms))
 

@@ -64,7 +64,6 @@ COMMANDS = (
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("diff", "sales"), ("diff", "sales", "--json"),
     ("diff", "sales", "--request", ARGUMENT), ("diff", "sales", "--run", ARGUMENT), ("diff", "sales", "--at", ARGUMENT),
     ("diff", "sales", "--at", "0", "--all-panes"), ("diff", "sales", "--at", "9" * 30), ("diff", ARGUMENT),
-    ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT),
     ("cancel", "sales", "--request", ARGUMENT, "--reason", "x"),
     ("cancel", "sales", "--request", "", "--reason", ARGUMENT),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),

@@ -218,7 +218,10 @@ def check(found: TableDifference | None, expected: Mapping[str, Any]) -> None:
 
 
 def random_options(rng: Random, *, all_panes: bool) -> Comparison:
-    limits = Limits(part_rows=rng.choice([7, 10_000, 10_000]), batch_rows=rng.choice([1, 5, 1_000]))
+    limits = Limits(
+        part_rows=rng.choice([7, 10_000, 10_000]), batch_rows=rng.choice([1, 5, 1_000]), pair_rows=rng.choice([1, 99]),
+        most_parts=rng.choice([3, 99]), seen_bits=rng.choice([1, 3, 10]), kept_numbers=rng.choice([0, 1, 99]),
+    )  # fmt: skip
     return Comparison(
         all_panes=all_panes, limits=limits, samples=rng.choice([0, 1, 20]), content_rows=rng.choice([None, 0, 10_000])
     )

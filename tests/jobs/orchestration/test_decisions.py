@@ -14,7 +14,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind
 from jobs.ledger.leases import Holder
 from jobs.ledger.view import DagRunOrigin, RequestState
-from jobs.orchestration import decisions
+from jobs.orchestration import decisions, scheduling
 from jobs.orchestration.decisions import Decider, read_decision
 from jobs.orchestration.requests import run_request
 from jobs.planning.lease_keeping import release
@@ -47,9 +47,10 @@ class Place:
     def workspace(self) -> Workspace:
         return open_workspace(sales(), Lake(root=str(self.lake)), now_ms=lambda: NOW_MS)
 
-    def stage(self, first: str, end: str, reason: str = "a test") -> str:
+    def stage(self, first: str, end: str, reason: str = "a test", *, is_fresh: bool = False) -> str:
         origin = DagRunOrigin(dag_id="backfill_sales", run_id=f"manual__{first}", slice_ids=DAYS)
-        asked = Asked(from_ms=day_ms(first), to_ms=day_ms(end), who="ines (Airflow)", reason=reason, origin=origin)
+        bounds = {"from_ms": day_ms(first), "to_ms": day_ms(end)}
+        asked = Asked(**bounds, who="ines (Airflow)", reason=reason, origin=origin, is_fresh=is_fresh)
         return run_request(self.work, asked, FakeReplayer(), publish=False).request_id
 
     def decide(self, decider: Decider, given: Mapping[str, Any]) -> decisions.Decided:
@@ -144,7 +145,7 @@ def test_another_run_of_a_slice_makes_a_decision_outdated(place: Place) -> None:
 def test_a_ledger_that_grew_by_other_requests_is_not_outdated(place: Place) -> None:
     given = place.waiver()
     append_day(place.lake, "2024-01-05", {"a": 1})
-    place.stage("2024-01-05", "2024-01-06", "another request")
+    place.stage("2024-01-05", "2024-01-06", "another request", is_fresh=True)
     assert place.decide(ANN, given).publishes
 
 
@@ -200,6 +201,38 @@ def test_a_second_rollback_tells_of_the_first(place: Place) -> None:
         place.decide(Decider(who="dan", decision_id="4"), back)
     with pytest.raises(RequestError, match="rolled back already, by cid"):
         place.decide(Decider(who="dan", decision_id="4"), back | {"ledger_version": None})
+
+
+def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(tmp_path: Path) -> None:
+    """Its DAG runs share one request. The publication waits for the others, and the run itself turns green."""
+    place = Place(tmp_path)
+    lake = Lake(root=str(place.lake))
+    place.decide(ANN, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
+    for day, end in zip(DAYS, (*DAYS[1:], "2024-01-05"), strict=True):
+        planned = scheduling.plan_backfill_interval(
+            sales(), lake, start_ms=day_ms(day), end_ms=day_ms(end), now_ms=NOW_MS, who="airflow", lease_id=day,
+            origin=DagRunOrigin(dag_id="replay_sales", run_id=f"backfill__{day}", slice_ids=()),
+        )  # fmt: skip
+        assert isinstance(planned, scheduling.Replay)
+        scheduling.replay(
+            sales(), lake, opened=planned.opened, slices=planned.slices, replayer=FakeReplayer(), now_ms=lambda: NOW_MS
+        )
+        scheduling.leave_staged(sales(), lake, opened=planned.opened, now_ms=NOW_MS)
+        place.request_id = planned.opened.request_id
+    first = place.decide(ANN, place.waiver(slices=HELD[:1]))
+    found = place.publish(ANN, first)
+    assert not found.is_published
+    assert "the other DAG runs of the backfill still stop it" in found.why
+
+    def cleared(decided: decisions.Decided) -> list[str]:
+        runs = decisions.runs_to_clear(str(place.file), decided, lambda *_: "failed", lake=str(place.lake))
+        return [run.run_id for run in runs]
+
+    assert f"backfill__{HELD[0]}" in cleared(first)
+    assert f"backfill__{HELD[1]}" not in cleared(first)
+    second = place.decide(BOB, place.waiver(slices=HELD[1:]))
+    assert place.publish(BOB, second).changed == DAYS
+    assert f"backfill__{HELD[1]}" in cleared(second)
 
 
 REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
@@ -272,7 +305,9 @@ def test_of_publications_at_once_one_changes_what_readers_see(tmp_path: Path) ->
             partial(place.publish, one, what) for one, what in zip(ready, decided, strict=True)
         ]
         results = _at_once([*calls, partial(publish, place.workspace(), who="shell", request_id=place.request_id)])
-        assert sorted(len(one.changed) for one in results) == [0, 0, 0, len(DAYS)], (seed, results)
+        told = [len(one.changed) for one in results[:-1]]  # the shell tells nobody
+        assert sorted(told) == [0, 0, len(DAYS)], (seed, results)
+        assert place.publish(ready[told.index(len(DAYS))], decided[told.index(len(DAYS))]).changed == DAYS, "a retry"
         assert len(place.work.ledger.view().publications) == 1
 
 

@@ -1,0 +1,62 @@
+"""The comparison of two publications: what readers saw at two versions of the ledger."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from expectations.units import instant
+from jobs.airflow_ui.comparing import difference_values
+from jobs.airflow_ui.context import PipelineDep, opening_once
+from jobs.airflow_ui.rendering import page
+from jobs.comparing.sides import version_sides
+from jobs.ledger.view import LedgerView
+from jobs.review.pages.state import spanned
+from windowlib.errors import RequestError
+
+router = APIRouter(prefix="/pipelines/{pipeline}/compare")
+MAX_PUBLICATIONS = 200
+Version = Annotated[int | None, Query(ge=0, le=2**53)]
+
+
+@router.get("")
+@opening_once
+def compare(
+    request: Request, found: PipelineDep, *, before: Version = None, after: Version = None, compute: bool = False
+) -> HTMLResponse:
+    """Return the differences between two ledger versions; by default those that the newest publication made."""
+    versions = _versions(found.view)
+    if before is None and after is None and versions:
+        after = versions[0][0]
+        before = after - 1
+    elif before is None:
+        before = 0 if after is None else max(0, after - 1)
+    sides, problem = None, None
+    if versions:
+        try:
+            sides = version_sides(found.view, before or 0, after)
+        except RequestError as error:
+            problem = str(error)
+    values = {
+        "name": found.name,
+        "versions": versions,
+        "before": before or 0,
+        "after": found.view.version if after is None else after,
+        "problem": problem,
+        "sides": sides,
+        "here": f"?before={before or 0}&after={found.view.version if after is None else after}&compute=true",
+        **difference_values(found, sides, is_asked=compute),
+    }
+    return page(request, "compare", values)
+
+
+def _versions(view: LedgerView) -> list[tuple[int, str]]:
+    """Return the ledger versions of the newest publications with a text, newest first."""
+    return [
+        (
+            one.seq,
+            f"{one.seq}: {'rollback' if one.is_rollback else 'publication'} by {one.who}, {instant(one.at_ms)}, "
+            f"{spanned(sorted(one.changes))}",
+        )
+        for one in reversed(view.publications[-MAX_PUBLICATIONS:])
+    ]

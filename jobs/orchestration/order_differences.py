@@ -1,0 +1,36 @@
+"""What the publication of an order's request would change, for the log of a gate."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.lake.lake import Lake
+from jobs.pipeline.files import load_file
+from jobs.planning.workspace import open_workspace
+from jobs.wall_clock import now_ms
+
+if TYPE_CHECKING:
+    from jobs.comparing.differences import Differences
+    from jobs.orchestration.dag_tasks import Order
+
+SAMPLES = 3
+
+
+def order_differences(order: "Order", *, samples: int = SAMPLES) -> "Differences | None":
+    """Return what the publication of an order's request would change; None if readers see all of it already.
+
+    Args:
+        order: the order of a DAG run.
+        samples: how many rows side by side, of each table and each kind of change.
+
+    Raises:
+        StoreError: rows cannot be read, or differ from those that were written.
+    """
+    from jobs.comparing.compare import Comparison, compare  # imports Arrow and DuckDB
+    from jobs.comparing.sides import differing_request, request_sides
+
+    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    view = work.ledger.view()
+    if differing_request(view, order.request_id) is None:
+        return None
+    sides = request_sides(view, order.request_id)
+    return compare(work.lake, work.pipeline.name, sides, options=Comparison(samples=samples))

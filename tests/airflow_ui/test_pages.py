@@ -1,0 +1,262 @@
+"""Every page of a small lake: links, permissions, hostile values, foreign DAGs, rows, filters and CSV."""
+
+import csv
+import html
+import io
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+import pytest
+
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked
+from jobs.publishing.decisions import waive
+from jobs.publishing.publishing import publish
+from jobs.review import links
+from jobs.runs import RunResult
+from tests.airflow_ui.conftest import Clients, Place
+from tests.support.fake_replay import FAILS, FakeReplayer, append_day, day_ms
+from tests.support.fuzzing import seeds
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+pytestmark = pytest.mark.dags
+
+HOSTILE = (
+    "<script>alert(1)</script>", "'\"><img src=x onerror=alert(1)>", "javascript:alert(1)", "\u202eevil", "a\x1b[2Jb",
+    "{{ 7 * 7 }}", "'; DROP TABLE rows; --", "../../etc/passwd", "%2e%2e%2f", "x" * 3_000, "\x00", "=1+1",
+)  # fmt: skip
+
+
+def replay(place: Place, start: str, end: str, replayer: FakeReplayer | None = None, reason: str = "because") -> None:
+    asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="ines", reason=reason)
+    run_request(place.work, asked, replayer or FakeReplayer())
+
+
+def held(place: Place) -> str:
+    """Replay all four days, the third of which fails; return the request."""
+    replay(place, "2024-01-01", "2024-01-05")
+    (request,) = place.work.ledger.view().open_requests()
+    return request.request_id
+
+
+def late(count: int) -> FakeReplayer:
+    """Return a replayer whose second day has late records with hostile texts."""
+    rows: list[dict[str, object]] = [
+        {
+            "slice_id": "2024-01-02",
+            "rank": rank,
+            "late_by_ms": rank * 1_000,
+            "missed_all": True,
+            "record_id": HOSTILE[rank % len(HOSTILE)],
+            "reason": "past_cleanup",
+        }
+        for rank in range(count)
+    ]
+
+    def change(result: RunResult) -> RunResult:
+        if result.slice.slice_id != "2024-01-02":
+            return result
+        return replace(result, counts=replace(result.counts, read=count + 2, late=count))
+
+    return FakeReplayer(beside={"2024-01-02": {"late_records": rows}}, change=change)
+
+
+def addresses(text: str, base: str) -> Iterator[str]:
+    """Yield the addresses on a page that stay on this server."""
+    for found in re.findall(r'(?:href|action|src)="([^"]*)"', text):
+        target = urljoin(base, html.unescape(found)).partition("#")[0]
+        if target.startswith(links.PREFIX) and "format=csv" not in target:
+            yield target
+
+
+def crawl(client: "TestClient", start: str, most: int = 400) -> dict[str, int]:
+    """Follow every link from a page on; return the status of each address."""
+    seen: dict[str, int] = {}
+    waiting = [start]
+    while waiting and len(seen) < most:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        answer = client.get(path)
+        seen[path] = answer.status_code
+        if answer.status_code == 200 and "text/html" in answer.headers["content-type"]:
+            assert "<script" not in answer.text
+            assert "http://" not in answer.text.replace('xmlns="http://www.w3.org/2000/svg"', "")
+            waiting += [one for one in addresses(answer.text, path) if one not in seen]
+    return seen
+
+
+def test_every_link_on_every_page_answers(clients: Clients, place: Place) -> None:
+    """Random small lakes: some days replayed, waived, published, replayed again."""
+    for seed in seeds(1):
+        rng = random.Random(seed)
+        replay(place, "2024-01-01", "2024-01-03", late(rng.randrange(1, 120)))
+        if rng.random() < 0.8:
+            replay(place, "2024-01-03", "2024-01-05", reason=rng.choice(HOSTILE[:9]))
+            if rng.random() < 0.5:
+                waive(place.work, "2024-01-03", reason=rng.choice(HOSTILE[:9]), who="<b>ines</b>")
+                publish(place.work, who="ines")
+        if rng.random() < 0.5:
+            append_day(place.lake, "2024-01-02", {"c": rng.randrange(5)})
+            replay(place, "2024-01-02", "2024-01-05")
+        seen = crawl(clients("admin"), links.overview())
+        assert len(seen) > 15
+        wrong = {path: status for path, status in seen.items() if status != 200}
+        assert not wrong, f"seed {seed}: {wrong}"
+
+
+def test_a_held_slice_is_on_the_overview_the_card_and_its_page(clients: Clients, place: Place) -> None:
+    request_id = held(place)
+    client = clients("viewer")
+    assert "1 slice held" in client.get(links.overview()).text
+    (card,) = client.get(f"{links.PREFIX}/held.json").json()["held"]
+    assert (card["pipeline"], card["path"]) == ("sales", links.request_page("sales", request_id))
+    page = client.get(links.slice_page("sales", "2024-01-03")).text
+    assert "Failed, readers do not see this run" in page
+    assert "replayed" in client.get(links.request_page("sales", request_id[:8])).text
+    waive(place.work, "2024-01-03", reason="seen", who="ines")
+    publish(place.work, who="ines")
+    assert client.get(f"{links.PREFIX}/held.json").json() == {"held": []}
+
+
+def test_a_broken_file_and_a_missing_lake_do_not_hide_other_pipelines(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.pipelines / "other.yaml").write_text("pipeline: other\nlog: <b>3</b>\n", encoding="utf-8")
+    client = clients("viewer")
+    text = client.get(links.overview()).text
+    assert "sales" in text
+    assert "has an error" in text
+    assert "<b>3" not in text
+    assert client.get(links.pipeline_page("other")).status_code == 503
+    monkeypatch.setenv("HINDCAST_LAKE", str(place.lake / "nothing"))
+    assert "does not exist" in client.get(links.overview()).text
+    assert client.get(links.pipeline_page("sales")).status_code == 404
+
+
+def test_pages_need_the_permission_to_read_the_dag(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jobs.airflow_ui import context
+
+    held(place)
+    monkeypatch.setattr(context, "may_read", lambda _user, name: name != "sales")
+    client = clients("viewer")
+    assert "sales" not in client.get(links.overview()).text
+    assert client.get(f"{links.PREFIX}/held.json").json() == {"held": []}
+    for path in (
+        links.pipeline_page("sales"),
+        links.slice_page("sales", "2024-01-03"),
+        links.rows_page("sales", "2024-01-03", "window_outputs"),
+        links.compare_page("sales"),
+        links.record_page("sales"),
+        links.dag_page("replay_sales"),
+    ):
+        assert client.get(path).status_code == 403
+
+
+def test_a_dag_that_is_not_ours_gets_a_page_that_says_so(clients: Clients, place: Place) -> None:
+    held(place)
+    client = clients("viewer")
+    for dag_id in ("other", "replay_nothing", "sales", "<script>", "replay_"):
+        answer = client.get(links.dag_page(dag_id))
+        assert answer.status_code == 200
+        assert "does not belong to a pipeline" in answer.text
+        assert "<script" not in answer.text
+    assert client.get(links.dag_page("replay_sales")).headers["location"] == links.pipeline_page("sales")
+    assert "has not opened a request" in client.get(links.dag_run_page("replay_sales", "manual<b>")).text
+
+
+def test_rows_are_paged_filtered_and_sorted(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03", late(120))
+    client = clients("viewer")
+    path = links.rows_page("sales", "2024-01-02", "late_records")
+    first = client.get(path).text
+    assert "Rows 1 to 50 of 120" in first
+    assert "Page 1 of 3" in first
+    assert "Rows 101 to 120 of 120" in client.get(f"{path}?page=3").text
+    assert "Rows 101 to 120 of 120" in client.get(f"{path}?page=9999").text
+    assert "Rows 1 to 10 of 10 that match, of 120" in client.get(f"{path}?column=record_id&value=%3Cscript").text
+    assert "Rows 1 to 20 of 20 that match" in client.get(f"{path}?column=rank&how=at+least&value=100").text
+    newest = client.get(f"{path}?sort=rank&order=desc").text
+    assert newest.index(">119<") < newest.index(">118<")
+    assert "No rows" in client.get(f"{path}?column=record_id&value=%27%3B+DROP+TABLE+rows%3B+--x").text
+    for wrong in (
+        "?page=0",
+        "?page=99999999999999999999",
+        "?how=like",
+        "?order=up",
+        "?format=xml",
+        "?column=nope&value=1",
+    ):
+        assert client.get(f"{path}{wrong}").status_code in {404, 422}
+    assert client.get(f"{path}?column=rank&how=at+least&value=abc").status_code == 404
+    for table in ("ledger", "quality_results", "..%2fledger", "nothing"):
+        assert client.get(links.rows_page("sales", "2024-01-02", table)).status_code == 404
+
+
+def test_a_csv_file_has_all_rows_and_no_formula(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03", late(24))
+    answer = clients("viewer").get(f"{links.rows_page('sales', '2024-01-02', 'late_records')}?format=csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert 'filename="sales_2024-01-02_late_records.csv"' in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len(rows) == 24
+    assert {row["rank"] for row in rows} == {str(rank) for rank in range(24)}
+    texts = {row["record_id"] for row in rows}
+    assert "'=1+1" in texts
+    assert not any(text.startswith(("=", "+", "@")) for text in texts)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_values_in_addresses_are_escaped(clients: Clients, place: Place, value: str) -> None:
+    held(place)
+    client = clients("viewer")
+    paths = [
+        links.pipeline_page(value),
+        links.slice_page("sales", value),
+        links.slice_page("sales", "2024-01-03", run_id=value),
+        links.rows_page("sales", "2024-01-03", value),
+        links.request_page("sales", value),
+        links.record_page("sales", value[:1_000]),
+        links.record_page("sales", value),
+        links.dag_run_page(value, value),
+        f"{links.pipeline_page('sales')}?last={json.dumps(value)}",
+    ]
+    for path in paths:
+        answer = client.get(path)
+        assert answer.status_code in {200, 404, 422}, path[:200]
+        assert "<script" not in answer.text
+        assert "<img" not in answer.text
+        assert "\x1b" not in answer.text
+        assert "\u202e" not in answer.text
+        assert len(answer.text) < 200_000
+
+
+def test_damaged_rows_are_told_and_never_shown(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03", late(5))
+    files = [*(place.lake / "sales" / "late_records" / "slice_id=2024-01-02").rglob("*.parquet")]
+    assert files
+    for file in files:
+        file.write_bytes(b"PAR1 nothing PAR1")
+    client = clients("viewer")
+    assert client.get(links.rows_page("sales", "2024-01-02", "late_records")).status_code == 503
+    assert client.get(links.slice_page("sales", "2024-01-02")).status_code == 200
+
+
+def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03")
+    append_day(place.lake, "2024-01-02", {"a": FAILS // 2})
+    replay(place, "2024-01-02", "2024-01-03")
+    text = clients("viewer").get(links.compare_page("sales")).text
+    assert "windows changed" in text
+    assert "total" in text
+    assert clients("viewer").get(links.compare_page("sales", before=0, after=999)).status_code == 200
+    assert clients("viewer").get(f"{links.compare_page('sales')}?before=-1").status_code == 422

@@ -1,0 +1,134 @@
+"""The change of settled windows, against a naive comparison of all rows in Python dictionaries."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from jobs.comparing.compare import Comparison
+from jobs.comparing.parts import Limits
+from jobs.comparing.settled import Settled, SettledChange, settled_change
+from jobs.comparing.sides import Sides
+from jobs.lake.lake import Lake
+from tests.jobs.comparing.test_compare import (
+    COMPARED,
+    OUTPUTS,
+    TABLE,
+    grouped,
+    random_sides,
+    rows_of,
+    sides_of,
+    with_ties,
+    without_equal,
+)
+from tests.support.fuzzing import seeds
+from tests.support.random_views import DAY_MS, NAME, Row, Views
+from windowlib.errors import SpecError
+from windowlib.records import tables
+
+COLUMNS = ("total", "record_count")
+
+
+def naive(views: Views, sides: Sides, until_ms: int) -> dict[str, Any]:
+    """Compare the settled windows of both views, row by row."""
+    all_rows = [with_ties(rows_of(views, side), all_panes=False) for side in (sides.before, sides.after)]
+    shown = [settled(grouped(rows, all_panes=False), until_ms) for rows in all_rows]
+    differing = differing_slices(sides)
+    by_slice: Counter[str] = Counter()
+    sums = dict.fromkeys(COLUMNS, 0.0)
+    for window in {*shown[0], *shown[1]}:
+        one, two = shown[0].get(window, []), shown[1].get(window, [])
+        left = without_equal(one, two, COMPARED)
+        is_new = not one and any(row["slice_id"] in sides.before.runs for row in two)
+        if not (is_new or (one and (not two or left[0] or left[1]))):
+            continue
+        rows = [row for side in all_rows for row in side if (row["key"], row["window_start"]) == window]
+        by_slice[max(row["slice_id"] for row in rows if row["slice_id"] in differing)] += 1
+        for pair in zip_longest(*left, fillvalue=None):
+            for name in COLUMNS:
+                sums[name] += abs(number(pair[1], name) - number(pair[0], name))
+    totals = {name: sum(abs(number(row, name)) for rows in shown[0].values() for row in rows) for name in COLUMNS}
+    return {"by_slice": by_slice, "seen": len(shown[0]), "sums": sums, "totals": totals}
+
+
+def settled(windows: Mapping[tuple[Any, ...], list[Row]], until_ms: int) -> dict[tuple[Any, ...], list[Row]]:
+    return {
+        window: rows
+        for window, rows in windows.items()
+        if window[1] is not None and window[1] // 1000 + DAY_MS <= until_ms
+    }
+
+
+def number(row: Row | None, name: str) -> float:
+    return float((row or {}).get(name) or 0)
+
+
+def differing_slices(sides: Sides) -> set[str]:
+    digests = [
+        {slice_id: run.result.digests[tables.WINDOW_OUTPUTS] for slice_id, run in side.runs.items()}
+        for side in (sides.before, sides.after)
+    ]
+    return {slice_id for slice_id in {*digests[0], *digests[1]} if digests[0].get(slice_id) != digests[1].get(slice_id)}
+
+
+def test_the_change_equals_the_naive_comparison_of_all_rows(tmp_path: Path) -> None:
+    changed = 0
+    for seed in seeds(15):
+        rng = Random(seed)
+        views = Views(tmp_path / str(seed), OUTPUTS)
+        sides = random_sides(views, rng)
+        views.commit()
+        until_ms = rng.choice([0, 1, 2, 3, 9]) * DAY_MS
+        options = Comparison(limits=Limits(part_rows=rng.choice([7, 10_000]), batch_rows=rng.choice([1, 1_000])))
+        found = settled_change(
+            Lake(root=str(views.root)),
+            NAME,
+            sides,
+            settled=Settled(until_ms=until_ms, columns=COLUMNS),
+            options=options,
+        )
+        expected = naive(views, sides, until_ms)
+        assert found.by_slice == expected["by_slice"]
+        assert found.changed == sum(expected["by_slice"].values())
+        changed += found.changed
+        if found.changed:
+            assert found.seen == expected["seen"]
+            assert 0 < len(found.windows) <= min(found.changed, 5)
+            for name in COLUMNS:
+                sums = expected["sums"][name], expected["totals"][name]
+                assert found.columns[name] == pytest.approx(sums)
+    assert changed
+
+
+def test_a_share_of_nothing_is_infinite_and_columns_have_to_be_numbers(tmp_path: Path) -> None:
+    rows: Sequence[Row] = [_row(1, stops=["x"]), _row(2, stops=["x"])]
+    views = Views(tmp_path, OUTPUTS)
+    spec = views.spec(["key"], list(OUTPUTS))
+    runs = [views.run(0, spec, (TABLE, [row])) for row in rows]
+    views.commit()
+    sides = sides_of(views, {0: runs[0]}, {0: runs[1]})
+    lake = Lake(root=str(tmp_path))
+    found = settled_change(lake, NAME, sides, settled=Settled(until_ms=DAY_MS, columns=("total", "mean")))
+    assert (found.changed, found.seen, found.share) == (1, 1, 1.0)
+    assert found.column_share("total") == 1.0
+    assert found.column_share("mean") == 0.0
+    assert settled_change(lake, NAME, sides, settled=Settled(until_ms=DAY_MS - 1)).changed == 0
+    first = sides_of(views, {}, {0: runs[1]})
+    assert settled_change(lake, NAME, first, settled=Settled(until_ms=DAY_MS)).share == 0
+    assert math.isinf(SettledChange(until_ms=0, changed=1).share)
+    with pytest.raises(SpecError, match="column 'stops' is list"):
+        settled_change(lake, NAME, sides, settled=Settled(until_ms=DAY_MS, columns=("stops",)))
+
+
+def _row(total: int, **values: object) -> Row:
+    row = {
+        "key": "a", "window_start": 0, "window_end": 1000 * DAY_MS, "pane_index": 0, "timing": "ON_TIME",
+        "is_first": True, "is_last": True, "mode": "accumulating", "kind": "result", "record_count": 1,
+        "watermark_ms": 5, "fired_rank": 0, "total": total,
+    }  # fmt: skip
+    return row | values
