@@ -55,11 +55,14 @@ class Pinned:
         """The places that the replay reads: the lake and the log."""
         return self.order.lake.root, self.log.uri
 
-    def buckets(self, records: int) -> int:
-        """Return the number of buckets for so many records and the state before them."""
+    def buckets(self, records: int, *, cores: int) -> int:
+        """Return the number of buckets for so many records and the state before them, in tasks on `cores` cores."""
         rows = 0 if self.lets_rows_stay() else max((ids.count for ids in self.state_before.ids.values()), default=0)
         return self.sizes.buckets_for(
-            records + RECORDS_PER_STATE_ROW * rows, has_keys=bool(self.tables.keys), is_columnar=self.tables.is_columnar
+            records + RECORDS_PER_STATE_ROW * rows,
+            cores=cores,
+            has_keys=bool(self.tables.keys),
+            is_columnar=self.tables.is_columnar,
         )
 
     def runs_here(self, *, has_session: bool) -> bool:

@@ -25,11 +25,12 @@ class Sizes:
         records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
         records_per_columnar_bucket: the same, if the columnar executor runs them.
         records_per_task: a task that reads the log's files reads about this many records.
+        least_records: if cores would be idle, tasks and buckets get fewer records, but about this many at least.
         rows_per_read: the number of rows that such a task decodes at once.
         rows_per_file: the largest number of rows in a file that such a task writes.
         rows_from: if the run of a slice is known, a bucket that emits at least this many rows of a table writes files.
         rows_per_encoding: a task that writes files takes slices until they have this many rows.
-        buckets: the largest number of buckets.
+        buckets: the largest number of buckets, or that of the cores if there are more cores.
         rows_per_batch: the largest number of rows in one batch that a task returns.
         driver_rows: the driver writes a table of a chunk with at most this many rows; tasks write a larger one.
         writers: the number of tables that are written at the same time.
@@ -51,6 +52,7 @@ class Sizes:
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 2_500_000
     records_per_task: int = 2_500_000
+    least_records: int = 250_000
     rows_per_read: int = 131_072
     rows_per_file: int = 2_000_000
     rows_from: int = 250_000
@@ -67,12 +69,16 @@ class Sizes:
     staying_share: int = 4
     pandas_rows: int = PANDAS_ROWS
 
-    def buckets_for(self, records: int, *, has_keys: bool, is_columnar: bool) -> int:
+    def buckets_for(self, records: int, *, cores: int, has_keys: bool, is_columnar: bool) -> int:
         """Return the number of buckets of a chunk. It changes the speed only."""
         size = self.records_per_columnar_bucket if is_columnar else self.records_per_bucket
-        count = max(-(-records // size), 1)
+        count = max(-(-records // size), min(cores, records // self.least_records), 1)
         even = count + count % 2 if count > 1 else 1  # two cores end together
-        return min(self.buckets, even) if has_keys else 1
+        return min(max(self.buckets, cores), even) if has_keys else 1
+
+    def task_records(self, records: int, *, cores: int) -> int:
+        """Return about how many records of a chunk a task reads. It changes the speed only."""
+        return min(self.records_per_task, max(-(-records // cores), self.least_records))
 
 
 SIZES = Sizes()

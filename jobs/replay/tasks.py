@@ -24,11 +24,16 @@ Result = TypeVar("Result")
 
 
 class Tasks(Protocol):
-    """Runs tasks. `shares_files`: all of them see the files of this machine."""
+    """Runs tasks."""
 
     @property
     def shares_files(self) -> bool:
         """Whether all tasks see the files of this machine."""
+        ...
+
+    @property
+    def cores(self) -> int:
+        """About how many tasks run at the same time, at least 1."""
         ...
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
@@ -58,6 +63,11 @@ class SparkTasks:
     def shares_files(self) -> bool:
         """Whether the workers are on this machine."""
         return str(self.spark.sparkContext.master).startswith("local")
+
+    @property
+    def cores(self) -> int:
+        """The cores of the executors that Spark has now."""
+        return max(self.spark.sparkContext.defaultParallelism, 1)
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results of one Spark job. An error that is not ours comes as Spark's, after retries."""
@@ -98,6 +108,11 @@ class LocalTasks:
     def shares_files(self) -> bool:
         """Whether the tasks see the files of this machine."""
         return True
+
+    @property
+    def cores(self) -> int:
+        """One, because the tasks run one after the other."""
+        return 1
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results. The first exception ends the run."""

@@ -150,7 +150,7 @@ class Scan:
         assert pinned.why_not_files is None, "the logs of the benches are read by tasks"
         size = pinned.sizes.records_per_task
         layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
-        plan = way._scan_plan(pinned, layout, self._job.scratch)
+        plan = way._scan_plan(pinned, layout, self._job.scratch, buckets=1)
         groups = way._groups(layout.blocks, records=size)
         scanned = SparkTasks(self._spark).run(lambda blocks: [_rises_in(block, plan) for block in blocks], groups)
         self._found = way._time(pinned, layout, [one for found in scanned for one in found])

@@ -84,10 +84,10 @@ def _directory(tasks: Tasks, pinned: Pinned) -> str:
 
 
 def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
-    sizes = pinned.sizes
-    layout = layout_of(pinned.log, pinned.order.slices, records_per_block=sizes.records_per_task)
-    plan = _scan_plan(pinned, layout, directory)
-    groups = _groups(layout.blocks, records=sizes.records_per_task)
+    size = pinned.sizes.task_records(pinned.log.records, cores=tasks.cores)
+    layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
+    plan = _scan_plan(pinned, layout, directory, buckets=pinned.buckets(layout.records, cores=tasks.cores))
+    groups = _groups(layout.blocks, records=size)
     with stage("scan"):
         scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
     with stage("time"):
@@ -155,7 +155,7 @@ def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
     )
 
 
-def _scan_plan(pinned: Pinned, layout: Layout, directory: str) -> ScanPlan:
+def _scan_plan(pinned: Pinned, layout: Layout, directory: str, *, buckets: int) -> ScanPlan:
     order, engine, sizes = pinned.order, pinned.tables.engine, pinned.sizes
     reading = log_reading(order.pipeline, pinned.log, order.slices, needs_clock=engine.needs_clock)
     return ScanPlan(
@@ -173,7 +173,7 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: str) -> ScanPlan:
         needs_commits=engine.time.needs_commits,
         has_short_ranks=layout.records <= SHORT_RANKS,
         key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,
-        buckets=pinned.buckets(layout.records),
+        buckets=buckets,
         directory=directory,
     )
 

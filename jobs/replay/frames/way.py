@@ -94,7 +94,7 @@ def _run_windows(
         pinned.order.pipeline,
         pinned.tables,
         read.ranges,
-        buckets=pinned.buckets(records),
+        buckets=pinned.buckets(records, cores=max(spark.sparkContext.defaultParallelism, 1)),
         time=time,
         sizes=pinned.sizes,
         checkpoints=pinned.checkpoint_rules(),

@@ -40,7 +40,7 @@ SMALL = Sizes(
 FRAMES = Sizes(way="frames")
 OTHERS = {
     "files, in this process": Sizes(local_records=10**9),
-    "files, default sizes in Spark's workers": Sizes(local_records=0),
+    "files, a task and a bucket for each core": Sizes(local_records=0, least_records=40),
     "files, small sizes": SMALL,
     "frames, small sizes": replace(SMALL, way="frames"),
 }

@@ -1,0 +1,31 @@
+"""The number of tasks and buckets of a chunk."""
+
+from random import Random
+
+from jobs.replay.sizes import Sizes
+from tests.support.fuzzing import seeds
+
+
+def test_no_core_is_idle_if_there_are_enough_records_and_no_bucket_has_too_many() -> None:
+    for seed in seeds(1_000):
+        chance = Random(seed)
+        size = chance.randrange(1, 50)
+        sizes = Sizes(
+            records_per_task=size,
+            records_per_columnar_bucket=size,
+            least_records=chance.randrange(1, size + 1),
+            buckets=chance.randrange(2, 20, 2),
+        )
+        records, cores = chance.randrange(500), chance.randrange(1, 12)
+        buckets = sizes.buckets_for(records, cores=cores, has_keys=True, is_columnar=True)
+        of_task = sizes.task_records(records, cores=cores)
+        most = max(sizes.buckets, cores)
+        assert 1 <= buckets <= most
+        assert buckets == most or records <= buckets * size
+        assert 1 <= of_task <= size
+        if records >= cores * sizes.least_records:
+            assert of_task <= -(-records // cores)
+            assert buckets >= min(cores, most)
+        if cores == 1:
+            assert of_task == max(min(size, records), sizes.least_records)
+        assert sizes.buckets_for(records, cores=cores, has_keys=False, is_columnar=True) == 1
