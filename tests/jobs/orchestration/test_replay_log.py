@@ -1,6 +1,7 @@
 """The log of a replay: lines of the driver without times and noise, one line per slice, and the progress."""
 
 import logging
+import time
 from dataclasses import replace
 
 import pytest
@@ -68,9 +69,9 @@ def test_the_progress_counts_slices_records_and_the_time_left(caplog: pytest.Log
 def test_a_line_comes_every_few_seconds_while_the_replay_works(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "hindcast"), ProgressLog(every_s=0.01) as progress:
         progress(Progress(done=0, total=1, chunk=(result(1).slice,)))
-        while len(caplog.messages) < 4:
-            pass
-    assert set(caplog.messages[1:]) == {"0 of 1 slice"}
+        while caplog.messages.count("0 of 1 slice") < 3:
+            time.sleep(0.01)
+    assert set(caplog.messages) <= {"no slice is replayed yet", "replaying 2013-02-01", "0 of 1 slice"}
 
 
 def test_the_progress_names_the_innermost_stage_and_its_tasks() -> None:
