@@ -142,7 +142,7 @@ def _blizzard(stage: Stage, follower: Follower) -> DagRunState:
     if after != before:
         raise StoryBroken(f"readers saw {before} before the failed backfill, and {after} after it; expected no change")
     stage.say(f"Readers still see the same as before: {after}.")
-    stage.hindcast("diff", PIPELINE)
+    stage.hindcast("diff", PIPELINE, "--limit", "0")
     return run
 
 
@@ -212,7 +212,7 @@ def _how_to_go_on(stage: Stage) -> None:
         f"hindcast show {PIPELINE} --limit 20                 # published windows",
         f"xdg-open {_shown(stage.directory / (PIPELINE + '.html'))}",
         "make up                                          # start the same Airflow on that lake, until `make down`",
-        f"xdg-open {_pages(PIPELINE):<40}# the review pages inside Airflow, after `make up`",
+        f"xdg-open {_pages(PIPELINE)}   # then: the pages of this pipeline",
         "$EDITOR pipelines/flights.yaml                   # change the windows; then: hindcast plan flights …",
     ):
         stage.console.print(f"  {line}", markup=False)
