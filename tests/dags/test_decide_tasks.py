@@ -47,6 +47,7 @@ class World:
             run_type=SimpleNamespace(value="manual"), data_interval_start=None, data_interval_end=None,
         )  # fmt: skip
         ti = SimpleNamespace(
+            task_id=task_id,
             xcom_pull=lambda task_ids: self.xcoms.get((run_id, task_ids)),
             xcom_push=lambda key, value: self.xcoms.update({(run_id, key): value}),
             get_dr_count=lambda **_asked: 0,

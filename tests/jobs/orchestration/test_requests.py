@@ -310,5 +310,5 @@ def test_after_a_rollback_readers_see_what_they_saw_before(lake: Path) -> None:
         rollback(work, newest, reason="again", who="me")
     rollback(work, older, reason="all of it", who="me")
     assert seen(work) == {}
-    with pytest.raises(RequestError, match="no publication"):
+    with pytest.raises(RequestError, match="was rolled back already, by me"):
         rollback(work, older, reason="more", who="me")
