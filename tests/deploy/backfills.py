@@ -55,23 +55,20 @@ class Embedded:
         """Replay February, and return the runs in the ledger."""
         span = ["--from", START, "--to", END]
         if not self._is_loaded:
-            assert self._hindcast("load-flights", *span) == 0
+            status, printed = self._hindcast("load-flights", *span)
+            assert status == 0, printed
             self._is_loaded = True
-        self._hindcast("run", pipeline, *span)
+        self._hindcast("run", pipeline, *span)  # 1 if a check fails: the runs are compared
         return runs(str(self.place / "lake"), pipeline)
 
-    def _hindcast(self, *arguments: str) -> int:
+    def _hindcast(self, *arguments: str) -> tuple[int, str]:
+        """Run a command; return its exit status and what it printed."""
+        places = ["--lake", str(self.place / "lake")]
+        environ = {"HINDCAST_PIPELINES": str(self.place / "pipelines")}
         with Commands() as commands:
-            process = commands.python(
-                "-c",
-                HINDCAST,
-                *arguments,
-                "--lake",
-                str(self.place / "lake"),
-                environ={"HINDCAST_PIPELINES": str(self.place / "pipelines")},
-            )
-            process.communicate()
-            return process.returncode
+            process = commands.python("-c", HINDCAST, *arguments, *places, environ=environ)
+            out, err = process.communicate()
+            return process.returncode, out + err
 
 
 def until_tasks_run(stack: Stack, pipeline: str, dag_run: str) -> None:
