@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -81,7 +81,7 @@ async def _checked(request: Request, name: str, body: bytes) -> bytes:
         return body
     if not isinstance(given, dict) or not isinstance(given.get("conf") or {}, dict):
         return body
-    form = await anyio.to_thread.run_sync(_read, pipeline, given.get("conf") or {})
+    form = await run_in_threadpool(_read, pipeline, given.get("conf") or {})
     return body if form is None else json.dumps(_completed(pipeline, given, form)).encode()
 
 

@@ -11,7 +11,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
+from starlette.concurrency import run_in_threadpool
 
 from jobs.airflow_ui.context import Site
 from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
@@ -57,7 +57,7 @@ class BackfillFormDefaults:
             pipeline = next((one for one in Site.of_environment().files().good if one.name == name), None)
             if pipeline is None:
                 return body
-            found = await anyio.to_thread.run_sync(self._range, pipeline)
+            found = await run_in_threadpool(self._range, pipeline)
             return body if found is None else json.dumps(with_defaults(json.loads(body), pipeline, found)).encode()
         except HindcastError as error:
             log.warning("the form of backfill_%s has no dates: %s", name, error)

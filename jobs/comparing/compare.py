@@ -16,8 +16,9 @@ from jobs.comparing.parts import Divided, Limits, Parts
 from jobs.comparing.shapes import Shape, Specs, shape_of, specs_of
 from jobs.comparing.sides import Sides
 from jobs.comparing.table_counter import TableCounter
+from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
-from jobs.lake.store import ArrowSql, table_columns
+from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, digest_of
 from jobs.reading.stored_tables import spec_of

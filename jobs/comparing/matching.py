@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobs.comparing.parts import ALONE, CIRCUMSTANCES, ROW, SIDE, VALUES
 from jobs.comparing.shapes import BOUNDS, Shape, Unit
-from jobs.lake.store import ArrowSql
+from jobs.lake.arrow_sql import ArrowSql
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from jobs.comparing.medians import Doubles
 from jobs.comparing.parts import ROW, SIDE, Divided
 from jobs.comparing.shapes import BOUNDS, Shape, Specs, shape_of, specs_of
 from jobs.comparing.sides import Sides
+from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
-from jobs.lake.store import ArrowSql, table_columns
+from jobs.lake.store import table_columns
 from jobs.reading.plain_values import plain
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of

@@ -13,7 +13,7 @@ from jobs.comparing.differences import Change, Sample, TableDifference
 from jobs.comparing.matching import COUNTS_SQL, PAIRS_SQL, ROW_COUNTS_SQL, Matched
 from jobs.comparing.parts import Limits
 from jobs.comparing.shapes import Shape
-from jobs.lake.store import ArrowSql
+from jobs.lake.arrow_sql import ArrowSql
 from jobs.reading.plain_values import plain
 
 _Ranked = tuple[float, str, Sample]

@@ -11,7 +11,7 @@ Only this module implements these rules:
 A `Fold` is incremental: a reader that reads again folds the new events only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
@@ -24,18 +24,23 @@ from jobs.ledger.events import (
     verified_sighting,
     with_checks,
 )
-from jobs.ledger.leases import Lease, lease_from_details
-from jobs.ledger.provenance import decision_of, origin_of
+from jobs.ledger.provenance import decision_of
+from jobs.ledger.request_fold import (
+    RequestFold,
+    add_lease,
+    end_lease,
+    fail_attempt,
+    request_kind,
+    start_attempt,
+    text_of,
+)
 from jobs.ledger.view import (
-    Attempt,
-    DagRunOrigin,
     Decided,
     Hold,
     Judgement,
     LedgerView,
     Publication,
     Request,
-    RequestKind,
     RequestState,
     StagedRun,
     Waiver,
@@ -57,45 +62,6 @@ def fold(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
 
 
 @dataclass(slots=True)
-class _RequestFold:
-    """A request during the fold. `request` holds its fields without the collections, which grow here.
-
-    `frozen` caches the result of `freeze`; None after a change.
-    """
-
-    request: Request
-    runs: dict[str, str] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
-    leases: dict[str, Lease] = field(default_factory=dict)
-    origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
-    frozen: Request | None = None
-
-    def add_run(self, slice_id: str, run_id: str) -> None:
-        self.runs[slice_id] = run_id
-        self.frozen = None
-
-    def change(self, **changes: object) -> None:
-        self.request = replace(self.request, **changes)  # type: ignore[arg-type]
-        self.frozen = None
-
-    def end(self, state: RequestState, failure: str | None = None) -> None:
-        """Set a final state and drop the leases."""
-        self.leases.clear()
-        self.change(state=state, failure=failure)
-
-    def freeze(self) -> Request:
-        if self.frozen is None:
-            self.frozen = replace(
-                self.request,
-                runs=dict(self.runs),
-                attempts=tuple(self.attempts),
-                leases=tuple(self.leases.values()),
-                origins=tuple(self.origins.values()),
-            )
-        return self.frozen
-
-
-@dataclass(slots=True)
 class _PublicationFold:
     """A publication during the fold: its events add to `changes`."""
 
@@ -113,7 +79,7 @@ class Fold:
     """The state of a fold: `add` takes one event, `view` returns the view of the events so far."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, _RequestFold] = {}
+        self._requests: dict[str, RequestFold] = {}
         self._staged: dict[str, list[StagedRun]] = {}  # run -> all attempts, in ledger order
         self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
         self._judgements: dict[str, Judgement] = {}  # run -> its newest judgement
@@ -146,15 +112,15 @@ class Fold:
             case EventKind.REQUESTED:
                 self._open(event)
             case EventKind.LEASED:
-                _lease(event, self._request(event))
+                add_lease(event, self._request(event))
             case EventKind.RELEASED:
-                _release(event, self._request(event))
+                end_lease(event, self._request(event))
             case EventKind.STARTED:
-                _start(event, self._request(event))
+                start_attempt(event, self._request(event))
             case EventKind.STAGED:
                 self._stage(event)
             case EventKind.ADOPTED:
-                self._request(event).add_run(_text(event, "slice_id"), _text(event, "run_id"))
+                self._request(event).add_run(text_of(event, "slice_id"), text_of(event, "run_id"))
             case EventKind.COMPLETED:
                 self._request(event).change(is_complete=True)
             case EventKind.CHECKED:
@@ -172,11 +138,11 @@ class Fold:
             case EventKind.CONDEMNED:
                 self._condemn(event)
             case EventKind.FAILED:
-                _fail(event, self._request(event))
+                fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
                 self._request(event).end(RequestState.CLOSED, event.reason)
             case EventKind.VERIFIED:
-                self._sightings.setdefault(_text(event, "run_id"), []).append(verified_sighting(event))
+                self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.TOLD:
                 self._tell(event)
             case EventKind.NOTE:
@@ -214,27 +180,27 @@ class Fold:
         )
 
     def _open(self, event: LedgerEvent) -> None:
-        request_id, details = _text(event, "request_id"), event.details
+        request_id, details = text_of(event, "request_id"), event.details
         if request_id in self._requests:
             return  # a retried task wrote the request again: the first event counts
-        self._requests[request_id] = _RequestFold(
+        self._requests[request_id] = RequestFold(
             Request(
                 request_id=request_id,
-                kind=_kind(event, details),
+                kind=request_kind(event, details),
                 from_ms=details.get("from_ms"),
                 to_ms=details.get("to_ms"),
                 who=event.who or "",
                 reason=event.reason or "",
                 spec_json=details.get("spec", ""),
-                spec_fingerprint=_text(event, "spec_fingerprint"),
+                spec_fingerprint=text_of(event, "spec_fingerprint"),
                 is_fresh=bool(details.get("fresh", False)),
                 opened_at_ms=event.at_ms,
                 opened_seq=event.seq,
             )
         )
 
-    def _request(self, event: LedgerEvent) -> _RequestFold:
-        found = self._requests.get(_text(event, "request_id"))
+    def _request(self, event: LedgerEvent) -> RequestFold:
+        found = self._requests.get(text_of(event, "request_id"))
         if found is None:
             raise LedgerError(
                 f"ledger event {event.kind.value} (seq {event.seq}) names request {event.request_id}, which no earlier "
@@ -246,7 +212,7 @@ class Fold:
         result = run_result(event)
         run = StagedRun(
             result=result,
-            request_id=_text(event, "request_id"),
+            request_id=text_of(event, "request_id"),
             seq=event.seq,
             at_ms=event.at_ms,
             is_chain_start=bool(event.details.get("chain_start", False)),
@@ -260,7 +226,7 @@ class Fold:
             request.add_run(result.slice.slice_id, result.run_id)
 
     def _check(self, event: LedgerEvent) -> None:
-        run_id = _text(event, "run_id")
+        run_id = text_of(event, "run_id")
         self._checked[run_id] = event
         waiver = self._waivers.get(run_id)
         if waiver is not None and not _failed_checks(event) <= waiver.failed:
@@ -276,11 +242,11 @@ class Fold:
                 del self._waivers[run_id]
 
     def _waive(self, event: LedgerEvent) -> None:
-        run_id = _text(event, "run_id")
+        run_id = text_of(event, "run_id")
         checked, judgement = self._checked.get(run_id), self._judgements.get(run_id)
         failed = _failed_checks(checked) if checked is not None else frozenset()
         self._waivers[run_id] = Waiver(
-            slice_id=_text(event, "slice_id"),
+            slice_id=text_of(event, "slice_id"),
             run_id=run_id,
             who=event.who or "",
             reason=event.reason or "",
@@ -331,11 +297,11 @@ class Fold:
                 )
             )
         publication.frozen = None
-        publication.changes[_text(event, "slice_id")] = event.run_id
+        publication.changes[text_of(event, "slice_id")] = event.run_id
 
     def _condemn(self, event: LedgerEvent) -> None:
         if event.run_id is None:
-            self._condemned_attempts.add(_text(event, "attempt_id"))
+            self._condemned_attempts.add(text_of(event, "attempt_id"))
             self._resolved.clear()
         else:
             self._condemned.add(f"{event.run_id}/{event.attempt_id}")
@@ -376,48 +342,6 @@ class Fold:
         )
 
 
-def _kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
-    stored = details.get("kind", RequestKind.RANGE.value)
-    try:
-        return RequestKind(stored)
-    except ValueError as error:
-        raise LedgerError(
-            f"ledger event requested (seq {event.seq}) has the unknown kind {stored!r}; a newer Hindcast wrote it, use "
-            "that version"
-        ) from error
-
-
-def _lease(event: LedgerEvent, one: _RequestFold) -> None:
-    one.frozen = None
-    if not one.request.is_open:
-        return
-    if (origin := origin_of(event)) is not None:
-        one.origins[origin.dag_id, origin.run_id] = origin
-    try:
-        lease = lease_from_details(event.details, event.at_ms)
-    except (KeyError, TypeError) as error:
-        raise LedgerError(f"ledger event leased (seq {event.seq}) cannot be read: {error!r}") from error
-    one.leases[lease.lease_id] = lease
-
-
-def _release(event: LedgerEvent, one: _RequestFold) -> None:
-    one.frozen = None
-    one.leases.pop(str(event.details.get("lease_id")), None)
-
-
-def _start(event: LedgerEvent, one: _RequestFold) -> None:
-    slice_ids = tuple(event.details.get("slices", ()))
-    one.attempts.append(Attempt(attempt_id=_text(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
-    one.change(failure=None, is_complete=False)
-
-
-def _fail(event: LedgerEvent, one: _RequestFold) -> None:
-    # If another attempt has started since, the failure of this one is not the state of the request.
-    is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
-    if is_newest and one.request.is_open:
-        one.change(failure=event.reason)
-
-
 def _content(result: RunResult) -> tuple[object, ...]:
     """Return the fields that must be equal in all attempts at one run (law L1)."""
     return dict(result.digests), result.state_after, result.counts, result.watermark_ms
@@ -427,10 +351,3 @@ def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]
     stopping = {Verdict.FAIL.value, Verdict.ERROR.value}
     checks = event.details.get("checks", ())
     return frozenset((one["table"], one["check"], one["column"]) for one in checks if one["verdict"] in stopping)
-
-
-def _text(event: LedgerEvent, column: str) -> str:
-    value = getattr(event, column)
-    if not isinstance(value, str):
-        raise LedgerError(f"ledger event {event.kind.value} (seq {event.seq}) has no {column}; the ledger is damaged")
-    return value

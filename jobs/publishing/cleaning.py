@@ -96,18 +96,7 @@ def clean(
     limit_ms = now_ms - older_than_ms
     listed = files.listed()
     old = [one for one in listed if one.modified_ms <= limit_ms]
-    condemned: tuple[str, ...] = ()
-    if dry_run:
-        view = work.ledger.view()
-        condemned = _lost(work, view, old)
-    else:
-
-        def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-            nonlocal condemned
-            condemned = _lost(work, view, old)
-            return [_condemned(attempt_id, who) for attempt_id in condemned]
-
-        view = work.ledger.write(decide) if any(one.attempt_id for one in old) else work.ledger.view()
+    view, condemned = _condemn(work, old, who=who, dry_run=dry_run)
     removable = view.staged_attempts | view.condemned_attempts | {*condemned}
     asked = [
         one
@@ -129,6 +118,23 @@ def clean(
         young=_young(listed, limit_ms, view=view),
         is_removed=not dry_run,
     )
+
+
+def _condemn(
+    work: Workspace, old: Sequence[ListedFile], *, who: str, dry_run: bool
+) -> tuple[LedgerView, tuple[str, ...]]:
+    """Condemn the attempts of old files that nobody works on. Return the view, and the ids of these attempts."""
+    if dry_run or not any(one.attempt_id for one in old):
+        view = work.ledger.view()
+        return view, _lost(work, view, old)
+    condemned: tuple[str, ...] = ()
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        nonlocal condemned
+        condemned = _lost(work, view, old)
+        return [_condemned(attempt_id, who) for attempt_id in condemned]
+
+    return work.ledger.write(decide), condemned
 
 
 def _lost(work: Workspace, view: LedgerView, old: Iterable[ListedFile]) -> tuple[str, ...]:

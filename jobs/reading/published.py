@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
-from jobs.lake.store import query
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, of_attempts, run_attempt
 from jobs.reading.stored_tables import spec_of

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jobs.lake.store import ArrowSql, Attempt, attempt_batches, plain_rows, read_attempts
+from jobs.lake.arrow_sql import ArrowSql, plain_rows
+from jobs.lake.store import Attempt, attempt_batches, read_attempts
 from jobs.replay.tasks import LocalTasks, Tasks
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
-from jobs.lake.store import query
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.files import build_pipeline

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.lake.store import query
+from jobs.lake.arrow_sql import query
 from tests.matrix.one_process import Entry
 from tests.matrix.pipelines import OWN_WINDOWS, SIMPLE, Case
 from tests.matrix.rows import Row

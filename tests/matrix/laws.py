@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from jobs.lake.store import query
+from jobs.lake.arrow_sql import query
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from tests.matrix.buckets import Tallies
 from tests.matrix.log import HOURS

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deltalake import write_deltalake
 
 from jobs.engine.engine import Engine
-from jobs.lake.store import query
+from jobs.lake.arrow_sql import query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from jobs.replay.chunk.bucket_plan import ChunkTables

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.lake.store import ArrowSql, plain_rows
+from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import StoredRuns

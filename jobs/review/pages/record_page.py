@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
-from jobs.lake.store import ArrowSql
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import quote_duckdb, read_published

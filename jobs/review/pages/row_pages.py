@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
+from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.damage import reading
-from jobs.lake.store import ArrowSql, attempt_batches, table_columns
+from jobs.lake.store import attempt_batches, table_columns
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jobs.lake.store import plain_rows, query
+from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.slices import slices_between
 from jobs.reading.stored_rows import StoredRuns

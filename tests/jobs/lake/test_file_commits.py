@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from jobs.lake.arrow_sql import query
 from jobs.lake.file_commits import StoredFile, WrittenFile, attempt_files, commit_files, new_path
 from jobs.lake.file_statistics import file_statistics
-from jobs.lake.store import append_rows, ensure_table, query, read_attempts
+from jobs.lake.store import append_rows, ensure_table, read_attempts
 from tests.support.fuzzing import seeds
 from windowlib.errors import StoreError
 from windowlib.records import tables

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.lake.store import query
+from jobs.lake.arrow_sql import query
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb, quote_spark
 from tests.support.fuzzing import cases
 from tests.support.visible_panes import visible_by_order

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from jobs.lake.store import plain_rows, query
+from jobs.lake.arrow_sql import plain_rows, query
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline

@@ -1,0 +1,62 @@
+"""SQL over Arrow tables with DuckDB."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ArrowSql:
+    """A DuckDB connection for SQL over Arrow tables, in UTC, as a context manager.
+
+    Opening a connection can cost as much as a query, so callers with several queries share one.
+    """
+
+    def __init__(self, *, memory_mb: int | None = None, spill: str | None = None) -> None:
+        """Prepare a connection.
+
+        Args:
+            memory_mb: how much memory DuckDB may use for its own data; None: its default, a share of the machine.
+            spill: the directory for data that does not fit; None: DuckDB's default.
+        """
+        self._config: dict[str, str | bool | int | float | list[str]] = {}
+        if memory_mb is not None:
+            self._config["memory_limit"] = f"{memory_mb}MB"
+        if spill is not None:
+            self._config["temp_directory"] = spill
+
+    def __enter__(self) -> "ArrowSql":
+        import duckdb
+
+        self._connection = duckdb.connect(":memory:", config=self._config)
+        self._connection.execute("SET TimeZone = 'UTC'")
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._connection.close()
+
+    def query(self, relations: Mapping[str, "pa.Table"], sql: str, parameters: Sequence[object] = ()) -> "pa.Table":
+        """Return the result of one query over the tables, which the query names by the keys of `relations`.
+
+        Values are passed as parameters only. DuckDB's HUGEINT (the sum of a BIGINT) is returned as a decimal of 38
+        digits.
+        """
+        for name, table in relations.items():
+            self._connection.register(name, table)
+        try:
+            return self._connection.sql(sql, params=list(parameters) or None).to_arrow_table()
+        finally:
+            for name in relations:
+                self._connection.unregister(name)
+
+
+def query(relations: Mapping[str, "pa.Table"], sql: str, parameters: Sequence[object] = ()) -> "pa.Table":
+    """Return the result of one query over Arrow tables, with a connection of its own (see `ArrowSql.query`)."""
+    with ArrowSql() as opened:
+        return opened.query(relations, sql, parameters)
+
+
+def plain_rows(table: "pa.Table") -> "list[tuple[Any, ...]]":
+    """Return the rows as tuples of plain Python values, columns in order."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -1,0 +1,120 @@
+"""A request during the fold of a ledger, and the events that change it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.leases import Lease, lease_from_details
+from jobs.ledger.provenance import origin_of
+from jobs.ledger.view import Attempt, DagRunOrigin, Request, RequestKind, RequestState
+from windowlib.errors import LedgerError
+
+
+@dataclass(slots=True)
+class RequestFold:
+    """A request during the fold. `request` holds its fields without the collections, which grow here.
+
+    `frozen` caches the result of `freeze`; None after a change.
+    """
+
+    request: Request
+    runs: dict[str, str] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
+    frozen: Request | None = None
+
+    def add_run(self, slice_id: str, run_id: str) -> None:
+        """Take a run of a slice in."""
+        self.runs[slice_id] = run_id
+        self.frozen = None
+
+    def change(self, **changes: object) -> None:
+        """Change fields of the request."""
+        self.request = replace(self.request, **changes)  # type: ignore[arg-type]
+        self.frozen = None
+
+    def end(self, state: RequestState, failure: str | None = None) -> None:
+        """Set a final state and drop the leases."""
+        self.leases.clear()
+        self.change(state=state, failure=failure)
+
+    def freeze(self) -> Request:
+        """Return the request with its collections."""
+        if self.frozen is None:
+            self.frozen = replace(
+                self.request,
+                runs=dict(self.runs),
+                attempts=tuple(self.attempts),
+                leases=tuple(self.leases.values()),
+                origins=tuple(self.origins.values()),
+            )
+        return self.frozen
+
+
+def request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
+    """Return the origin of a request.
+
+    Raises:
+        LedgerError: a newer Hindcast wrote it.
+    """
+    stored = details.get("kind", RequestKind.RANGE.value)
+    try:
+        return RequestKind(stored)
+    except ValueError as error:
+        raise LedgerError(
+            f"ledger event requested (seq {event.seq}) has the unknown kind {stored!r}; a newer Hindcast wrote it, use "
+            "that version"
+        ) from error
+
+
+def add_lease(event: LedgerEvent, one: RequestFold) -> None:
+    """Take a lease in, with the DAG run of its holder. A request that is not open has no leases.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+    one.frozen = None
+    if not one.request.is_open:
+        return
+    if (origin := origin_of(event)) is not None:
+        one.origins[origin.dag_id, origin.run_id] = origin
+    try:
+        lease = lease_from_details(event.details, event.at_ms)
+    except (KeyError, TypeError) as error:
+        raise LedgerError(f"ledger event leased (seq {event.seq}) cannot be read: {error!r}") from error
+    one.leases[lease.lease_id] = lease
+
+
+def end_lease(event: LedgerEvent, one: RequestFold) -> None:
+    """Drop the lease that its holder has ended."""
+    one.frozen = None
+    one.leases.pop(str(event.details.get("lease_id")), None)
+
+
+def start_attempt(event: LedgerEvent, one: RequestFold) -> None:
+    """Add an attempt. The failure of the attempt before does not count any more."""
+    slice_ids = tuple(event.details.get("slices", ()))
+    one.attempts.append(Attempt(attempt_id=text_of(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
+    one.change(failure=None, is_complete=False)
+
+
+def fail_attempt(event: LedgerEvent, one: RequestFold) -> None:
+    """Store why an attempt failed."""
+    # If another attempt has started since, the failure of this one is not the state of the request.
+    is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
+    if is_newest and one.request.is_open:
+        one.change(failure=event.reason)
+
+
+def text_of(event: LedgerEvent, column: str) -> str:
+    """Return a column of an event that its kind requires.
+
+    Raises:
+        LedgerError: the event has no text there.
+    """
+    value = getattr(event, column)
+    if not isinstance(value, str):
+        raise LedgerError(f"ledger event {event.kind.value} (seq {event.seq}) has no {column}; the ledger is damaged")
+    return value
