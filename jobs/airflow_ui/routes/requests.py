@@ -1,5 +1,6 @@
 """The page of a request: what was asked, the plan, progress, differences, and the decision."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fastapi import APIRouter, HTTPException, Request
@@ -29,7 +30,8 @@ def one_request(request: Request, found: PipelineDep, *, request_id: str, comput
     """
     asked = find_request(found, request_id)
     work, problem = _workspace(found, asked)
-    why, cannot_plan = {}, problem
+    why: Mapping[str, str] = {}
+    cannot_plan = problem
     if problem is None and asked.is_open and not asked.is_complete:
         why, cannot_plan = plan_reasons(work, found.view, asked)
     made = request_page(work, found.view, asked, why=why)
