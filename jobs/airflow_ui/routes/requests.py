@@ -1,7 +1,7 @@
 """The page of a request: what was asked, the plan, progress, differences, and the decision."""
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
@@ -17,6 +17,9 @@ from jobs.planning.workspace import Workspace
 from jobs.review import links
 from jobs.review.pages.request_page import plan_reasons, request_page
 from windowlib.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
 
