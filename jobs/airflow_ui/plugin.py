@@ -27,7 +27,7 @@ class HindcastPlugin(AirflowPlugin):
     """
 
     name = "hindcast"
-    react_apps: ClassVar[list[Any]] = [
+    react_apps: ClassVar[list[Any]] = [  # type: ignore[misc]  # Airflow declares no class variable
         {"name": "Hindcast", "url_route": ROUTE, "destination": "nav", "nav_top_level": True, **_SHELL},
         {"name": "Hindcast", "url_route": f"{ROUTE}-dag", "destination": "dag", **_SHELL},
         {"name": "Hindcast", "url_route": f"{ROUTE}-dag-run", "destination": "dag_run", **_SHELL},

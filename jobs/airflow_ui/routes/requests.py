@@ -1,6 +1,7 @@
 """The page of a request: what was asked, the plan, progress, differences, and the decision."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
@@ -17,6 +18,9 @@ from jobs.review import links
 from jobs.review.pages.request_page import plan_reasons, request_page
 from windowlib.errors import SpecError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
 
 
@@ -29,7 +33,8 @@ def one_request(request: Request, found: PipelineDep, *, request_id: str, comput
     """
     asked = find_request(found, request_id)
     work, problem = _workspace(found, asked)
-    why, cannot_plan = {}, problem
+    why: Mapping[str, str] = {}
+    cannot_plan = problem
     if problem is None and asked.is_open and not asked.is_complete:
         why, cannot_plan = plan_reasons(work, found.view, asked)
     made = request_page(work, found.view, asked, why=why)

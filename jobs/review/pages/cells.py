@@ -33,7 +33,7 @@ def cell(value: object, column: str) -> str:
             return escaped_json(plain(value))
 
 
-def _number(value: float, column: str) -> str:
+def _number(value: bool | int | float, column: str) -> str:  # noqa: FBT001 -- a bool is no number here
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -33,7 +33,7 @@ def test_a_record_is_found_in_its_scope_only(made: Made) -> None:
     work, _ = made(Random(5))
     view = work.ledger.view()
     one = SearchLimits(slices=1)
-    record_id = next(one for amount in range(9) if _has(work, view, one := f"{DAYS[0]}/a/{amount}"))
+    record_id = next(f"{DAYS[0]}/a/{amount}" for amount in range(9) if _has(work, view, f"{DAYS[0]}/a/{amount}"))
     newest, oldest = search_scope(view, limits=one), search_scope(view, DAYS[0], limits=one)
     assert newest is not None
     assert oldest is not None

@@ -78,7 +78,7 @@ def test_a_page_is_a_part_of_the_filtered_and_sorted_rows(made: Made, monkeypatc
             assert found == [row["rank"] for row in wanted[start : start + ask.size]], f"seed {seed}: {ask}"
             parts = [part["rank"].to_pylist() for part in own.batches(ask) if part.num_rows]
             ranks = [rank for part in parts for rank in part]
-            assert sorted(ranks) == sorted(row["rank"] for row in wanted), f"seed {seed}: {ask}"  # type: ignore[type-var]
+            assert sorted(ranks) == sorted(row["rank"] for row in wanted), f"seed {seed}: {ask}"
 
 
 def test_an_unknown_column_and_a_value_of_another_type_are_refused(made: Made) -> None:
