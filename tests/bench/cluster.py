@@ -206,7 +206,7 @@ def _in_tasks() -> Iterator[list[float]]:
         finally:
             waited.append(time.perf_counter() - began)
 
-    SparkTasks.run = timed  # type: ignore[method-assign]
+    SparkTasks.run = timed  # type: ignore[method-assign, assignment]
     try:
         yield waited
     finally:
