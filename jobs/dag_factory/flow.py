@@ -27,6 +27,6 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
         driver_memory=settings.driver_memory,
         spark_binary=str(PROGRAMS / "spark-submit-pdeathsig"),
     )
-    gate = GateOperator(task_id=GATE, pipeline=pipeline)
+    gate = GateOperator(task_id=GATE, pipeline=pipeline, kind=kind)
     publish = PublishOperator(task_id=PUBLISH, pipeline=pipeline)
     plan >> replay >> gate >> publish

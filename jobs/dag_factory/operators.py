@@ -71,13 +71,17 @@ class PlanOperator(BaseSensorOperator):
 
 
 class GateOperator(BaseOperator):
-    """Fails without retry if a check failed. Nothing is published until a person decides."""
+    """Fails without retry if a check failed. Nothing is published until a person decides.
+
+    A gate that fails, and every gate of a backfill, logs what the publication would change.
+    """
 
     operator_extra_links = (ReviewLink(),)
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, pipeline: Pipeline, kind: "Kind", **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.pipeline_name = pipeline.name
+        self.kind = kind
 
     @override
     def execute(self, context: Context) -> str:
@@ -88,6 +92,8 @@ class GateOperator(BaseOperator):
             wait_for_decisions(context, self.pipeline_name)
             with sending_gauges(order):
                 found = dag_tasks.gate(order)
+        if self.kind == "backfill" or not found.is_passed:
+            self._log_differences(order)
         if found.is_passed:
             self.log.info("%s", found.why)
             return found.why
@@ -98,6 +104,18 @@ class GateOperator(BaseOperator):
         self.log.error("What readers see has not changed. Look at the slices and decide:")
         self.log.error("%s", absolute(links.request_page(self.pipeline_name, order.request_id)))
         raise SlicesHeld(found)
+
+    def _log_differences(self, order: "Order") -> None:
+        """Log what the publication would change. It is no part of the verdict, so a problem is only logged."""
+        from jobs.orchestration.order_differences import order_differences
+
+        try:
+            found = order_differences(order)
+        except Exception as error:  # noqa: BLE001 - whatever happens here, the verdict of the checks is known
+            self.log.warning("the request was not compared with what readers see: %s", escaped(error))
+            return
+        for line in () if found is None else found.lines():
+            self.log.info("%s", escaped(line))
 
 
 class PublishOperator(BaseOperator):

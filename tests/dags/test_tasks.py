@@ -1,6 +1,7 @@
 """The tasks of the DAGs, called as Airflow calls them, over a real ledger: what they return and when they skip."""
 
 import json
+from contextlib import nullcontext
 from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,6 +113,31 @@ def test_a_failed_check_fails_the_gate_without_retry(tasks: Tasks, lake: Lake) -
     order = stage(lake, tasks.plan().xcom_value)
     with pytest.raises(AirflowFailException, match="1 of 1 slice held: 2024-01-01"):
         tasks.run("gate", order)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_the_gate_of_a_backfill_logs_what_the_publication_would_change(
+    tasks: Tasks, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool, fails: bool
+) -> None:
+    """The comparison changes no verdict, also if it ends with an error."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    def differences(_order: object) -> object:
+        if is_broken:
+            raise ValueError("a bug")
+        return SimpleNamespace(lines=lambda: ("3 windows changed",))
+
+    monkeypatch.setattr("jobs.orchestration.order_differences.order_differences", differences)
+    append_day(Path(lake.root), "2024-01-01", {"b": FAILS if fails else 1})
+    order = stage(lake, tasks.plan().xcom_value)
+    gate, told = tasks.task("gate"), []
+    gate.kind = "backfill"
+    monkeypatch.setattr(gate.log, "info", lambda text, *found: told.append(text % found))
+    monkeypatch.setattr(gate.log, "warning", lambda text, *found: told.append(text % found))
+    with pytest.raises(AirflowFailException) if fails else nullcontext():
+        tasks.run("gate", order)
+    assert any("was not compared" in line if is_broken else "3 windows changed" in line for line in told)
 
 
 @pytest.mark.parametrize("fails", [False, True])
