@@ -45,7 +45,7 @@ def decide_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
             "retry_delay": RETRY_DELAY,
             "weight_rule": "upstream",
         },
-        tags=[*settings.tags, "decide"],
+        tags=[*settings.tags, *(pipeline.tags or ()), "decide"],
     ) as dag:
         decide = DecideOperator(task_id=DECIDE, pipeline_file=source, lake=lake)
         publish = PublishDecidedOperator(task_id=PUBLISH, pipeline=pipeline, pipeline_file=source, lake=lake)

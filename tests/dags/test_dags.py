@@ -200,7 +200,7 @@ def test_tags_and_alerts_of_the_file_are_those_of_its_dags(load_dags: "LoadDags"
     text = GOOD + 'tags: [traffic]\nalerts: {to: mail, not_published_by: "08:30"}\n'
     (tmp_path / "flights.yaml").write_text(text, encoding="utf-8")
     dags = load_dags(tmp_path)
-    assert sorted(dags) == ["alert_flights", "backfill_flights", "replay_flights"]
+    assert sorted(dags) == ["alert_flights", "backfill_flights", "decide_flights", "replay_flights"]
     for dag in dags.values():
         assert {"traffic", "hindcast"} < set(dag.tags)
         assert dag.default_args["owner"] == "operations"

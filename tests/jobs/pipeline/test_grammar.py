@@ -66,6 +66,16 @@ def test_tags_and_alerts_survive_json_and_change_no_row() -> None:
     assert spec_fingerprint(one) == spec_fingerprint(pipeline())
 
 
+@pytest.mark.parametrize(
+    "limits", [{"share": 0.01}, {"columns": {"delay": 0.05}}, {"share": 0, "columns": {"delay": 0}}]
+)
+def test_settled_windows_survive_json_and_change_no_row(limits: dict[str, Any]) -> None:
+    one = pipeline(publish={"settled": {"after": "7d", "change_at_most": limits}})
+    again = pipeline_from_json(pipeline_to_json(one), source="ledger")
+    assert again.publish == one.publish is not None
+    assert spec_fingerprint(one) == spec_fingerprint(pipeline())
+
+
 def _leaves(part: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # noqa: ANN401 - a part of a file
     if isinstance(part, dict) and part:
         return [leaf for key, inside in part.items() for leaf in _leaves(inside, (*path, key))]
@@ -149,10 +159,11 @@ def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], mes
 # Models whose fields other tests set (test_files.py, test_fingerprints.py), or which only name a column or a file.
 _ELSEWHERE = {
     "LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar", "AlertsGrammar",
-    "Recipient",
+    "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar",
 }  # fmt: skip
 _OF_THE_FILE = {
-    ("Pipeline", name) for name in ("quality", "schedule", "owner", "description", "tags", "alerts", "max_parallelism")
+    ("Pipeline", name)
+    for name in ("quality", "publish", "schedule", "owner", "description", "tags", "alerts", "max_parallelism")
 }
 
 

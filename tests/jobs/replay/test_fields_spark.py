@@ -169,8 +169,8 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
         "checks_fingerprint": f"checks {str(run.checks_fingerprint)[:SHORT]}",
     }
     # Contradictions, waivers and times of staging are in tests/report, which makes them without Spark. Sightings are
-    # for plans.
-    elsewhere = {"result", "at_ms", "is_contradicted", "waiver", "sightings"}
+    # for plans. A judgement adds its checks to those of the result.
+    elsewhere = {"result", "at_ms", "is_contradicted", "waiver", "sightings", "judgement"}
     assert staged.keys() | elsewhere == {one.name for one in fields(StagedRun)}
     missing = [name for name, text in {**shown, **staged}.items() if text not in replayed.page]
     assert missing == []
