@@ -1,12 +1,13 @@
 """Records that wait for the end of their windows (windowlib.windows.same_bounds), one by one or many together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from windowlib.bounds import Window
+from windowlib.bounds import TimeWindow, Window
 from windowlib.records.record_columns import ByInterval, RecordColumns
 from windowlib.records.records import Record
-from windowlib.windows.assigners import Assigner, grid_of
+from windowlib.windows.assigners import Assigner, Grid, grid_of
 from windowlib.windows.open_windows import Runtime
 from windowlib.windows.opening import Opening
 
@@ -80,9 +81,9 @@ class WaitingRecords:
         first = grid.number(self._timers.watermark_ms - self._last_ms)
         found = records.by_interval(chosen, grid, first=first, cuts=grid.windows_each > 1)
         items = records.values if self._takes_values else records.records
-        for number, places in found.places.items():
+        for windows, places in _entering(found.places, grid):
             columns = [_taken(column, places) for column in (records.keys, items, records.hashes)]
-            for window in grid.windows(number):
+            for window in windows:
                 same_bounds = self._by_bounds.get(window)
                 if same_bounds is None:
                     same_bounds = self._same_bounds(window)
@@ -91,5 +92,30 @@ class WaitingRecords:
         return found
 
 
+def _entering(places: Mapping[int, Sequence[int]], grid: Grid) -> Iterable[tuple[Sequence[Window], Sequence[int]]]:
+    """Yield windows, and the places of the records that enter each of them, ascending: contents are in log order.
+
+    A window of several intervals gets their records merged. One interval after the other would be another order than
+    that of `process` if a record is older than one before it.
+    """
+    if grid.windows_each == 1:
+        for number, found in places.items():
+            yield grid.windows(number), found
+        return
+    intervals: dict[TimeWindow, list[int]] = {}
+    for number in places:
+        for window in grid.windows(number):
+            intervals.setdefault(window, []).append(number)
+    # Most windows have the same intervals as a neighbour. So the columns of few places are taken, for many windows.
+    alike: dict[tuple[int, ...], list[Window]] = {}
+    for window, numbers in intervals.items():
+        alike.setdefault(tuple(numbers), []).append(window)
+    for numbers_of_windows, windows in alike.items():
+        yield windows, sorted(chain.from_iterable([places[number] for number in numbers_of_windows]))
+
+
 def _taken(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
-    return column[places.start : places.stop] if isinstance(places, range) else [column[place] for place in places]
+    """Return the elements at ascending places, of which there is at least one."""
+    if places[-1] - places[0] == len(places) - 1:
+        return column[places[0] : places[-1] + 1]
+    return [column[place] for place in places]

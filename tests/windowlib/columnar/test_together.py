@@ -1,6 +1,7 @@
 """Records that an operator processes together: the same rows, in the same order, as one call for each record."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from random import Random
 from typing import Final
@@ -8,17 +9,29 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
+from tests.support.bucket_feed import placed_steps
 from tests.support.fuzzing import seeds
-from tests.windowlib.kernels.random_chains import Chunk, RandomLog, base_plan, batches, random_aggregates
+from tests.windowlib.kernels.random_chains import (
+    KEYS,
+    Chunk,
+    Fed,
+    RandomLog,
+    base_plan,
+    batch_of,
+    batches,
+    random_aggregates,
+)
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.executor import StateColumns
 from windowlib.columnar.operator_executor import RECORDS_PER_BLOCK, OperatorExecutor
-from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.plan import BucketPlan, SliceRange
 from windowlib.functions.window_functions import aggregate
 from windowlib.records.record_columns import RecordColumns
 from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
 from windowlib.triggers.wrappers import Purging
+from windowlib.watermarks.timeline import Step
 from windowlib.windows.assigners import Assigner, Session, Sliding, Tumbling
+from windowlib.windows.evictors import Evictor, KeepCount
 from windowlib.windows.spec import WindowSpec
 from windowlib.windows.window_operator import WindowOperator
 from windowlib.windows.windowing import PENDING_MAX, WAITING_MAX
@@ -88,20 +101,81 @@ def one_by_one(plan: BucketPlan) -> OperatorExecutor:
     return executor
 
 
+def check_together(random: Random, log: RandomLog) -> None:
+    """Compare the two ways for a few chunks of a log."""
+    alone: StateColumns = {}
+    together: StateColumns = {}
+    for _ in range(random.randint(1, 3)):
+        chunk = log.chunk(random.randint(1, 3), random.choice([0, 5, 40]))
+        expected, alone = play(random, one_by_one(chunk.plan), chunk, alone)
+        executor = OperatorExecutor(chunk.plan, block_max=random.choice([1, 2, 7, RECORDS_PER_BLOCK]))
+        found, together = play(random, executor, chunk, together)
+        assert found == expected
+
+
+def check_any(seed: int) -> None:
+    random = Random(seed)
+    chosen = random_aggregates(random, BULK if random.random() < 0.7 else [*BULK, *ORDERED])
+    log = RandomLog(random, base_plan(random, any_spec(random), chosen), spread_ms=random.choice([0, 10, 40, 100]))
+    check_together(random, log)
+
+
 @pytest.mark.fuzz
 def test_records_that_are_processed_together_give_the_same_rows_in_the_same_order() -> None:
     for seed in seeds(100):
+        check_any(seed)
+
+
+@pytest.mark.parametrize("seed", [20261776])  # a record of two windows entered one of them before an earlier record
+def test_cases_that_failed_give_the_same_rows(seed: int) -> None:
+    check_any(seed)
+
+
+def overlapping_spec(random: Random) -> WindowSpec:
+    """Return windows of two or more intervals whose results depend on the order of their records."""
+    slide_ms = random.choice([5, 10, 20])
+    evictors = [None, None, KeepCount(count=random.randint(1, 3)), KeepCount(count=2, evicts_after=True)]
+    return WindowSpec(
+        assigner=Sliding(
+            size_ms=slide_ms * random.randint(2, 6), slide_ms=slide_ms, offset_ms=random.randrange(slide_ms)
+        ),
+        function=(aggregate("count"),),
+        trigger=random.choice([None, EventTime(), Purging(EventTime())]),
+        evictor=random.choice(evictors),
+        allowed_lateness_ms=random.choice([0, 1, 5, 15, 60]),
+        leftovers="report",
+        pending_max=random.choice([0, 1, 2, PENDING_MAX]),
+        waiting_max=random.choice([0, 1, 10, WAITING_MAX]),
+    )
+
+
+@pytest.mark.fuzz
+def test_overlapping_windows_have_their_records_in_log_order() -> None:
+    for seed in seeds(60):
         random = Random(seed)
-        chosen = random_aggregates(random, BULK if random.random() < 0.7 else [*BULK, *ORDERED])
-        log = RandomLog(random, base_plan(random, any_spec(random), chosen), spread_ms=random.choice([0, 10, 40, 100]))
-        alone: StateColumns = {}
-        together: StateColumns = {}
-        for _ in range(random.randint(1, 3)):
-            chunk = log.chunk(random.randint(1, 3), random.choice([0, 5, 40]))
-            expected, alone = play(random, one_by_one(chunk.plan), chunk, alone)
-            executor = OperatorExecutor(chunk.plan, block_max=random.choice([1, 2, 7, RECORDS_PER_BLOCK]))
-            found, together = play(random, executor, chunk, together)
-            assert found == expected
+        chosen = [*random_aggregates(random, ORDERED), ("collect_list", "int")]
+        plan = base_plan(random, overlapping_spec(random), chosen)
+        check_together(random, RandomLog(random, plan, spread_ms=random.choice([10, 40, 100])))
+
+
+@pytest.mark.parametrize(("evictor", "of_both"), [(None, [0, 1]), (KeepCount(count=1), [1])])
+def test_a_record_that_is_older_than_the_one_before_it_enters_their_windows_after_it(
+    evictor: Evictor | None, of_both: list[int]
+) -> None:
+    spec = WindowSpec(assigner=Sliding(size_ms=30, slide_ms=5), function=(aggregate("count"),), evictor=evictor)
+    plan = base_plan(Random(1), spec, [("collect_list", "int")])
+    key = tuple(KEYS[kind][0] for kind in plan.keys.values())
+    records = [Fed(place, place, at_ms, place, key, (place,)) for place, at_ms in enumerate([12, 3])]
+    executor = OperatorExecutor(
+        replace(
+            plan,
+            slices=(SliceRange(slice_no=0, start_ms=0, end_ms=1_000, end_sequence=2),),
+            steps=placed_steps([Step(1, 0, 0, 1_000)], {0: (0, 0), 1: (0, 1)}, [1]),
+        )
+    )
+    assert executor.process(batch_of(plan, records)) == {}
+    panes = executor.end_slice()["window_outputs"].to_pylist()
+    assert [pane["a0"] for pane in panes] == [[1]] * 2 + [of_both] * 4 + [[0]] * 2
 
 
 def test_records_are_processed_together(monkeypatch: pytest.MonkeyPatch) -> None:

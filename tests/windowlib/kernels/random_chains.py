@@ -94,7 +94,8 @@ def base_plan(
     keys = {f"key{i}": kind for i, kind in enumerate(key_types)}
     layout = ValueLayout(kind="tuple", columns=tuple(column for _, column in chosen), gap=gap)
     outputs = {f"a{i}": one.output_type for i, one in enumerate(functions)}
-    accumulators = {f"a{i}": dict(one.state_columns) for i, one in enumerate(functions)}
+    kept = functions if spec.evictor is None else ()  # with an evictor, windows keep their records
+    accumulators = {f"a{i}": dict(one.state_columns) for i, one in enumerate(kept)}
     written = (
         tables.window_outputs(keys, outputs),
         tables.late_records("string").slim(),
