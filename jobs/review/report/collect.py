@@ -46,9 +46,16 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
         LedgerError: the ledger cannot be read.
         StoreError: the late records cannot be read, or differ from those that were written.
     """
-    # The page depends only on stored data, so the clock is not used.
-    view = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
-    return collect_view(lake, pipeline, view)
+    return collect_view(lake, pipeline, newest_view(lake, pipeline))
+
+
+def newest_view(lake: "Lake", pipeline: "Pipeline") -> "LedgerView":
+    """Return the newest view of the ledger. The report depends only on stored data, so the clock is not used.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    return Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
 
 
 def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part: Part | None = None) -> ReportRows:
