@@ -26,6 +26,8 @@ def make_app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        # An address with a slash too many is unknown: a redirect would go to the host that the request names.
+        redirect_slashes=False,
         lifespan=_reading_ahead,
         # The check of the origin comes first: a refused request costs no query.
         dependencies=[Depends(not_cross_site), Depends(get_user)],

@@ -4,14 +4,15 @@ from typing import Any
 
 from jobs.airflow_ui.context import PipelineContext
 from jobs.comparing.sides import Sides
-from jobs.review.pages.compare_page import Comparisons, sample_lines
+from jobs.review.compared import sample_lines
+from jobs.review.pages.compare_page import Comparisons
 from windowlib.errors import HindcastError
 
 _COMPARISONS = Comparisons()
 
 
 def difference_values(found: PipelineContext, sides: Sides | None, *, is_asked: bool) -> dict[str, Any]:
-    """Return the variables of `differences.html.j2` for two views; without views, those that show nothing.
+    """Return the variables of `sections/differences.html.j2` for two views; without views, those that show nothing.
 
     A comparison that fails does not fail the page: the page then tells the problem.
     """

@@ -12,17 +12,16 @@ from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from jinja2 import ChoiceLoader, Environment, PackageLoader
+from markupsafe import Markup
 
 from jobs.airflow_ui.security import HEADERS
-from jobs.comparing.differences import number, percent
-from jobs.plain_text import escaped, escaped_json, escaped_lines
+from jobs.plain_text import escaped_json
 from jobs.review import links
+from jobs.review.report.environment import template_environment
 from jobs.review.report.page import helpers
 from jobs.review.report.style import page_style
 
-MAX_TEXT = 2_000
 THEME_COOKIE = "hindcast_theme"
 """The cookie by which `shell.js` tells the theme of Airflow's interface: `dark` or `light`."""
 _STATIC = Path(__file__).parent / "static"
@@ -58,36 +57,18 @@ def linker(request: Request) -> Callable[[str], Markup]:
 
 @cache
 def environment() -> Environment:
-    """Return the template environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
-    made = Environment(
-        loader=ChoiceLoader(
+    """Return the template environment of the pages."""
+    made = template_environment(
+        ChoiceLoader(
             [
                 PackageLoader("jobs.airflow_ui"),
                 PackageLoader("jobs.airflow_ui.decide"),
                 PackageLoader("jobs.review.report"),
             ]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
+        )
     )
-    made.globals.update(
-        helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json, amount=number, relative=percent
-    )
-    made.filters["lines"] = _lines
+    made.globals.update(helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json)
     return made
-
-
-def _shown(value: object) -> object:
-    """Return a printed value: texts with control and direction characters escaped, and cut if they are very long."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return escaped(value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value):,} characters)")
-    return value
-
-
-def _lines(value: str) -> Markup:
-    """Return a text of several lines, such as an error, with its line breaks."""
-    return Markup("<br>").join(escape(line) for line in escaped_lines(value[: 10 * MAX_TEXT]).split("\n"))
 
 
 def _dag_run(dag_id: str, run_id: str) -> str:

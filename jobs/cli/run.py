@@ -40,6 +40,9 @@ The reasons to replay a slice:
                         --verify compares its records without a replay
 
 All other slices are current. With --verify, the exit status is 1 if records differ.
+
+With --json, a current slice has the id and the verdict of its run. If a person has waived the run, the verdict stays
+`fail` and `waived` is true.
 """
 
 

@@ -10,6 +10,8 @@ from jobs.plain_text import shortened
 from jobs.reading.plain_values import plain
 
 MAX_SLICES = 8
+_FOUR_DIGITS = 999.5
+"""Numbers from this one on are rounded to four digits or more."""
 
 
 class Change(Enum):
@@ -271,8 +273,10 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share for people, with three digits."""
-    return "-" if share is None else f"{100 * share:,.3g} %"
+    """Return a share for people, with three digits; from 1,000 % on, without an exponent."""
+    if share is None:
+        return "-"
+    return f"{100 * share:,.3g} %" if 100 * share < _FOUR_DIGITS else f"{100 * share:,.0f} %"
 
 
 def _shown(value: object) -> str:

@@ -47,7 +47,11 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
     Raises:
         RequestError: there is no such request, or several.
     """
-    request = _newest(view) if request_id is None else _named(view, request_id)
+    request = newest_request(view) if request_id is None else _named(view, request_id)
+    if request is None:
+        raise RequestError(
+            "no open request would change what readers see; name a request, two ledger versions or two runs"
+        )
     what = f"request {request.request_id[:12]}"
     if request.state is RequestState.PUBLISHED:
         made = [one for one in view.publications if one.request_id == request.request_id and not one.is_rollback]
@@ -116,17 +120,15 @@ def changes_something(view: LedgerView, request: Request) -> bool:
     return any(view.published.get(slice_id) != run_id for slice_id, run_id in request.runs.items())
 
 
+def newest_request(view: LedgerView) -> Request | None:
+    """Return the newest open request that has a run that readers do not see; None without one."""
+    return next((request for request in reversed(view.open_requests()) if changes_something(view, request)), None)
+
+
 def differing_request(view: LedgerView, request_id: str) -> Request | None:
     """Return the request if the ledger has it and it has a run that readers do not see."""
     request = view.requests.get(request_id)
     return request if request is not None and changes_something(view, request) else None
-
-
-def _newest(view: LedgerView) -> Request:
-    for request in reversed(view.open_requests()):
-        if changes_something(view, request):
-            return request
-    raise RequestError("no open request would change what readers see; name a request, two ledger versions or two runs")
 
 
 def _named(view: LedgerView, request_id: str) -> Request:

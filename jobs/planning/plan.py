@@ -52,6 +52,11 @@ class Step:
     run: StagedRun | None
     is_published: bool
 
+    @property
+    def valid_run(self) -> StagedRun | None:
+        """The run of the slice if it is valid; None if the slice is replayed."""
+        return self.run if self.reason is Reason.CURRENT else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -75,7 +80,11 @@ class Plan:
         return tuple(step for step in self.steps if step.reason is not Reason.CURRENT)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as plain data, as `hindcast plan --json` prints it."""
+        """Return the plan as plain data, as `hindcast plan --json` prints it.
+
+        `run_id`, `verdict` and `waived` are those of the valid run, and null for a slice that is replayed. The verdict
+        of a waived run stays `fail`; `waived` is then true.
+        """
         return {
             "pipeline": self.pipeline,
             "from": self.from_text,
@@ -98,8 +107,9 @@ class Plan:
                     "records": step.records,
                     "bytes": step.bytes,
                     "expected_seconds": step.expected_seconds,
-                    "run_id": step.run.result.run_id if step.run and step.reason is Reason.CURRENT else None,
-                    "verdict": step.run.verdict.value if step.run and step.reason is Reason.CURRENT else None,
+                    "run_id": None if step.valid_run is None else step.valid_run.result.run_id,
+                    "verdict": None if step.valid_run is None else step.valid_run.verdict.value,
+                    "waived": None if step.valid_run is None else step.valid_run.waiver is not None,
                     "published": step.is_published,
                 }
                 for step in self.steps

@@ -121,12 +121,23 @@ def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_publ
     missed = f"for {which}: {_some(windows)}" if windows else "for any window"
     sentence = (
         f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}. When it arrived (slice "
-        f"{row['slice_id']}, place {row['rank'] + 1:,}), the watermark was {show_instant(row['watermark_ms'])}, "
-        f"so it was {human_duration(row['late_by_ms'])} too late {missed}. {_tolerance(pipeline)} "
+        f"{row['slice_id']}, place {row['rank'] + 1:,}), {_met_watermark(row)} {missed}. {_tolerance(pipeline)} "
         "late_records stores it with all its columns."
     )
     fate: Fate = "late" if row["missed_all"] else "late for some windows"
     return _explanation(record_id, fate, sentence, row=row, is_published=is_published)
+
+
+def _met_watermark(row: Mapping[str, Any]) -> str:
+    """Return the watermark that a late record met and how late it was; "for" and the missed windows follow.
+
+    The watermark is null before the first one: the profile storm takes records before 1970 as late from the start.
+    """
+    watermark_ms, late_by_ms = row["watermark_ms"], row["late_by_ms"]
+    late = "late" if late_by_ms is None else f"{human_duration(late_by_ms)} too late"
+    if watermark_ms is None:
+        return f"there was no watermark yet. For the reason {row['reason']}, it was {late}"
+    return f"the watermark was {show_instant(watermark_ms)}, so it was {late}"
 
 
 def _tolerance(pipeline: Pipeline) -> str:

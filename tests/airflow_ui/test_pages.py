@@ -86,7 +86,7 @@ def crawl(client: "TestClient", start: str, most: int = 400) -> dict[str, int]:
         path = waiting.pop()
         if path in seen:
             continue
-        answer = client.get(path)
+        answer = client.get(path, follow_redirects=True)
         seen[path] = answer.status_code
         if answer.status_code == 200 and "text/html" in answer.headers["content-type"]:
             assert "<script" not in answer.text
@@ -240,6 +240,12 @@ def test_hostile_values_in_addresses_are_escaped(clients: Clients, place: Place,
         assert "\x1b" not in answer.text
         assert "\u202e" not in answer.text
         assert len(answer.text) < 200_000
+
+
+def test_an_address_with_a_slash_too_many_is_unknown_and_goes_to_no_other_host(clients: Clients) -> None:
+    for path in (links.pipeline_page("sales"), f"{links.PREFIX}//example.com", f"{links.PREFIX}/static/pages.css"):
+        answer = clients("viewer").get(f"{path}/", headers={"host": "example.com"})
+        assert (answer.status_code, "location" in answer.headers) == (404, False)
 
 
 def test_damaged_rows_are_told_and_never_shown(clients: Clients, place: Place) -> None:

@@ -70,6 +70,12 @@ async def decide(request: Request, found: PipelineDep) -> Response:
     return RedirectResponse(str(linker(request)(links.decision_page(found.name, run_id))), 303)
 
 
+@router.get("")
+async def after_a_refusal(request: Request, found: PipelineDep) -> Response:
+    """Go to the page of the pipeline: the address of a form that was shown again may be opened anew."""
+    return RedirectResponse(str(linker(request)(links.pipeline_page(found.name))), 303)
+
+
 @router.get("/{run_id}")
 async def show(request: Request, found: PipelineDep, run_id: str) -> Response:
     """Return the page of a decision: what was decided by whom, how far it is, and why it was refused if it was."""

@@ -22,28 +22,28 @@ SHOWN_SLICES = 400
 KEPT_LATENESS = 20_000
 
 
-class KnownLateness(MutableMapping[str, LateRow]):
-    """The lateness of attempts that pages have read, for several threads; the oldest entries are dropped."""
+class KnownLateness(MutableMapping[tuple[str, str], LateRow]):
+    """The lateness that pages have read, by attempt and slice, for several threads; the oldest entries are dropped."""
 
     def __init__(self, most: int = KEPT_LATENESS) -> None:
         self._most = most
         self._lock = Lock()
-        self._found: OrderedDict[str, LateRow] = OrderedDict()
+        self._found: OrderedDict[tuple[str, str], LateRow] = OrderedDict()
 
-    def __getitem__(self, attempt_id: str) -> LateRow:
-        return self._found[attempt_id]
+    def __getitem__(self, place: tuple[str, str]) -> LateRow:
+        return self._found[place]
 
-    def __setitem__(self, attempt_id: str, late: LateRow) -> None:
+    def __setitem__(self, place: tuple[str, str], late: LateRow) -> None:
         with self._lock:
-            self._found[attempt_id] = late
+            self._found[place] = late
             while len(self._found) > self._most:
                 self._found.popitem(last=False)
 
-    def __delitem__(self, attempt_id: str) -> None:
+    def __delitem__(self, place: tuple[str, str]) -> None:
         with self._lock:
-            del self._found[attempt_id]
+            del self._found[place]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(list(self._found))
 
     def __len__(self) -> int:

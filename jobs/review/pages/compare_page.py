@@ -1,50 +1,19 @@
 """The differences between two views for a page: computed once, if they are cheap or a person asks for them."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from jobs.comparing.compare import Comparison, compare
-from jobs.comparing.differences import Change, Differences, TableDifference
-from jobs.comparing.parts import Limits
 from jobs.comparing.sides import Sides
 from jobs.lake.lake import Lake
-from jobs.plain_text import shortened
+from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read
 
-CHEAP_ROWS = 100_000
-"""A page compares two views at once if they differ in at most this many rows. Else a person has to ask for it."""
+if TYPE_CHECKING:
+    from jobs.comparing.differences import Differences
+
 SAMPLES = 20
-MEMORY = Limits(part_rows=100_000, memory_mb=256)
-"""The api-server has other work, so a comparison takes little of its memory."""
 MAX_KEPT = 16
-_CIRCUMSTANCES = frozenset(
-    {
-        "pane_index", "timing", "is_first", "is_last", "mode", "kind", "nonspeculative_index", "pane_time_ms",
-        "watermark_ms", "fired_rank", "slice_id", "run_id", "attempt_id", "rank", "record_hash",
-    }
-)  # fmt: skip
-"""Columns that are not shown of a row that only one view has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """Two views on a page. `found` is None if the comparison was not made: it reads about `rows` rows."""
-
-    before: str
-    after: str
-    slices: tuple[str, ...]
-    rows: int
-    found: Differences | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleLine:
-    """A row of both views side by side. `values` has (column, before, after); None where a view has no such row."""
-
-    change: Change
-    match: tuple[tuple[str, str], ...]
-    values: tuple[tuple[str, str | None, str | None], ...]
 
 
 class Comparisons:
@@ -62,9 +31,8 @@ class Comparisons:
             StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         key = (lake.ledger(pipeline), sides.before.name, sides.after.name, _runs(sides))
-        rows = rows_to_read(sides)
         found = self._kept.get(key)
-        if found is None and (is_asked or rows <= CHEAP_ROWS):
+        if found is None and (is_asked or rows_to_read(sides) <= CHEAP_ROWS):
             with self._lock:
                 found = self._kept.get(key)
                 if found is None:
@@ -72,45 +40,7 @@ class Comparisons:
                     found = self._kept[key] = compare(lake, pipeline, sides, options=options)
                     while len(self._kept) > self._most:
                         self._kept.popitem(last=False)
-        return Compared(before=sides.before.name, after=sides.after.name, slices=sides.slices, rows=rows, found=found)
-
-
-def rows_to_read(sides: Sides) -> int:
-    """Return about how many rows a comparison reads: all rows of the slices that differ, in both views."""
-    runs = [run for side in (sides.before, sides.after) for name in sides.slices if (run := side.runs.get(name))]
-    counts = [run.result.counts for run in runs]
-    return sum(one.panes + one.late + one.unassigned + one.invalid for one in counts)
-
-
-def sample_lines(table: TableDifference) -> tuple[SampleLine, ...]:
-    """Return the sample rows of a table, the changed values of each side by side."""
-    return tuple(
-        SampleLine(
-            change=one.change,
-            match=tuple((name, _text(value)) for name, value in one.match.items()),
-            values=tuple(
-                (
-                    name,
-                    None if one.before is None else _text(one.before.get(name)),
-                    None if one.after is None else _text(one.after.get(name)),
-                )
-                for name in (one.differs or _names(one.before, one.after, one.match))
-            ),
-        )
-        for one in table.samples
-    )
-
-
-def _names(*rows: Mapping[str, object] | None) -> list[str]:
-    before, after, match = rows
-    hidden = {*(match or {}), *_CIRCUMSTANCES}
-    return [name for name in {**(before or {}), **(after or {})} if name not in hidden]
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    return shortened("null" if value is None else str(value), 120)
+        return compared(sides, found)
 
 
 def _runs(sides: Sides) -> object:

@@ -95,8 +95,7 @@ class SlicePage:
     @property
     def failures(self) -> tuple[CheckLine, ...]:
         """The checks that did not pass, the worst first."""
-        found = [line for line in self.checks if not line.is_passed]
-        return tuple(sorted(found, key=lambda line: -VERDICTS.index(line.check.verdict)))
+        return tuple(line for line in self.checks if not line.is_passed)
 
 
 def choose_run(view: LedgerView, slice_id: str, run_id: str | None) -> StagedRun | None:
@@ -190,10 +189,12 @@ def _attempt_state(view: LedgerView, request: Request, attempt: str) -> str:
 
 
 def _checks(run: StagedRun | None) -> tuple[CheckLine, ...]:
-    return tuple(
+    """Return the checks of a run: broken and failed ones first, then warnings, then the others, each in their order."""
+    found = [
         CheckLine(number=number, check=check, expected=demanded(check), found=found_by(check))
         for number, check in enumerate(run.result.checks if run else ())
-    )
+    ]
+    return tuple(sorted(found, key=lambda line: -VERDICTS.index(line.check.verdict)))
 
 
 _TITLES = {

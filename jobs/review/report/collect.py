@@ -29,14 +29,14 @@ class Part:
     """The part of a pipeline's slices that a page shows: `count` slices, the last of which is `last`, or the newest.
 
     Lateness is read for at most `late_slices` slices and `late_rows` late records, the newest slices first. `known` has
-    the lateness of attempts that was read before; the rows of an attempt never change.
+    the lateness that was read before, by attempt and slice; the rows of an attempt never change.
     """
 
     count: int
     last: str | None = None
     late_rows: int = 100_000
     late_slices: int = 100
-    known: MutableMapping[str, LateRow] = field(default_factory=dict)
+    known: MutableMapping[tuple[str, str], LateRow] = field(default_factory=dict)
 
 
 def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
@@ -46,9 +46,16 @@ def collect(lake: "Lake", pipeline: "Pipeline") -> ReportRows:
         LedgerError: the ledger cannot be read.
         StoreError: the late records cannot be read, or differ from those that were written.
     """
-    # The page depends only on stored data, so the clock is not used.
-    view = Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
-    return collect_view(lake, pipeline, view)
+    return collect_view(lake, pipeline, newest_view(lake, pipeline))
+
+
+def newest_view(lake: "Lake", pipeline: "Pipeline") -> "LedgerView":
+    """Return the newest view of the ledger. The report depends only on stored data, so the clock is not used.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    return Ledger(lake.ledger(pipeline.name), now_ms=lambda: 0).view()
 
 
 def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part: Part | None = None) -> ReportRows:
@@ -104,7 +111,7 @@ def _late_of(stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None)
     wanted: list[StagedRun] = []
     rows = left_out = 0
     for run in sorted(runs, key=lambda run: -run.result.slice.start_ms):
-        if not run.result.counts.late or run.result.attempt_id in part.known:
+        if not run.result.counts.late or _place(run) in part.known:
             continue
         rows += run.result.counts.late
         if rows <= part.late_rows and len(wanted) < part.late_slices:
@@ -114,9 +121,14 @@ def _late_of(stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None)
     found = _late_rows(stored, wanted)
     for run in wanted:
         if run.result.slice.slice_id in found:
-            part.known[run.result.attempt_id] = found[run.result.slice.slice_id]
-    known = {run.result.slice.slice_id: part.known.get(run.result.attempt_id) for run in runs}
+            part.known[_place(run)] = found[run.result.slice.slice_id]
+    known = {run.result.slice.slice_id: part.known.get(_place(run)) for run in runs}
     return {slice_id: late for slice_id, late in known.items() if late is not None}, left_out
+
+
+def _place(run: "StagedRun") -> tuple[str, str]:
+    """Return the attempt and the slice of a run. One attempt can replay several slices."""
+    return run.result.attempt_id, run.result.slice.slice_id
 
 
 def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:

@@ -74,6 +74,11 @@ def show_line(rows: ReportRows, slice_id: str) -> str:
     return _line(rows, "show", "--slice", slice_id)
 
 
+def diff_line(rows: ReportRows, request_id: str) -> str:
+    """Return the command that prints what a request would change."""
+    return _line(rows, "diff", "--request", request_id)
+
+
 def rerun_line(rows: ReportRows, start_ms: int, end_ms: int) -> str:
     """Return the command that replays one slice."""
     return _line(rows, "run", "--from", bound_text(start_ms, rows), "--to", bound_text(end_ms, rows))

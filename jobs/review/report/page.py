@@ -9,12 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from expectations.units import duration, instant
+from jobs.comparing.differences import number, percent
+from jobs.review.compared import sample_lines
 from jobs.review.report.checks import CheckTrend
-from jobs.review.report.commands import bound_text
+from jobs.review.report.commands import bound_text, diff_line
+from jobs.review.report.environment import template_environment
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
 from jobs.review.report.rows import ReportRows, RequestRow
 from jobs.review.report.slice_calendar import months, strips
@@ -27,6 +30,7 @@ from windowlib.errors import RequestError
 if TYPE_CHECKING:
     from jobs.lake.lake import Lake
     from jobs.pipeline.models.pipeline import Pipeline
+    from jobs.review.report.differences import RequestDifferences
 
 _MAX_NAMED = 6
 _SYMBOLS = {Verdict.PASS: "✓", Verdict.WARN: "!", Verdict.FAIL: "✕", Verdict.ERROR: "?"}
@@ -50,9 +54,12 @@ def write_report(lake: "Lake", pipeline: "Pipeline", path: Path | None = None) -
         LedgerError: the ledger cannot be read.
         StoreError: the late records cannot be read, or differ from those that were written.
     """
-    from jobs.review.report.collect import collect
+    from jobs.review.report.collect import collect_view, newest_view
+    from jobs.review.report.differences import newest_differences
 
-    content = render(build_model(collect(lake, pipeline))).encode("utf-8", errors="replace")
+    view = newest_view(lake, pipeline)
+    model = build_model(collect_view(lake, pipeline, view))
+    content = render(model, newest_differences(lake, pipeline.name, view)).encode("utf-8", errors="replace")
     place = str(path) if path is not None else lake.below(f"reports/{pipeline.name}.html")
     try:
         if is_remote(place):
@@ -88,8 +95,13 @@ def _replace(target: Path, content: bytes) -> None:
         raise
 
 
-def render(model: ReportModel) -> str:
-    """Return the page as HTML; equal models give equal texts."""
+def render(model: ReportModel, differences: "RequestDifferences | None" = None) -> str:
+    """Return the page as HTML; equal models and differences give equal texts.
+
+    Args:
+        model: the content.
+        differences: what the newest open request would change. None: the page has no section about it.
+    """
     style = report_style()
     anchors = {line.slice_id: f"s{number}" for number, line in enumerate(model.listed)}
     values = section_values(model, lambda slice_id: f"#{anchors[slice_id]}" if slice_id in anchors else "")
@@ -102,8 +114,20 @@ def render(model: ReportModel) -> str:
             anchors=anchors,
             is_live=False,
             **values,
+            **_difference_values(model, differences),
         )
     )
+
+
+def _difference_values(model: ReportModel, found: "RequestDifferences | None") -> dict[str, Any]:
+    """Return the variables of `sections/differences.html.j2`. The address `here` is empty: the report has no server."""
+    return {
+        "compared": None if found is None else found.compared,
+        "compare_problem": None if found is None else found.problem,
+        "diff_line": "" if found is None else diff_line(model.rows, found.request_id),
+        "sample_lines": sample_lines,
+        "here": "",
+    }
 
 
 def section_values(model: ReportModel, slice_href: Callable[[str], str]) -> dict[str, Any]:
@@ -130,8 +154,7 @@ def section_values(model: ReportModel, slice_href: Callable[[str], str]) -> dict
 
 @cache
 def _environment() -> Environment:
-    """Return the template environment. Autoescape is always on, because Jinja's choice by suffix misses `.j2`."""
-    environment = Environment(loader=PackageLoader("jobs.review.report"), autoescape=True, undefined=StrictUndefined)
+    environment = template_environment(PackageLoader("jobs.review.report"))
     environment.globals.update(helpers())
     return environment
 
@@ -152,6 +175,8 @@ def helpers() -> Mapping[str, Any]:
         "duration": duration,
         "instant": instant,
         "slice_list": _slice_list,
+        "amount": number,
+        "relative": percent,
     }
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import (
+    EventKind,
     encode_details,
     staged_event,
     verified_event,
@@ -224,6 +225,15 @@ def test_a_plan_as_json_has_range_steps_and_runs() -> None:
     assert found["to"] == "2024-01-07"
     assert [step["published"] for step in found["steps"]] == [True, True, False, False, False, False]
     assert found["steps"][0]["run_id"] is not None
+
+
+def test_a_plan_as_json_marks_a_waived_run() -> None:
+    """The verdict of a waived run stays `fail`. A slice that is replayed has no verdict and no mark."""
+    chain = published_chain(PIPELINE_FILE, SLICES[:2], log=coordinates(), verdict=Verdict.FAIL, checks="suite")
+    checked = next(event for event in chain if event.kind is EventKind.CHECKED)
+    waived = replace(checked, kind=EventKind.WAIVED, seq=len(chain) + 1, details={}, who="ann", reason="real")
+    steps = plan(fold([*chain, waived], version=waived.seq), log()).to_json()["steps"]
+    assert [(step["verdict"], step["waived"]) for step in steps[:3]] == [("fail", True), ("fail", False), (None, None)]
 
 
 def chunks(found: Plan, limit: int | None, growing: int = 1) -> list[str]:

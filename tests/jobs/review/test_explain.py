@@ -66,6 +66,18 @@ def test_a_late_record_is_explained_with_its_missed_windows(tmp_path: Path) -> N
     assert found.to_json()["details"]["missed_windows"][0]["window_start"] == "2023-12-30T00:00:00Z"
 
 
+@pytest.mark.parametrize(("late_by_ms", "late"), [(7_200_000, "2 h too late"), (None, "late")])
+def test_a_late_record_without_a_watermark_is_explained_by_its_reason(
+    tmp_path: Path, late_by_ms: int | None, late: str
+) -> None:
+    row = LATE | {"watermark_ms": None, "late_by_ms": late_by_ms, "reason": "S4_before_1970"}
+    found = explained(tmp_path, "late_records", row)
+    assert found.fate == "late"
+    expected = f"there was no watermark yet. For the reason S4_before_1970, it was {late} for its only window: ["
+    assert expected in found.sentence
+    assert found.to_json()["details"]["watermark_ms"] is None
+
+
 @pytest.mark.parametrize(
     ("table", "row", "fate", "reason"),
     [

@@ -10,10 +10,10 @@ from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.decisions import waive
 from jobs.publishing.publishing import publish
-from jobs.review.report.collect import collect
+from jobs.review.report.collect import Part, collect, collect_view
 from jobs.review.report.model import Status, build_model
 from jobs.review.report.page import write_report
-from jobs.review.report.rows import ReportRows
+from jobs.review.report.rows import LateRow, ReportRows
 from jobs.runs import RunResult
 from tests.support.fake_replay import FAILS, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 
@@ -97,6 +97,59 @@ def test_lateness_comes_only_from_the_late_records_of_the_newest_attempt(work: W
     late = collected(work).runs["2024-01-01"].late
     assert late is not None
     assert (late.count, late.max_ms, late.classes) == (2, 5 * HOUR_MS, (1, 0, 0, 1, 0, 0, 0))
+
+
+DAYS = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")
+
+
+@pytest.fixture
+def all_late(work: Workspace) -> Workspace:
+    """Four days that one attempt has replayed. Each has two late records, the second day's two hours late and so on."""
+
+    def two_late(result: RunResult) -> RunResult:
+        return replace(result, counts=replace(result.counts, read=4, late=2))
+
+    beside: dict[str, dict[str, list[dict[str, object]]]] = {
+        day: {"late_records": [{"rank": rank, "late_by_ms": hours * HOUR_MS, "missed_all": True} for rank in range(2)]}
+        for hours, day in enumerate(DAYS, start=1)
+    }
+    run(work, "2024-01-01", "2024-01-05", FakeReplayer(change=two_late, beside=beside))
+    return work
+
+
+def with_lateness(work: Workspace, part: Part) -> tuple[list[str], list[str], int]:
+    """Return the slices of a part, those with lateness, and the number of those whose lateness was left out."""
+    rows = collect_view(work.lake, work.pipeline, work.ledger.view(), part=part)
+    late = {slice_id: row.late.max_ms // HOUR_MS for slice_id, row in rows.runs.items() if row.late is not None}
+    assert late == {slice_id: DAYS.index(slice_id) + 1 for slice_id in late}
+    return [one.slice_id for one in rows.slices], sorted(late), rows.late_left_out
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("last", [None, *DAYS])
+def test_a_part_has_the_slices_up_to_its_last_one(all_late: Workspace, count: int, last: str | None) -> None:
+    end = len(DAYS) if last is None else DAYS.index(last) + 1
+    wanted = list(DAYS[max(0, end - count) : end])
+    assert with_lateness(all_late, Part(count=count, last=last)) == (wanted, wanted, 0)
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
+def test_a_part_reads_the_lateness_of_few_slices_and_rows_the_newest_first(all_late: Workspace, most: int) -> None:
+    """Each slice has two late records, so 2 n + 1 rows are those of n slices."""
+    newest = list(DAYS[len(DAYS) - most :])
+    for part in (
+        Part(count=4, late_slices=most),
+        Part(count=4, late_rows=2 * most),
+        Part(count=4, late_rows=2 * most + 1),
+    ):
+        assert with_lateness(all_late, part) == (list(DAYS), newest, 4 - most)
+
+
+def test_lateness_that_was_read_before_counts_towards_no_limit(all_late: Workspace) -> None:
+    known: dict[tuple[str, str], LateRow] = {}
+    for read in (2, 4, 4):
+        part = Part(count=4, late_slices=2, known=known)
+        assert with_lateness(all_late, part)[1:] == (list(DAYS[4 - read :]), 4 - read)
 
 
 def test_the_page_is_replaced_in_one_step_and_is_reproducible(work: Workspace, tmp_path: Path) -> None:
