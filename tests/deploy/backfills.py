@@ -1,6 +1,6 @@
 """Backfills of flights in the containers, and the same backfills on this machine to compare them with."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,3 +113,14 @@ def check_same_and_once(stack: Stack, pipeline: str, wanted: list[dict[str, Any]
     print(cleaned)  # noqa: T201 - how much the fault has left
     stack.inside("airflow-scheduler", "hindcast", "verify", pipeline)
     assert stack.staged(pipeline) == wanted
+
+
+def check_survives(
+    stack: Stack, pipeline: str, fault: Callable[[Stack], None], *, wanted: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """Start a backfill, cause a fault while its tasks run, and check that it ends with the runs of one machine."""
+    dag_run = stack.start_backfill(pipeline, START, END)
+    until_tasks_run(stack, pipeline, dag_run)
+    fault(stack)
+    assert stack.finish(pipeline, dag_run) == "success"
+    check_same_and_once(stack, pipeline, wanted())

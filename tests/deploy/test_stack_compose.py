@@ -20,6 +20,7 @@ from tests.deploy.backfills import (
     Embedded,
     check_february,
     check_same_and_once,
+    check_survives,
     load_log,
     make_place,
     until_tasks_run,
@@ -97,11 +98,7 @@ def test_the_tasks_ran_on_both_workers_with_the_drivers_code(stack: Stack) -> No
 def test_a_fault_in_the_middle_changes_no_digest_and_doubles_nothing(
     stack: Stack, embedded: Embedded, pipeline: str, fault: Callable[[Stack], None]
 ) -> None:
-    dag_run = stack.start_backfill(pipeline, START, END)
-    until_tasks_run(stack, pipeline, dag_run)
-    fault(stack)
-    assert stack.finish(pipeline, dag_run) == "success"
-    check_same_and_once(stack, pipeline, embedded.runs(pipeline))
+    check_survives(stack, pipeline, fault, wanted=lambda: embedded.runs(pipeline))
 
 
 def test_a_backup_made_during_a_replay_is_whole_and_continues_to_the_same_runs(
