@@ -1,6 +1,5 @@
-"""Pages of a ledger with 10,000 slices and a million late records take less than a second of CPU time."""
+"""Pages of a ledger with 10,000 slices and a million late records need less than a usual second of CPU time."""
 
-import time
 from datetime import date
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from jobs.review import links
 from tests.airflow_ui.conftest import Clients
 from tests.support.big_lake import BigLake
 from tests.support.fake_replay import PIPELINE, sales
+from tests.support.timing import usual_seconds
 
 pytestmark = [pytest.mark.dags, pytest.mark.slow]
 
@@ -47,14 +47,13 @@ def test_pages_of_a_long_history_take_less_than_a_second(
     ]
     slow = {}
     for path in paths:
-        took = []
-        for _ in range(2):  # the machine is shared, so the better of two counts
-            start = time.process_time()
-            answer = client.get(path)
-            took.append(time.process_time() - start)
-            assert answer.status_code == 200, path
-        if min(took) > MOST_S:
-            slow[path] = min(took)
+
+        def got(path: str = path) -> None:
+            assert client.get(path).status_code == 200, path
+
+        took = usual_seconds(got, enough=MOST_S)
+        if took > MOST_S:
+            slow[path] = took
     assert slow == {}
 
 
@@ -74,11 +73,13 @@ def test_pages_of_a_slice_with_a_million_late_records_take_less_than_a_second(
     client.get(path)
     slow = {}
     for query in ("", "?page=5000", "?sort=late_by_ms&order=desc", "?column=rank&how=at+least&value=499990"):
-        start = time.process_time()
-        answer = client.get(f"{path}{query}")
-        took = time.process_time() - start
-        assert answer.status_code == 200
-        assert "the content of the rows was not" in answer.text
+
+        def got(query: str = query) -> None:
+            answer = client.get(f"{path}{query}")
+            assert answer.status_code == 200
+            assert "the content of the rows was not" in answer.text
+
+        took = usual_seconds(got, enough=MOST_S)
         if took > MOST_S:
             slow[query] = took
     assert slow == {}

