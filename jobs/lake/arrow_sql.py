@@ -1,16 +1,23 @@
 """SQL over Arrow tables with DuckDB."""
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+_DATABASES: "Final[dict[int, DuckDBPyConnection]]" = {}
+_OPENING: Final = Lock()
 
 
 class ArrowSql:
     """A DuckDB connection for SQL over Arrow tables, in UTC, as a context manager.
 
-    Opening a connection can cost as much as a query, so callers with several queries share one.
+    All connections of a process share one database in memory, because to open and close a database costs more than
+    many a query. A connection sees no tables of another one. One with a setting of its own has a database of its own.
     """
 
     def __init__(self, *, memory_mb: int | None = None, spill: str | None = None) -> None:
@@ -27,10 +34,7 @@ class ArrowSql:
             self._config["temp_directory"] = spill
 
     def __enter__(self) -> "ArrowSql":
-        import duckdb
-
-        self._connection = duckdb.connect(":memory:", config=self._config)
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection = _database(self._config) if self._config else _shared_database().cursor()
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -49,6 +53,23 @@ class ArrowSql:
         finally:
             for name in relations:
                 self._connection.unregister(name)
+
+
+def _shared_database() -> "DuckDBPyConnection":
+    """Return the database of this process. A forked process opens its own: the threads of a database are not forked."""
+    with _OPENING:
+        found = _DATABASES.get(os.getpid())
+        if found is None:
+            found = _DATABASES[os.getpid()] = _database({})
+        return found
+
+
+def _database(config: "dict[str, str | bool | int | float | list[str]]") -> "DuckDBPyConnection":
+    import duckdb
+
+    opened = duckdb.connect(":memory:", config=config)
+    opened.execute("SET GLOBAL TimeZone = 'UTC'")
+    return opened
 
 
 def query(relations: Mapping[str, "pa.Table"], sql: str, parameters: Sequence[object] = ()) -> "pa.Table":

@@ -1,0 +1,58 @@
+"""SQL over Arrow tables: connections of one process, of many threads and of forked processes do not meet."""
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from jobs.lake.arrow_sql import ArrowSql, plain_rows, query
+
+SUM = "SELECT sum(a) FROM t"
+
+
+def table(*values: int) -> pa.Table:
+    return pa.table({"a": values})
+
+
+def total(values: range) -> int:
+    return int(plain_rows(query({"t": table(*values)}, SUM))[0][0])
+
+
+def test_tables_of_the_same_name_do_not_meet() -> None:
+    with ArrowSql() as outer, ArrowSql() as inner:
+        outer.query({"t": table(1)}, "CREATE TEMP TABLE kept AS SELECT * FROM t")
+        assert plain_rows(inner.query({"kept": table(2), "t": table(3)}, "SELECT kept.a, t.a FROM kept, t")) == [(2, 3)]
+        assert plain_rows(outer.query({}, "SELECT * FROM kept")) == [(1,)]
+    with ArrowSql() as later, pytest.raises(Exception, match="kept"):
+        later.query({}, "SELECT * FROM kept")
+
+
+def test_threads_ask_at_once() -> None:
+    asked = [range(number, number + 20) for number in range(300)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(total, asked)) == [sum(one) for one in asked]
+
+
+def test_a_forked_process_has_a_database_of_its_own() -> None:
+    assert total(range(3)) == 3
+    forked = multiprocessing.get_context("fork")
+    with forked.Pool(2) as pool:  # the threads of this process's database do not exist there
+        assert pool.map_async(total, [range(4), range(5)]).get(timeout=60) == [6, 10]
+    assert total(range(6)) == 15
+
+
+def test_every_connection_is_in_utc(tmp_path: Path) -> None:
+    sql = "SELECT '2020-01-01'::TIMESTAMPTZ"
+    for connection in (ArrowSql(), ArrowSql(memory_mb=100), ArrowSql(spill=str(tmp_path))):
+        with connection as opened:
+            assert plain_rows(opened.query({}, sql)) == [(datetime(2020, 1, 1, tzinfo=UTC),)]
+
+
+def test_a_setting_is_for_one_connection(tmp_path: Path) -> None:
+    asked = "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
+    with ArrowSql(memory_mb=123, spill=str(tmp_path)) as bounded, ArrowSql() as usual:
+        assert plain_rows(bounded.query({}, asked)) == [("117.3 MiB", str(tmp_path))]
+        assert plain_rows(usual.query({}, asked)) != plain_rows(bounded.query({}, asked))
