@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, overload
 
+from typing_extensions import override
+
 from jobs.runs import (
     CheckpointForm,
     CheckpointPart,
@@ -73,6 +75,16 @@ class StoredDetails(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(self._decoded())
+
+    @override
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of `name`, or `default`. If the text has no such name, nothing is decoded.
+
+        JSON has an escape in other names than identifiers, so it is decoded for them.
+        """
+        if self._found is None and name.isascii() and name.isidentifier() and f'"{name}":' not in self._text:
+            return default
+        return self._decoded().get(name, default)
 
     def last(self, name: str) -> Any:  # noqa: ANN401 - JSON
         """Return the value of `name`, None if there is none. If it is the last name, no other value is decoded.

@@ -17,9 +17,13 @@ from jobs.ledger.events import (
     encode_details,
     with_checks,
 )
+from jobs.ledger.fold import fold
+from jobs.pipeline.slices import slices_between
 from jobs.runs import Verdict
 from tests.jobs.ledger.test_ledger_view import a_result
+from tests.support.fake_replay import day_ms, sales
 from tests.support.fuzzing import seeds
+from tests.support.ledger_chains import published_chain
 from windowlib.errors import LedgerError
 
 NAMES = ("a", "b", "checks_fingerprint", "z", 'a"b":')
@@ -46,11 +50,25 @@ def test_every_value_is_the_one_that_was_stored() -> None:
         text = encode_details(details)
         for name in NAMES:
             assert StoredDetails(text).last(name) == details.get(name)
+            assert StoredDetails(text).get(name, "none") == details.get(name, "none")
         stored = StoredDetails(text)
         assert stored == details
         assert {**stored} == details
         assert (len(stored), repr(stored)) == (len(details), repr(json.loads(text)))
         assert encode_details(stored) == text
+
+
+def test_a_fold_decodes_no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = Random(1)
+    days = slices_between(sales(), day_ms("2024-01-01"), day_ms("2024-01-06"))
+    events = [
+        replace(event, details=StoredDetails(encode_details({**event.details, "checks": [random_details(chance)]})))
+        if event.kind is EventKind.CHECKED
+        else event
+        for event in published_chain(sales(), days, log=a_result(1).log)
+    ]
+    monkeypatch.setattr(StoredDetails, "_decoded", lambda _: pytest.fail("the details of a check were decoded"))
+    assert len(fold(events, version=len(events)).published) == 5
 
 
 def checked(details: Mapping[str, Any]) -> LedgerEvent:
