@@ -51,7 +51,9 @@ SPECS = {
 }
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(
+    "spec", ["tumbling", pytest.param("sessions", marks=pytest.mark.slow), pytest.param("gaps", marks=pytest.mark.slow)]
+)
 def test_both_ways_have_the_same_runs(
     spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, spec: str
 ) -> None:
