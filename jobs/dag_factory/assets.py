@@ -1,11 +1,13 @@
 """The asset of a pipeline, and the events that tell its consumers which slices have changed."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, Context
+from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException
 
 from jobs.dag_factory.addresses import absolute
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.plain_text import escaped
 from jobs.review import links
 
 if TYPE_CHECKING:
@@ -17,18 +19,31 @@ def pipeline_asset(pipeline: Pipeline) -> Asset:
     return Asset(name=f"hindcast_{pipeline.name}", uri=f"hindcast://{pipeline.name}/published", group="hindcast")
 
 
-def send_event(context: Context, asset: Asset, pipeline: str, *, published: "Published") -> None:
-    """Send the events of a publication: one for each changed slice, or one for all of them if there are many.
+class AssetOperator(BaseOperator):
+    """A task that publishes: its outlet is the asset of the pipeline."""
 
-    Nothing is sent if no slice has changed. `pipeline` is its name. `asset` is the outlet of the task that calls this.
-    """
-    if not published.changed:
-        return
-    event = context["outlet_events"][asset]
-    first = published.changed[0]
-    event.extra = published.to_json() | {
-        "pipeline": pipeline,
-        "url": absolute(links.pipeline_page(pipeline)),
-        "first_changed": absolute(links.slice_page(pipeline, first)),
-    }
-    event.add_partitions(published.partitions)
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
+        self.asset: Asset = pipeline_asset(pipeline)
+        super().__init__(outlets=[self.asset], **kwargs)
+        self.pipeline_name = pipeline.name
+
+    def send_events(self, context: Context, published: "Published") -> dict[str, Any]:
+        """Send the events of a publication: one for each changed slice, or one for all of them if there are many.
+
+        Returns:
+            The publication, for XCom.
+
+        Raises:
+            AirflowSkipException: no slice has changed, so consumers are not started.
+        """
+        if not published.changed:
+            raise AirflowSkipException(escaped(published.why))
+        event = context["outlet_events"][self.asset]
+        first = published.changed[0]
+        event.extra = published.to_json() | {
+            "pipeline": self.pipeline_name,
+            "url": absolute(links.pipeline_page(self.pipeline_name)),
+            "first_changed": absolute(links.slice_page(self.pipeline_name, first)),
+        }
+        event.add_partitions(published.partitions)
+        return published.to_json()

@@ -1,15 +1,16 @@
 """The operators of `decide_<pipeline>`. `jobs.orchestration.decisions` does the work."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
-from jobs.dag_factory.assets import pipeline_asset, send_event
+from jobs.dag_factory.assets import AssetOperator
 from jobs.dag_factory.dag_runs import clear_run, state_of
 from jobs.dag_factory.task_errors import our_errors
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from windowlib.errors import LedgerError, RequestError
 
@@ -21,16 +22,23 @@ REFUSED = "refused"
 """The XCom key under which the task `decide` or `publish` leaves why the decision was refused, for the pages."""
 
 
+@contextmanager
+def _decision_errors(context: Context) -> Iterator[None]:
+    """Handle errors as `our_errors` does, and leave for the pages why a decision was refused."""
+    with our_errors(context):
+        try:
+            yield
+        except RequestError as error:
+            context["ti"].xcom_push(key=REFUSED, value=escaped(error))
+            raise
+
+
 class _DecisionOperator(BaseOperator):
-    """What the tasks of `decide_<pipeline>` have in common."""
+    """A task of `decide_<pipeline>` without an outlet."""
 
     def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.pipeline_file, self.lake = pipeline_file, lake
-
-    def refusing(self, context: Context, error: RequestError) -> None:
-        """Leave for the pages why the decision was refused."""
-        context["ti"].xcom_push(key=REFUSED, value=escaped(error))
 
 
 class DecideOperator(_DecisionOperator):
@@ -40,44 +48,32 @@ class DecideOperator(_DecisionOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import decisions
 
-        with our_errors(context):
-            try:
-                given = dict(context["params"]) | dict(context["dag_run"].conf or {})
-                decision = decisions.read_decision(given)
-                decided = decisions.decide(self.pipeline_file, decision, decider_of(context), lake=self.lake)
-            except RequestError as error:
-                self.refusing(context, error)
-                raise
+        with _decision_errors(context):
+            given = dict(context["params"]) | dict(context["dag_run"].conf or {})
+            decision = decisions.read_decision(given)
+            decided = decisions.decide(self.pipeline_file, decision, decider_of(context), lake=self.lake)
         self.log.info("%s: %s", decision.action.value, escaped(decided.why))
         return decided.to_json()
 
 
-class PublishDecidedOperator(_DecisionOperator):
+class PublishDecidedOperator(AssetOperator):
     """Publishes the request in the name of the person, and sends asset events for the slices that have changed."""
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
-        self.asset: Asset = pipeline_asset(pipeline)
-        super().__init__(outlets=[self.asset], **kwargs)
-        self.pipeline_name = pipeline.name
+    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline_file, self.lake = pipeline_file, lake
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import dag_tasks, decisions
 
-        with our_errors(context):
-            try:
-                found = decisions.publish_decided(
-                    self.pipeline_file, decided_of(context), decider_of(context), lake=self.lake
-                )
-            except RequestError as error:
-                self.refusing(context, error)
-                raise
+        with _decision_errors(context):
+            found = decisions.publish_decided(
+                self.pipeline_file, decided_of(context), decider_of(context), lake=self.lake
+            )
         self.log.info("%s", escaped(found.why))
-        if not found.changed:
-            raise AirflowSkipException(escaped(found.why))
         published = dag_tasks.Published(is_published=found.is_published, why=found.why, changed=found.changed)
-        send_event(context, self.asset, self.pipeline_name, published=published)
-        return published.to_json()
+        return self.send_events(context, published)
 
 
 class ClearGateOperator(_DecisionOperator):

@@ -3,12 +3,12 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
-from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, Context, PokeReturnValue
+from airflow.sdk import BaseOperator, BaseSensorOperator, Context, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
-from jobs.dag_factory.assets import pipeline_asset, send_event
+from jobs.dag_factory.assets import AssetOperator
 from jobs.dag_factory.dag_runs import wait_for_decisions
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.pipeline.models.pipeline import Pipeline
@@ -118,13 +118,8 @@ class GateOperator(BaseOperator):
             self.log.info("%s", escaped(line))
 
 
-class PublishOperator(BaseOperator):
+class PublishOperator(AssetOperator):
     """Publishes the slices in one commit of the ledger, and sends asset events for the changed slices."""
-
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
-        self.asset: Asset = pipeline_asset(pipeline)
-        super().__init__(outlets=[self.asset], **kwargs)
-        self.pipeline_name = pipeline.name
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -137,10 +132,7 @@ class PublishOperator(BaseOperator):
                 published = dag_tasks.publish(order, publisher=publisher_of(context))
         self.log.info("%s", escaped(published.why))
         leave_verdict(context, f"{folded(order.slices)}: {published.why}")
-        if not published.changed:
-            raise AirflowSkipException(escaped(published.why))
-        send_event(context, self.asset, self.pipeline_name, published=published)
-        return published.to_json()
+        return self.send_events(context, published)
 
 
 def order_of(context: Context) -> "Order":
