@@ -205,6 +205,17 @@ class TestMeters:
         assert peaks.mb["tree"] >= peaks.mb["python"] > 0
         assert peaks.cpu_s() > 0
 
+    def test_the_time_of_a_grandchild_counts_while_it_lives(self) -> None:
+        work = "import sys; sum(range(30_000_000)); print('x', flush=True); sys.stdin.read()"
+        child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}])"
+        before = tree_cpu_s(os.getpid())
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-c", child], **pipes) as started:
+            assert started.stdout is not None
+            assert started.stdout.read(1) == b"x"
+            assert tree_cpu_s(os.getpid()) > before + 0.05
+            assert tree_cpu_s(started.pid) > 0.05
+
     def test_threads_that_ended_are_one_group(self) -> None:
         before = Spent(roles={"jvm": 10.0}, threads={1: ("tasks", 4.0), 2: ("tasks", 2.0)})
         after = Spent(roles={"jvm": 16.0}, threads={1: ("tasks", 5.0), 3: ("compiler", 1.5)})
