@@ -232,12 +232,22 @@ class Stack:
     def cut_off_for(self, service: str, seconds: float, number: int = 1) -> None:
         """Take a container off the network, and put it back later with its address: its packets are lost meanwhile."""
         name = self.container(service, number)
-        text = self._run([self.engine.name, "inspect", "--format", "{{json .NetworkSettings.Networks}}", name])
-        [(network, found)] = json.loads(text).items()
+        [(network, found)] = json.loads(self.inspected(name, "{{json .NetworkSettings.Networks}}")).items()
         self._run([self.engine.name, "network", "disconnect", network, name])
         time.sleep(seconds)
         address = ["--ip", found["IPAddress"]] if self.engine.name == "podman" else []
         self._run([self.engine.name, "network", "connect", *address, "--alias", service, network, name])
+
+    def inspected(self, name: str, template: str) -> str:
+        """Return what the engine knows of a container, through a template of Go."""
+        return self._run([self.engine.name, "inspect", "--format", template, name]).strip()
+
+    def is_well(self, name: str) -> bool:
+        """Return whether a container passes its health check. podman without systemd runs it only when asked."""
+        if self.engine.name == "podman":
+            done = subprocess.run([self.engine.name, "healthcheck", "run", name], capture_output=True, check=False)
+            return done.returncode == 0
+        return self.inspected(name, "{{.State.Health.Status}}") == "healthy"
 
     def is_healthy(self) -> bool:
         """Return whether Airflow answers, and calls all its parts healthy."""
