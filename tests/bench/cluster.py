@@ -137,6 +137,7 @@ def cluster(workers: int, scratch: Path) -> Iterator[tuple[str, list[int]]]:
         "spark.cores.max": str(workers),
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
+        "spark.master.rest.enabled": "false",
     }
     (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     with socket.socket() as probe:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tests.deploy.ledger_runs import runs
-from tests.deploy.stack import Stack
+from tests.deploy.stack import RUN_S, Stack
 from tests.support.commands import Commands
 from tests.support.places import ROOT
 
@@ -81,7 +81,7 @@ def until_tasks_run(stack: Stack, pipeline: str, dag_run: str) -> None:
         assert state not in {"success", "failed"}, "the replay was over before the fault"
         return state == "running" and any("pyspark.daemon" in stack.processes("spark-worker", one) for one in (1, 2))
 
-    stack.until(tasks_run, what="the tasks of the replay", patience_s=900, pause_s=0.2)
+    stack.until(tasks_run, what="the tasks of the replay", patience_s=RUN_S, pause_s=0.2)
 
 
 def cut_off_worker(stack: Stack) -> None:

@@ -28,10 +28,10 @@ from tests.deploy.backfills import (
     make_place,
     until_tasks_run,
 )
-from tests.deploy.stack import EngineMissing, Stack, find_engine
+from tests.deploy.stack import RUN_S, EngineMissing, Stack, find_engine
 from tests.support.places import ROOT
 
-pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(4 * RUN_S)]
 
 FAULTS = ("worker_killed", "worker_cut_off", "database_restarted", "scheduler_killed")
 BACKED_UP = "backed_up"
@@ -137,6 +137,22 @@ def test_a_part_has_no_rights_and_writes_in_its_volumes_only(stack: Stack, part:
     assert "Read-only file system" in written
     limit = int(stack.inspected(stack.container(part), "{{.HostConfig.Memory}}"))
     assert 2**29 <= limit <= 6 * 2**30
+
+
+def test_each_fixed_port_that_a_part_listens_on_is_in_the_table_of_the_docs(stack: Stack) -> None:
+    [table] = re.findall(r"\| port \| of .*?\n\n", (ROOT / "docs" / "DEPLOYMENT.md").read_text("utf-8"), re.DOTALL)
+    listed = {int(port) for row in table.splitlines() for port in re.findall(r"\d{4}", "".join(row.split("|")[1:2]))}
+    found = {port for part in ("postgres", *container.PARTS) for port in _listened(stack, part)}
+    assert found
+    assert found <= listed
+
+
+def _listened(stack: Stack, part: str) -> set[int]:
+    """Return the ports below Linux's range of ports for any purpose, on which a process of a container listens."""
+    lines = stack.inside(part, "cat", "/proc/net/tcp", "/proc/net/tcp6").splitlines()
+    states = [line.split()[1:4] for line in lines]
+    ports = {int(local.rpartition(":")[2], base=16) for local, _, state in states if state == "0A"}
+    return {port for port in ports if port < 32_768}
 
 
 def test_the_metrics_of_the_lake_are_gauges_of_prometheus(stack: Stack) -> None:

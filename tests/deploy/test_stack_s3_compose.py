@@ -18,9 +18,9 @@ from tests.deploy.backfills import (
     load_log,
     make_place,
 )
-from tests.deploy.stack import EngineMissing, Stack, find_engine
+from tests.deploy.stack import RUN_S, EngineMissing, Stack, find_engine
 
-pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(4 * RUN_S)]
 
 FAULTS = ("store_stopped", "store_frozen", "worker_cut_off")
 OUTAGE_S = 30
