@@ -23,6 +23,7 @@ from typing import Any, Final
 import click
 
 from jobs.pipeline.files import build_pipeline
+from jobs.replay import stages as stage_log
 from jobs.replay.tasks import SparkTasks
 from jobs.spark.java import find_java
 from jobs.spark.session import spark_session
@@ -197,7 +198,7 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
     append_events(spark, warm, make_events(WORKLOAD, WARM_UP_RECORDS, seed=1))
     run_days(spark, lake, _pipeline(WORKLOAD, warm), days(0, 1))
     shutil.rmtree(lake)
-    logger = logging.getLogger("jobs.replay.chunk.stages")
+    logger = logging.getLogger(stage_log.__name__)
     logger.setLevel(logging.INFO)
     logger.addHandler(stages)
     with _in_tasks() as waited:
