@@ -1,4 +1,4 @@
-"""Two Spark workers against one: `python -m tests.bench.cluster --records 20000000`.
+"""A replay on Spark workers: `python -m tests.bench.cluster --records 20000000 --workers 1 --workers 2`.
 
 A standalone cluster on this machine, without containers: a master, and workers of one core each. A driver replays one
 slice of sessions from its log to published rows, on a warm session. The ledgers of all rounds have to be equal.
@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +23,13 @@ from typing import Any, Final
 import click
 
 from jobs.pipeline.files import build_pipeline
+from jobs.replay import stages as stage_log
 from jobs.replay.tasks import SparkTasks
 from jobs.spark.java import find_java
 from jobs.spark.session import spark_session
 from tests.bench.by_hindcast import WARM_UP_RECORDS, WHOLE, days, run_days
 from tests.bench.delta_logs import append_events, log_for
-from tests.bench.meter import peaks_of, tree_cpu_s
+from tests.bench.meter import Peaks, peaks_of, tree_cpu_s
 from tests.bench.suite import SESSIONS
 from tests.bench.workloads import Workload, make_events
 from tests.deploy.ledger_runs import runs
@@ -41,28 +42,42 @@ HOST: Final = "127.0.0.1"
 
 
 @click.command()
-@click.option("--records", type=click.IntRange(min=2), default=20_000_000, show_default=True)
+@click.option("--records", "sizes", type=click.IntRange(min=2), multiple=True, help="Several times: several logs.")
+@click.option("--workers", "numbers", type=click.IntRange(min=1), multiple=True, help="Several times: to compare them.")
 @click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Of each number of workers.")
-@click.option("--most", type=click.IntRange(min=2), default=2, show_default=True, help="The larger number of workers.")
 @click.option("--cache", type=click.Path(path_type=Path), default=ROOT / ".bench", help="For logs.  [default: .bench]")
 @click.option("--driver", "driven", default=None, hidden=True, help="Be the driver of a cluster: a job as JSON.")
-def main(*, records: int, rounds: int, most: int, cache: Path, driven: str | None) -> None:
-    """Replay a slice of sessions with one worker and with several, and print times, CPU seconds and memory."""
+def main(*, sizes: Sequence[int], numbers: Sequence[int], rounds: int, cache: Path, driven: str | None) -> None:
+    """Replay a slice of sessions on Spark workers, and print times, CPU seconds and memory.
+
+    Without options: 20 million records, one worker and two.
+    """
     if driven is not None:
         click.echo(json.dumps(drive(**json.loads(driven))))
         return
-    log = log_for(WORKLOAD, records, cache=cache.resolve())
-    scratch = ROOT / ".bench" / "cluster"
-    played: dict[int, list[dict[str, Any]]] = {1: [], most: []}
+    for records in sizes or (20_000_000,):
+        log = log_for(WORKLOAD, records, cache=cache.resolve())
+        compare(log, records=records, numbers=numbers or (1, 2), rounds=rounds)
+
+
+def compare(log: str, *, records: int, numbers: Sequence[int], rounds: int) -> None:
+    """Replay a log with each number of workers, and print the figures of each round and the ratio of the best ones.
+
+    Raises:
+        ClickException: the ledgers of two rounds differ.
+    """
+    played: dict[int, list[dict[str, Any]]] = {workers: [] for workers in numbers}
     for _ in range(rounds):
         for workers, found in played.items():
-            found.append(play(log, workers=workers, scratch=scratch))
-            click.echo(f"{workers} workers: {json.dumps(found[-1]['figures'])}")
+            found.append(play(log, workers=workers, scratch=ROOT / ".bench" / "cluster"))
+            click.echo(f"{records:,} records, {workers} workers: {json.dumps(found[-1]['figures'])}")
     ledgers = [one["runs"] for found in played.values() for one in found]
     if any(one != ledgers[0] for one in ledgers):
         raise click.ClickException("the ledgers differ")
-    best = {workers: min(found, key=_seconds) for workers, found in played.items()}
-    click.echo(f"ratio: {_seconds(best[1]) / _seconds(best[most]):.2f} with {most} workers; all ledgers are equal")
+    best = {workers: min(map(_seconds, found)) for workers, found in played.items()}
+    for workers in numbers[1:]:
+        ratio = best[numbers[0]] / best[workers]
+        click.echo(f"ratio: {ratio:.2f} with {workers} workers against {numbers[0]}; all ledgers are equal")
 
 
 def _seconds(played: Mapping[str, Any]) -> float:
@@ -90,10 +105,27 @@ def play(log: str, *, workers: int, scratch: Path) -> dict[str, Any]:
         if driver.returncode != 0:
             raise click.ClickException(f"the driver failed:\n{(scratch / 'driver.log').read_text()[-3000:]}")
         found: dict[str, Any] = json.loads(out)
-        figures = found["figures"]
-        figures["driver_mb"] = of_driver.mb["tree"]
-        figures["largest_worker_mb"] = max(one.mb["tree"] for one in of_workers)
+        found["figures"]["largest_mb"] = largest_mb(of_driver, of_workers)
         return found
+
+
+def largest_mb(of_driver: Peaks, of_workers: Sequence[Peaks]) -> dict[str, float]:
+    """Return the greatest resident memory in MB: of all processes of a driver or a worker together, and of each kind.
+
+    The root of a worker's tree is Spark's worker itself, which `role_of` calls `python`.
+    """
+
+    def most(role: str) -> float:
+        return max(one.mb.get(role, 0.0) for one in of_workers)
+
+    return {
+        "driver": of_driver.mb["tree"],
+        "driver_python": of_driver.mb["python"],
+        "driver_jvm": of_driver.mb["jvm"],
+        "worker": most("tree"),
+        "executor_jvm": most("jvm"),
+        "task_python": most("worker"),
+    }
 
 
 @contextmanager
@@ -106,6 +138,7 @@ def cluster(workers: int, scratch: Path) -> Iterator[tuple[str, list[int]]]:
         "spark.cores.max": str(workers),
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
+        "spark.master.rest.enabled": "false",
     }
     (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     with socket.socket() as probe:
@@ -165,7 +198,7 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
     append_events(spark, warm, make_events(WORKLOAD, WARM_UP_RECORDS, seed=1))
     run_days(spark, lake, _pipeline(WORKLOAD, warm), days(0, 1))
     shutil.rmtree(lake)
-    logger = logging.getLogger("jobs.replay.chunk.stages")
+    logger = logging.getLogger(stage_log.__name__)
     logger.setLevel(logging.INFO)
     logger.addHandler(stages)
     with _in_tasks() as waited:

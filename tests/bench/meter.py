@@ -83,14 +83,16 @@ def _content(path: str) -> bytes:
 def role_of(process: psutil.Process, root: int) -> str | None:
     """Return what a process of a tree is: `python` is the root, `jvm` a Java process, all others are a `worker`.
 
-    A JVM that starts a program is two processes for a moment, which share all memory. The second of them is None.
+    A JVM that starts a program is two processes of one command for a moment, which share all memory. The second of them
+    is None. A Spark worker starts its executors, which are JVMs of other commands.
     """
     if process.pid == root:
         return "python"
     if Path(process.exe()).name != "java":
         return "worker"
     parent = process.parent()
-    return None if parent is not None and Path(parent.exe()).name == "java" else "jvm"
+    is_copy = parent is not None and Path(parent.exe()).name == "java" and parent.cmdline() == process.cmdline()
+    return None if is_copy else "jvm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,4 +31,7 @@ def test_a_cluster_of_any_size_gives_the_runs_of_this_machine(tmp_path: Path) ->
     for workers in (1, 2):
         played = play(log, workers=workers, scratch=tmp_path / "cluster")
         assert played["runs"] == wanted
-        assert all(seconds > 0 for seconds in played["figures"]["workers_cpu_s"]), "every worker has run tasks"
+        figures = played["figures"]
+        assert all(seconds > 0 for seconds in figures["workers_cpu_s"]), "every worker has run tasks"
+        assert all(most > 0 for most in figures["largest_mb"].values()), "every process was seen"
+        assert {"scan", "audit"} <= set(figures["stages"])

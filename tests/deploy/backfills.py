@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tests.deploy.ledger_runs import runs
-from tests.deploy.stack import Stack
+from tests.deploy.stack import RUN_S, Stack
 from tests.support.commands import Commands
 from tests.support.places import ROOT
 
@@ -16,6 +16,8 @@ START, END = "2013-02-01", "2013-02-15"
 DAYS = 14
 STORMY = ("2013-02-08", "2013-02-09")
 """The days of a blizzard: the suite of `flights` fails for them, in a container as elsewhere."""
+CUT_OFF_S = 150
+"""Longer than Spark waits for a worker (60 s) and an executor (120 s), so another worker gets the tasks."""
 HINDCAST = "import sys; from jobs.cli.main import main; sys.exit(main())"
 
 
@@ -79,7 +81,13 @@ def until_tasks_run(stack: Stack, pipeline: str, dag_run: str) -> None:
         assert state not in {"success", "failed"}, "the replay was over before the fault"
         return state == "running" and any("pyspark.daemon" in stack.processes("spark-worker", one) for one in (1, 2))
 
-    stack.until(tasks_run, what="the tasks of the replay", patience_s=900, pause_s=0.2)
+    stack.until(tasks_run, what="the tasks of the replay", patience_s=RUN_S, pause_s=0.2)
+
+
+def cut_off_worker(stack: Stack) -> None:
+    """Take the second worker off the network until the master has given it up, and put it back."""
+    stack.cut_off_for("spark-worker", CUT_OFF_S, 2)
+    assert "because we got no heartbeat" in stack.log("spark-master"), "the master noticed that the worker was gone"
 
 
 def check_february(stack: Stack, embedded: Embedded) -> None:

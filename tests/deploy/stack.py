@@ -23,8 +23,10 @@ from tests.support.object_store import server_binary
 from tests.support.places import ROOT
 
 WORKERS = 2
-START_S = 600
-RUN_S = 1500
+COMMAND_S = 3000
+START_S = 1800
+RUN_S = 3000
+"""What a machine with much other work may need. A wait ends as soon as its condition holds."""
 SMALL = {
     "SPARK_WORKER_CORES": "1",
     "SPARK_WORKER_MEMORY": "1g",
@@ -105,7 +107,7 @@ class Stack:
         try:
             # Each part waits for the others itself. podman cannot start a container again that depends on dependents.
             self.compose("up", "-d", "--no-build", "--no-deps", "--scale", f"spark-worker={WORKERS}")
-            self.until(self.is_healthy, what="Airflow to be healthy", patience_s=START_S)
+            self.until(self._is_up, what="Airflow to be healthy", patience_s=START_S)
         except BaseException:
             self._remove()
             raise
@@ -135,7 +137,7 @@ class Stack:
 
     def _build_one(self, tag: str, directory: Path, *arguments: str) -> None:
         options = [*shlex.split(os.environ.get("HINDCAST_BUILD_ARGS", "")), *arguments]
-        self._run([self.engine.name, "build", *options, "--tag", tag, str(directory)], timeout_s=3000)
+        self._run([self.engine.name, "build", *options, "--tag", tag, str(directory)])
 
     def _write_settings(self) -> dict[str, str]:
         assert make_env.main([], self.directory) == 0
@@ -160,10 +162,10 @@ class Stack:
         settings = ["-p", self.project, "--env-file", str(self.directory / ".env"), *files, *profiles]
         return self._run([*self.engine.compose, *settings, *arguments], check=check)
 
-    def _run(self, command: Sequence[str], *, check: bool = True, timeout_s: float = 900) -> str:
+    def _run(self, command: Sequence[str], *, check: bool = True) -> str:
         environ = os.environ | self.engine.environ | {"HINDCAST_TEST_DIRECTORY": str(self.directory)}
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environ, cwd=ROOT, timeout=timeout_s
+            command, capture_output=True, text=True, check=False, env=environ, cwd=ROOT, timeout=COMMAND_S
         )
         if check and done.returncode != 0:
             raise AssertionError(
@@ -206,9 +208,10 @@ class Stack:
     def revive(self) -> None:
         """Start the containers that ended, as their restart policy says. podman without systemd does not do it."""
         if self.engine.name == "podman":
-            states = self._run([self.engine.name, "ps", "--all", "--format", "{{.Names}} {{.State}}"])
-            for name, state in (line.split()[:2] for line in states.splitlines()):
-                if name.startswith(self.project) and state in {"exited", "stopped"} and "airflow-init" not in name:
+            for one in json.loads(self._run([self.engine.name, "ps", "--all", "--format", "json"])):
+                [name] = one["Names"]
+                is_done = "airflow-init" in name and one["ExitCode"] == 0
+                if name.startswith(self.project) and one["State"] in {"exited", "stopped"} and not is_done:
                     self._run([self.engine.name, "start", name], check=False)
 
     def restart(self, service: str) -> None:
@@ -232,12 +235,22 @@ class Stack:
     def cut_off_for(self, service: str, seconds: float, number: int = 1) -> None:
         """Take a container off the network, and put it back later with its address: its packets are lost meanwhile."""
         name = self.container(service, number)
-        text = self._run([self.engine.name, "inspect", "--format", "{{json .NetworkSettings.Networks}}", name])
-        [(network, found)] = json.loads(text).items()
+        [(network, found)] = json.loads(self.inspected(name, "{{json .NetworkSettings.Networks}}")).items()
         self._run([self.engine.name, "network", "disconnect", network, name])
         time.sleep(seconds)
         address = ["--ip", found["IPAddress"]] if self.engine.name == "podman" else []
         self._run([self.engine.name, "network", "connect", *address, "--alias", service, network, name])
+
+    def inspected(self, name: str, template: str) -> str:
+        """Return what the engine knows of a container, through a template of Go."""
+        return self._run([self.engine.name, "inspect", "--format", template, name]).strip()
+
+    def is_well(self, name: str) -> bool:
+        """Return whether a container passes its health check. podman without systemd runs it only when asked."""
+        if self.engine.name == "podman":
+            done = subprocess.run([self.engine.name, "healthcheck", "run", name], capture_output=True, check=False)
+            return done.returncode == 0
+        return self.inspected(name, "{{.State.Health.Status}}") == "healthy"
 
     def is_healthy(self) -> bool:
         """Return whether Airflow answers, and calls all its parts healthy."""
@@ -248,6 +261,10 @@ class Stack:
             return False
         names = ("metadatabase", "scheduler", "triggerer", "dag_processor")
         return all(parts.get(name, {}).get("status") == "healthy" for name in names)
+
+    def _is_up(self) -> bool:
+        self.revive()
+        return self.is_healthy()
 
     def until(self, is_there: Callable[[], bool], *, what: str, patience_s: float, pause_s: float = 1.0) -> None:
         """Wait until a condition holds. If it does not, the test fails with the states of the containers."""
@@ -267,11 +284,18 @@ class Stack:
     def start_backfill(self, pipeline: str, start: str, end: str) -> str:
         """Start `backfill_<pipeline>` over REST, and return the id of the DAG run."""
         dag_id = f"backfill_{pipeline}"
+        self.until(lambda: self._has_dag(dag_id), what=f"the DAG {dag_id}", patience_s=START_S)
         with self.api() as api:
-            self.until(lambda: api.has_dag(dag_id), what=f"the DAG {dag_id}", patience_s=120)
             api.unpause(dag_id)
             conf = {"from": start, "to": end, "reason": "a test", "publish": True, "fresh": False}
             return api.trigger(dag_id, conf)
+
+    def _has_dag(self, dag_id: str) -> bool:
+        try:
+            with self.api() as api:
+                return api.has_dag(dag_id)
+        except AirflowRefused:
+            return False
 
     def state(self, pipeline: str, run_id: str) -> DagRunState | None:
         """Return the state of a DAG run; None while Airflow does not answer."""

@@ -65,7 +65,7 @@ def test_every_lasting_part_has_a_health_check_and_restarts(services: dict[str, 
             assert service["restart"] == "on-failure"
         else:
             assert service["restart"] == "unless-stopped"
-        if name not in {"airflow-init", "object-store"}:
+        if name != "airflow-init":
             assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
 
 
@@ -88,6 +88,7 @@ def test_no_part_can_write_outside_of_its_volumes(services: dict[str, dict[str, 
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert [mount.partition(":")[0] for mount in service["tmpfs"]] == ["/tmp"]  # noqa: S108
+    assert services["object-store"]["read_only"] is True
 
 
 def test_every_part_has_a_memory_limit(services: dict[str, dict[str, Any]]) -> None:

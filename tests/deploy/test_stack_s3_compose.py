@@ -1,6 +1,7 @@
 """The containers of docker-compose.yml with the profile `s3`: the lake and the log are in an object store.
 
 `make test-compose` runs these tests. The store is a container, and it ends or hangs for half a minute.
+A worker is cut off from the driver, the master and the store at once.
 """
 
 import re
@@ -13,14 +14,15 @@ from tests.deploy.backfills import (
     Embedded,
     check_february,
     check_survives,
+    cut_off_worker,
     load_log,
     make_place,
 )
-from tests.deploy.stack import EngineMissing, Stack, find_engine
+from tests.deploy.stack import RUN_S, EngineMissing, Stack, find_engine
 
-pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(4 * RUN_S)]
 
-FAULTS = ("store_stopped", "store_frozen")
+FAULTS = ("store_stopped", "store_frozen", "worker_cut_off")
 OUTAGE_S = 30
 ACCESS_KEY = "canarykey"
 
@@ -63,10 +65,11 @@ def test_lake_and_log_are_in_the_store_only(stack: Stack) -> None:
     [
         ("store_stopped", lambda stack: stack.stop_for("object-store", OUTAGE_S)),
         ("store_frozen", lambda stack: stack.freeze_for("object-store", OUTAGE_S)),
+        ("worker_cut_off", cut_off_worker),
     ],
     ids=FAULTS,
 )
-def test_an_outage_of_half_a_minute_changes_no_digest_and_doubles_nothing(
+def test_a_fault_in_the_middle_changes_no_digest_and_doubles_nothing(
     stack: Stack, embedded: Embedded, pipeline: str, fault: Callable[[Stack], None]
 ) -> None:
     check_survives(stack, pipeline, fault, wanted=lambda: embedded.runs(pipeline))

@@ -104,7 +104,7 @@ def test_without_a_store_the_command_fails_in_one_paragraph_and_its_retry_does_t
     assert _verified(commands, pipeline, lake)
 
 
-def test_a_killed_driver_leaves_nothing_visible_and_runs_again_to_the_same(
+def test_a_killed_driver_leaves_nothing_visible_and_what_it_left_is_cleaned(
     store: ObjectStore, lake: str, pipeline: str, commands: Commands, expected: Runs
 ) -> None:
     killed = commands.python("-m", "jobs.cli.main", "run", pipeline, *_RANGE, "--lake", lake)
@@ -117,6 +117,12 @@ def test_a_killed_driver_leaves_nothing_visible_and_runs_again_to_the_same(
     again = _done(commands, "run", pipeline, *_RANGE, "--lake", lake)
     assert again["runs"] == expected
     assert again["published"]
+    assert _verified(commands, pipeline, lake)
+    clean = ("clean", pipeline, "--older-than", "0s", "--remove", "--json", "--lake", lake)
+    left = _done(commands, *clean)
+    assert len(left["condemned"]) == 1, "the killed attempt has committed rows, and was never staged"
+    assert not [one for one in left["files"] if (store.directory / "objects" / one).exists()]
+    assert _done(commands, *clean)["files"] == []
     assert _verified(commands, pipeline, lake)
 
 
