@@ -26,6 +26,7 @@ CODE := jobs windowlib expectations
 
 PYTEST_ARGS ?=
 CASES ?= 10000
+SECONDS_EACH ?= 300
 BENCH_ARGS ?=
 BUILD_ARGS ?=
 LOCK_ARGS ?=
@@ -68,9 +69,9 @@ test-compose: $(SET_UP) $(S3_SERVER)  ## build the image, run the containers, co
 	@$(UV) pip install --quiet --python $(PY) --no-deps --target .cache/compose podman-compose==1.6.0
 	@HINDCAST_BUILD_ARGS='$(BUILD_ARGS)' HINDCAST_S3_SERVER=$(S3_SERVER) $(PY) -m pytest -m compose -p no:randomly tests/deploy $(PYTEST_ARGS)
 
-fuzz: $(SET_UP)  ## test every property on 10,000 random cases (CASES=1000 for fewer, SEED=... to repeat a run)
-	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SEED=$$seed"; \
-	HINDCAST_FUZZ=$(CASES) HINDCAST_SEED="$$seed" $(PY) -m pytest -n 2 --timeout 7200 --hypothesis-seed "$$seed" \
+fuzz: $(SET_UP)  ## test every property on 10,000 random cases, or for 5 minutes (CASES=1000, SECONDS_EACH=60; SEED=... to repeat a run)
+	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SECONDS_EACH=$(SECONDS_EACH) SEED=$$seed"; \
+	HINDCAST_FUZZ=$(CASES) HINDCAST_FUZZ_SECONDS=$(SECONDS_EACH) HINDCAST_SEED="$$seed" $(PY) -m pytest -n 2 --timeout 7200 --hypothesis-seed "$$seed" \
 		-m "(hypothesis or fuzz) and not s3 and not ($(HEAVY))" $(PYTEST_ARGS)
 
 mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, and count the changes that no test finds (hours)

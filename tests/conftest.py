@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Verbosity, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.fuzzing import ASKED, cases, first_seed
+from tests.support.fuzzing import ASKED, BUDGET, TimeOver, cases, first_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -24,11 +24,13 @@ HOSTILE_ZONE = "Asia/Kathmandu"  # UTC+05:45: code that uses the machine's zone 
 os.environ["TZ"] = HOSTILE_ZONE
 time.tzset()
 
+USUAL_CASES = 40
+
 settings.register_profile(
     "ci",
     derandomize=True,  # the same examples on every machine; `fuzz` looks for new ones
     deadline=None,
-    max_examples=cases(40),  # `make slow` plays 200 of each, `make fuzz` 10,000
+    max_examples=cases(USUAL_CASES),  # `make slow` plays 200 of each, `make fuzz` 10,000
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
@@ -39,6 +41,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fuzz" if ASKED else 
 
 FIRST = ("spark", "e2e", "dags", "gx")
 """Markers of the longest tests, which start first."""
+CUT = "cases played until the time was over"
+"""The name of the property of a report."""
 IN_SPARK = "_spark.py"
 """The files whose tests share the Spark session have names that end so."""
 
@@ -51,6 +55,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         function = getattr(item, "function", None)
         if "seeds" in getattr(getattr(function, "__code__", None), "co_names", ()):
             item.add_marker("fuzz")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> "Generator[None, Any, None]":
+    """Give each test its time for random cases, and note which tests of `make fuzz` did not play all of theirs."""
+    BUDGET.start()
+    if ASKED and (handle := getattr(getattr(item, "obj", None), "hypothesis", None)) is not None:
+        BUDGET.limit(handle, usual=USUAL_CASES)
+    outcome: Any = yield
+    if outcome.excinfo is not None and issubclass(outcome.excinfo[0], TimeOver):
+        outcome.force_result(None)
+    if BUDGET.is_cut:
+        item.user_properties.append((CUT, BUDGET.played))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - pytest exports no type for it
+    """List the tests whose time was over, with the number of cases that they played."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    cut = {
+        report.nodeid: played
+        for report in reports
+        for name, played in getattr(report, "user_properties", ())
+        if name == CUT
+    }
+    if cut:
+        terminalreporter.section(f"{len(cut)} tests played fewer than {ASKED:,} cases in their time")
+        for nodeid, played in sorted(cut.items(), key=lambda one: one[1]):
+            terminalreporter.line(f"{played:>9,}  {nodeid}")
 
 
 def _place(item: pytest.Item) -> int:

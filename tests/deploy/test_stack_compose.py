@@ -35,9 +35,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(4 * RUN
 
 FAULTS = ("worker_killed", "worker_cut_off", "database_restarted", "scheduler_killed")
 BACKED_UP = "backed_up"
-DATABASE_TOOLS = (
-    'export PGUSER=airflow PGPASSWORD="$POSTGRES_PASSWORD" PATH="$(echo /usr/lib/postgresql/*/bin):$PATH"'
-)
+DATABASE_TOOLS = 'export PGUSER=airflow PGPASSWORD="$POSTGRES_PASSWORD" PATH="$(echo /usr/lib/postgresql/*/bin):$PATH"'
 RESTORE = "createdb copy && pg_dump airflow | psql --quiet --output /dev/null copy"
 
 
