@@ -10,7 +10,7 @@ from shutil import which
 import pytest
 from playwright.sync_api import Browser, FrameLocator, Locator, Page, sync_playwright
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 """How long a person waits for a page; a starting Spark delays everything on two cores."""
 MOST_BYTES = 200_000
 """The greatest size of a picture for docs/images."""

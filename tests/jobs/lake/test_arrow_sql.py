@@ -1,6 +1,7 @@
 """SQL over Arrow tables: connections of one process, of many threads and of forked processes do not meet."""
 
-import multiprocessing
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows, query
+from tests.support.places import ROOT
 
 SUM = "SELECT sum(a) FROM t"
 
@@ -36,12 +38,20 @@ def test_threads_ask_at_once() -> None:
         assert list(pool.map(total, asked)) == [sum(one) for one in asked]
 
 
+FORKING = """
+import multiprocessing
+from tests.jobs.lake.test_arrow_sql import total
+
+assert total(range(3)) == 3
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map_async(total, [range(4), range(5)]).get(timeout=60) == [6, 10]
+assert total(range(6)) == 15
+"""
+
+
 def test_a_forked_process_has_a_database_of_its_own() -> None:
-    assert total(range(3)) == 3
-    forked = multiprocessing.get_context("fork")
-    with forked.Pool(2) as pool:  # the threads of this process's database do not exist there
-        assert pool.map_async(total, [range(4), range(5)]).get(timeout=60) == [6, 10]
-    assert total(range(6)) == 15
+    """The threads of a database do not exist in a forked process. The tests have threads of others, so no fork here."""
+    subprocess.run([sys.executable, "-c", FORKING], cwd=ROOT, check=True, timeout=120)
 
 
 def test_every_connection_is_in_utc(tmp_path: Path) -> None:
