@@ -28,16 +28,14 @@ from tests.deploy.backfills import (
     make_place,
     until_tasks_run,
 )
-from tests.deploy.stack import RUN_S, EngineMissing, Stack, find_engine
+from tests.deploy.stack import RUN_S, START_S, EngineMissing, Stack, find_engine
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(4 * RUN_S)]
 
 FAULTS = ("worker_killed", "worker_cut_off", "database_restarted", "scheduler_killed")
 BACKED_UP = "backed_up"
-DATABASE_TOOLS = (
-    'export PGUSER=airflow PGPASSWORD="$POSTGRES_PASSWORD" PATH="$(echo /usr/lib/postgresql/*/bin):$PATH"'
-)
+DATABASE_TOOLS = 'export PGUSER=airflow PGPASSWORD="$POSTGRES_PASSWORD" PATH="$(echo /usr/lib/postgresql/*/bin):$PATH"'
 RESTORE = "createdb copy && pg_dump airflow | psql --quiet --output /dev/null copy"
 
 
@@ -171,6 +169,17 @@ def test_a_worker_with_another_secret_is_refused(stack: Stack) -> None:
     printed = stack.inside("spark-worker", "sh", "-c", script)
     assert "Connecting to master spark-master" in printed
     assert "Successfully registered with master" not in printed
+
+
+def test_a_worker_is_added_while_the_others_run(stack: Stack) -> None:
+    before = stack.containers()
+    stack.scale(3)
+    stack.until(
+        lambda: "Successfully registered with master" in stack.log("spark-worker", 3),
+        what="the third worker",
+        patience_s=START_S,
+    )
+    assert set(before) < set(stack.containers())
 
 
 def test_a_missing_secret_stops_compose_with_its_name(stack: Stack, tmp_path: Path) -> None:
