@@ -137,6 +137,15 @@ def test_a_part_has_no_rights_and_writes_in_its_volumes_only(stack: Stack, part:
     assert 2**29 <= limit <= 6 * 2**30
 
 
+def test_the_image_has_no_compiler_no_installer_and_no_test_package(stack: Stack) -> None:
+    programs = "for one in cc gcc javac pip uv pytest; do command -v $one; done; true"
+    assert stack.inside("airflow-scheduler", "sh", "-c", programs) == ""
+    packages = (
+        "import importlib.util as u; print([n for n in ('hypothesis', 'mypy', 'pip', 'pytest') if u.find_spec(n)])"
+    )
+    assert stack.inside("airflow-scheduler", "python", "-c", packages) == "[]\n"
+
+
 def test_each_fixed_port_that_a_part_listens_on_is_in_the_table_of_the_docs(stack: Stack) -> None:
     [table] = re.findall(r"\| port \| of .*?\n\n", (ROOT / "docs" / "DEPLOYMENT.md").read_text("utf-8"), re.DOTALL)
     listed = {int(port) for row in table.splitlines() for port in re.findall(r"\d{4}", "".join(row.split("|")[1:2]))}
