@@ -21,6 +21,7 @@ from tests.deploy.backfills import (
     START,
     Embedded,
     check_february,
+    check_health,
     check_same_and_once,
     check_survives,
     cut_off_worker,
@@ -121,8 +122,7 @@ def test_a_backup_made_during_a_replay_is_whole_and_continues_to_the_same_runs(
 
 
 def test_every_part_passes_its_own_health_check_after_the_faults(stack: Stack) -> None:
-    ill = [name for name in stack.containers() if "airflow-init" not in name and not stack.is_well(name)]
-    assert ill == []
+    check_health(stack)
 
 
 @pytest.mark.parametrize("part", [*container.PARTS])
