@@ -132,3 +132,8 @@ def check_survives(
     fault(stack)
     assert stack.finish(pipeline, dag_run) == "success"
     check_same_and_once(stack, pipeline, wanted())
+
+
+def check_health(stack: Stack) -> None:
+    """Check that every container that lasts passes its own health check."""
+    assert [name for name in stack.containers() if "airflow-init" not in name and not stack.is_well(name)] == []

@@ -105,8 +105,7 @@ class Stack:
         self.values = self._write_settings()
         self._build()
         try:
-            # Each part waits for the others itself. podman cannot start a container again that depends on dependents.
-            self.compose("up", "-d", "--no-build", "--no-deps", "--scale", f"spark-worker={WORKERS}")
+            self.scale(WORKERS)
             self.until(self._is_up, what="Airflow to be healthy", patience_s=START_S)
         except BaseException:
             self._remove()
@@ -124,6 +123,11 @@ class Stack:
     def lake(self) -> str:
         """The root of the lake, as the containers name it."""
         return self.values["HINDCAST_LAKE"]
+
+    def scale(self, workers: int) -> None:
+        """Start the containers that do not run, with so many Spark workers."""
+        # Each part waits for the others itself. podman cannot start a container again that depends on dependents.
+        self.compose("up", "-d", "--no-build", "--no-deps", "--scale", f"spark-worker={workers}")
 
     def _build(self) -> None:
         """Build the image, and those that stand in for images of a registry. HINDCAST_BUILD_ARGS has options."""

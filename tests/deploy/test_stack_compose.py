@@ -21,6 +21,7 @@ from tests.deploy.backfills import (
     START,
     Embedded,
     check_february,
+    check_health,
     check_same_and_once,
     check_survives,
     cut_off_worker,
@@ -28,7 +29,7 @@ from tests.deploy.backfills import (
     make_place,
     until_tasks_run,
 )
-from tests.deploy.stack import RUN_S, EngineMissing, Stack, find_engine
+from tests.deploy.stack import RUN_S, START_S, EngineMissing, Stack, find_engine
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.compose, pytest.mark.soak, pytest.mark.timeout(4 * RUN_S)]
@@ -121,8 +122,7 @@ def test_a_backup_made_during_a_replay_is_whole_and_continues_to_the_same_runs(
 
 
 def test_every_part_passes_its_own_health_check_after_the_faults(stack: Stack) -> None:
-    ill = [name for name in stack.containers() if "airflow-init" not in name and not stack.is_well(name)]
-    assert ill == []
+    check_health(stack)
 
 
 @pytest.mark.parametrize("part", [*container.PARTS])
@@ -135,6 +135,15 @@ def test_a_part_has_no_rights_and_writes_in_its_volumes_only(stack: Stack, part:
     assert "Read-only file system" in written
     limit = int(stack.inspected(stack.container(part), "{{.HostConfig.Memory}}"))
     assert 2**29 <= limit <= 6 * 2**30
+
+
+def test_the_image_has_no_compiler_no_installer_and_no_test_package(stack: Stack) -> None:
+    programs = "for one in cc gcc javac pip uv pytest; do command -v $one; done; true"
+    assert stack.inside("airflow-scheduler", "sh", "-c", programs) == ""
+    packages = (
+        "import importlib.util as u; print([n for n in ('hypothesis', 'mypy', 'pip', 'pytest') if u.find_spec(n)])"
+    )
+    assert stack.inside("airflow-scheduler", "python", "-c", packages) == "[]\n"
 
 
 def test_each_fixed_port_that_a_part_listens_on_is_in_the_table_of_the_docs(stack: Stack) -> None:
@@ -169,6 +178,17 @@ def test_a_worker_with_another_secret_is_refused(stack: Stack) -> None:
     printed = stack.inside("spark-worker", "sh", "-c", script)
     assert "Connecting to master spark-master" in printed
     assert "Successfully registered with master" not in printed
+
+
+def test_a_worker_is_added_while_the_others_run(stack: Stack) -> None:
+    before = stack.containers()
+    stack.scale(3)
+    stack.until(
+        lambda: "Successfully registered with master" in stack.log("spark-worker", 3),
+        what="the third worker",
+        patience_s=START_S,
+    )
+    assert set(before) < set(stack.containers())
 
 
 def test_a_missing_secret_stops_compose_with_its_name(stack: Stack, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.deploy.backfills import (
     Embedded,
     check_february,
+    check_health,
     check_survives,
     cut_off_worker,
     load_log,
@@ -73,6 +74,10 @@ def test_a_fault_in_the_middle_changes_no_digest_and_doubles_nothing(
     stack: Stack, embedded: Embedded, pipeline: str, fault: Callable[[Stack], None]
 ) -> None:
     check_survives(stack, pipeline, fault, wanted=lambda: embedded.runs(pipeline))
+
+
+def test_every_part_passes_its_own_health_check_after_the_faults(stack: Stack) -> None:
+    check_health(stack)
 
 
 def test_no_credential_of_the_store_is_in_a_log_a_command_line_or_the_lake(stack: Stack) -> None:
