@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from jobs.cli import common
 from jobs.cli.slice_lines import all_option, progress_lines, show_outcome, show_plan
 from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.orchestration.requests import Progress as Staged
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound, slices_between
 from jobs.planning.fingerprints import checks_fingerprint
@@ -125,7 +125,19 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @common.range_options
-@click.option("--chunk", type=click.IntRange(min=1), default=None, help="Slices per Spark job.  [default: all]")
+@click.option(
+    "--chunk",
+    type=click.IntRange(min=1),
+    default=None,
+    help="The largest number of slices that one Spark job replays.  [default: no limit]",
+)
+@click.option(
+    "--chunk-records",
+    type=click.IntRange(min=1),
+    default=RECORDS_PER_CHUNK,
+    show_default=True,
+    help="The largest number of their records. A slice with more has a job of its own. More records need more memory.",
+)
 @click.option("--no-publish", is_flag=True, help="Stage the results without publishing. Then `hindcast publish`.")
 @click.option(
     "--fresh",
@@ -139,8 +151,8 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
 @common.json_option
 @common.place_options
 def run_command(  # noqa: PLR0913  (its options)
-    *, pipeline_name: str, from_text: str, to_text: str, chunk: int | None, no_publish: bool, fresh: bool, reason: str,
-    master: str | None, fold_from: int, as_json: bool, places: common.Places,
+    *, pipeline_name: str, from_text: str, to_text: str, chunk: int | None, chunk_records: int, no_publish: bool,
+    fresh: bool, reason: str, master: str | None, fold_from: int, as_json: bool, places: common.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
@@ -154,7 +166,7 @@ def run_command(  # noqa: PLR0913  (its options)
     check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who=common.who(), reason=reason, is_fresh=fresh)
     with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name, at_least=fold_from) as on_progress:
-        staging = Staging(chunk=chunk, on_progress=on_progress)
+        staging = Staging(chunk=chunk, chunk_records=chunk_records, on_progress=on_progress)
         outcome = run_request(work, asked, replayer, staging=staging, publish=not no_publish)
     if as_json:
         common.print_json(outcome.to_json())

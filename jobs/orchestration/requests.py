@@ -6,7 +6,7 @@ The caller passes the `Replayer` that runs Spark. `jobs.publishing.publishing` p
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
@@ -25,6 +25,9 @@ from windowlib.errors import AuditError, HindcastError, InvariantBroken, Request
 
 log = logging.getLogger(__name__)
 
+RECORDS_PER_CHUNK: Final = 150_000_000
+"""A chunk with more records would have larger buckets (`jobs.replay.sizes`), and its tasks would need more memory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -41,9 +44,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """Options of staging: slices per Spark job (None: all in one), whether a failed check ends it, a callback."""
+    """Options of staging.
+
+    Attributes:
+        chunk: the largest number of slices that one Spark job replays; None: no limit.
+        chunk_records: the largest number of their records. A slice with more is a chunk of its own.
+        stop_on_fail: whether a failed check ends the staging.
+        on_progress: is called before and after each chunk.
+    """
 
     chunk: int | None = None
+    chunk_records: int = RECORDS_PER_CHUNK
     stop_on_fail: bool = False
     on_progress: Callable[[Progress], None] = field(default=lambda _progress: None)
 
@@ -123,7 +134,7 @@ def stage(
         log_state = work.log_state(view, ask.slices, before=log_state)
         current = make_plan(work.pipeline, view, log_state, ask=replace(ask, trusted=frozenset(replayed)))
         _adopt(work, request_id, current)
-        chunk = next_chunk(current, limit=staging.chunk, growing=growing, skip=frozenset(replayed))
+        chunk = next_chunk(current, staging, growing=growing, skip=frozenset(replayed))
         if not chunk or (stops_on_fail and _has_unpublishable(current)):
             if not chunk:
                 _complete(work, request_id)
@@ -137,8 +148,8 @@ def stage(
         staging.on_progress(Progress(done=len(replayed), total=total, chunk=order.slices, results=tuple(results)))
 
 
-def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
-    """Return the slices to replay next: contiguous, at most `limit` (None: no limit), none of `skip`.
+def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:
+    """Return the slices to replay next: contiguous, within the limits of `staging`, none of `skip`.
 
     Slices that are stale for certain are replayed together. If only the state before may have changed, `growing` limits
     the chunk to one slice, then two, four and so on (early cut-off): if a slice leaves the same state as before, the
@@ -149,13 +160,16 @@ def next_chunk(current: Plan, *, limit: int | None, growing: int, skip: frozense
     if start is None:
         return ()
     first = steps[start]
-    most = limit if limit is not None else len(steps)
-    chunk = [first]
+    most = staging.chunk if staging.chunk is not None else len(steps)
+    chunk, records = [first], first.records
     for step in steps[start + 1 :]:
         is_next = step.slice.start_ms == chunk[-1].slice.end_ms and step.reason is not Reason.CURRENT
         if not is_next or len(chunk) >= most or step.is_certain != first.is_certain:
             break
         if not first.is_certain and len(chunk) >= growing:
+            break
+        records += step.records
+        if records > staging.chunk_records:
             break
         chunk.append(step)
     return tuple(chunk)

@@ -42,8 +42,9 @@ def test_run_with_json_prints_the_documented_object(shell: Shell) -> None:
     assert set(found["runs"][0]["counts"]) == {"read", "assigned", "late", "unassigned", "invalid", "panes"}
 
 
-def test_spark_is_started_once_and_only_if_a_slice_is_replayed(shell: Shell) -> None:
-    assert shell("run", "sales", *RANGE, "--chunk", "1") == 0
+@pytest.mark.parametrize("limit", [("--chunk", "1"), ("--chunk-records", "1")])
+def test_spark_is_started_once_and_only_if_a_slice_is_replayed(shell: Shell, limit: tuple[str, str]) -> None:
+    assert shell("run", "sales", *RANGE, *limit) == 0
     assert shell.sessions == 1
     assert len(shell.replayer.orders) == 4
     assert shell("run", "sales", *RANGE) == 0

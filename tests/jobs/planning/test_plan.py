@@ -18,7 +18,7 @@ from jobs.ledger.events import (
 )
 from jobs.ledger.fold import fold
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.orchestration.requests import next_chunk
+from jobs.orchestration.requests import Staging, next_chunk
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
@@ -237,7 +237,22 @@ def test_a_plan_as_json_marks_a_waived_run() -> None:
 
 
 def chunks(found: Plan, limit: int | None, growing: int = 1) -> list[str]:
-    return [step.slice.slice_id for step in next_chunk(found, limit=limit, growing=growing, skip=frozenset())]
+    return [step.slice.slice_id for step in next_chunk(found, Staging(chunk=limit), growing=growing, skip=frozenset())]
+
+
+@given(st.lists(st.integers(0, 9), min_size=6, max_size=6), st.integers(1, 20), st.none() | st.integers(1, 6))
+def test_chunks_have_as_many_slices_as_their_limits_allow(records: list[int], most: int, limit: int | None) -> None:
+    found = plan(published(0), log())
+    steps = tuple(replace(step, records=count) for step, count in zip(found.steps, records, strict=True))
+    staging, done = Staging(chunk=limit, chunk_records=most), list[str]()
+    while chunk := next_chunk(replace(found, steps=steps), staging, growing=1, skip=frozenset(done)):
+        begin, count = len(done), len(chunk)
+        assert [step.slice.slice_id for step in chunk] == IDS[begin : begin + count]
+        assert count == 1 or (sum(records[begin : begin + count]) <= most and count <= (limit or 6))
+        after = records[begin : begin + count + 1]
+        assert begin + count == 6 or count == limit or sum(after) > most, "one more slice was possible"
+        done += [step.slice.slice_id for step in chunk]
+    assert done == IDS
 
 
 def test_certain_slices_form_one_chunk_and_uncertain_ones_growing_chunks() -> None:
