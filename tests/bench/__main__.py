@@ -62,7 +62,7 @@ def run(**options: Any) -> None:  # noqa: ANN401 - its options
         failed += [f"{contest.name}: {entry.name}" for entry in played.entries if entry.has_failed]
         found = result_of(played)
         say(summary(found))
-        write(options["docs"], found, size=options["size"], rounds=options["rounds"])
+        write(options["docs"], found, size=options["size"])
     if failed:
         raise click.ClickException(f"contestants failed: {'; '.join(failed)}")
 
@@ -95,11 +95,11 @@ def log_of(contest: Contest, settings: Settings) -> str:
     return log_for(contest.workload, contest.records, cache=settings.cache, seed=settings.seed)
 
 
-def write(docs: Path, found: dict[str, Any], *, size: Size, rounds: int) -> None:
+def write(docs: Path, found: dict[str, Any], *, size: Size) -> None:
     """Add one contest to the results, and write the page."""
     place = docs / RESULTS
     before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else None
-    now = {"machine": this_machine().to_json(), "size": size, "rounds": rounds, "contests": [found]}
+    now = {"machine": this_machine().to_json(), "size": size, "contests": [found]}
     results = merged(before, now)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -25,6 +25,7 @@ def result_of(played: Played) -> dict[str, Any]:
         "records": contest.records,
         "measure": contest.measure,
         "process": "new in each round" if contest.is_fresh else "warm",
+        "rounds": max(len(entry.samples) for entry in played.entries),
         "entries": [_entry(contest, entry, played.entries[0]) for entry in played.entries],
         "targets": [_target(played, target) for target in contest.targets],
         "line": _line(contest, played.entries),
@@ -135,12 +136,11 @@ def _as_dict(spread: Spread) -> dict[str, float]:
 def merged(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contests of both documents; those of `now` replace those of the same name.
 
-    Contests of another machine, commit or size are not kept: a page shows one run.
+    Contests of another machine, commit or size are not kept. Contests may have different numbers of rounds.
     """
-    same = ("size", "rounds")
     kept = (
         before is not None
-        and all(before.get(name) == now.get(name) for name in same)
+        and before["size"] == now["size"]
         and before["machine"]["cpu"] == now["machine"]["cpu"]
         and before["machine"]["commit"] == now["machine"]["commit"]
     )
