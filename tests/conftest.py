@@ -64,9 +64,9 @@ def pytest_runtest_call(item: pytest.Item) -> "Generator[None, Any, None]":
     if ASKED and (handle := getattr(getattr(item, "obj", None), "hypothesis", None)) is not None:
         BUDGET.limit(handle, usual=USUAL_CASES)
     outcome: Any = yield
-    if outcome.excinfo is not None and issubclass(outcome.excinfo[0], TimeOver):
-        outcome.force_result(None)
     if BUDGET.is_cut:
+        if outcome.excinfo is not None and issubclass(outcome.excinfo[0], TimeOver):
+            outcome.force_result(None)
         item.user_properties.append((CUT, BUDGET.played))
 
 

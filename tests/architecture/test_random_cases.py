@@ -1,5 +1,7 @@
 """A random test that has used up its time plays no further case, and a failing case is shrunk all the same."""
 
+import time
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,13 +42,24 @@ def test_a_property_plays_its_usual_cases_and_then_ends_with_its_time(seconds: f
     assert budget.is_cut == (expected == USUAL)
 
 
-def test_a_failing_case_is_shrunk_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("fails", ["pytest.fail", "assert"])
+def test_a_failing_case_is_shrunk_when_the_time_is_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """The time is over with the first failing case, and Hypothesis plays others to shrink it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
     @settings(max_examples=300, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
     @given(st.lists(st.integers()))
     def check(numbers: list[int]) -> None:
-        assert sum(numbers) < 1_000, numbers
+        if sum(numbers) >= 1_000:
+            now[0] = 100.0
+            if fails == "pytest.fail":
+                pytest.fail(str(numbers))
+            raise AssertionError(numbers)
 
-    Budget(0).limit(check.hypothesis, usual=USUAL)  # type: ignore[attr-defined]
-    with pytest.raises(AssertionError, match=r"\[1000\]"):
+    Budget(60).limit(check.hypothesis, usual=1)  # type: ignore[attr-defined]
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=r"\[1000\]"):
         check()
     assert "Flaky" not in capsys.readouterr().out

@@ -11,7 +11,7 @@ from functools import wraps
 from random import SystemRandom
 from typing import Any, Final
 
-from hypothesis.errors import HypothesisException
+from hypothesis.errors import HypothesisException, StopTest
 
 ASKED: Final = int(os.environ.get("HINDCAST_FUZZ", "0"))
 """The number of cases that `make fuzz` asks of each random test; 0 means that the test decides."""
@@ -59,9 +59,9 @@ class Budget:
                 raise TimeOver
             try:
                 return test(*args, **named)
-            except HypothesisException:
+            except (HypothesisException, StopTest):
                 raise
-            except Exception:
+            except BaseException:  # `pytest.fail` and `pytest.raises` raise no Exception
                 self._has_failed = True
                 raise
 
