@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from jobs.ledger.events import LedgerEvent
@@ -31,6 +30,7 @@ from tests.bench.workloads import make_events
 from tests.support.fake_replay import day_ms, sales
 from tests.support.ledger_chains import published_chain
 from tests.support.places import ROOT
+from tests.support.timing import calibration
 from windowlib.columnar.executor import Executor
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
@@ -89,20 +89,6 @@ class Finding:
             f"  {verdict:<6} {self.guard.name:<46} {min(self.seconds) * 1e6:12.3f} us/{self.guard.unit:<9} "
             f"ratio {spread.least:.4g} (to {spread.greatest:.4g}), limit {self.guard.limit:.4g}"
         )
-
-
-def calibration() -> float:
-    """Return the CPU seconds of a fixed piece of work: half of it numpy, half of it plain Python."""
-    rng = np.random.default_rng(1)
-    values = rng.integers(0, 2**40, 1_000_000)
-    began = time.process_time()
-    for _ in range(4):
-        np.add.reduceat(np.sort(values), np.arange(0, len(values), 10))
-    counts: dict[int, int] = {}
-    for step in range(1_000_000):
-        place = (step * 7_919) % 1_009
-        counts[place] = counts.get(place, 0) + step
-    return time.process_time() - began
 
 
 def executor_seconds(name: str, build: Build, *, records: int) -> float:
