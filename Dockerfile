@@ -44,6 +44,14 @@ RUN --mount=type=cache,target=/build/cache \
  && /opt/venv/bin/python deploy/slim_environment.py /opt/venv \
  && /opt/venv/bin/python -m compileall -q -j 0 /opt/venv/lib
 
+# `FAST=yes` adds numba, 210 MB, with which tasks hash millions of rows faster (docs/DEPLOYMENT.md).
+ARG FAST=no
+COPY requirements-fast.lock ./
+RUN if [ "$FAST" = yes ]; then \
+      uv/bin/uv pip install --quiet --link-mode copy --python /opt/venv/bin/python --require-hashes --only-binary :all: \
+        --no-deps --compile-bytecode --requirements requirements-fast.lock; \
+    fi
+
 # The Delta jars, checked against jobs/spark/jars.sha256. Their sum covers this list only, so other code does not matter.
 FROM python AS jars
 COPY --from=java /opt/java /opt/java

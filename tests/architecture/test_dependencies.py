@@ -1,4 +1,4 @@
-"""The dependencies in pyproject.toml, the two locks and the imports of the code agree."""
+"""The dependencies in pyproject.toml, the locks and the imports of the code agree."""
 
 import ast
 import re
@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from itertools import chain
 
 import pytest
 from packaging.requirements import Requirement
@@ -23,20 +24,34 @@ NOT_IMPORTED = {
 }
 
 
-RUN, DEVELOP = "requirements.lock", "requirements-dev.lock"
-FOR_DEVELOPING = {"apache-beam", "hypothesis", "mypy", "polars", "pytest", "ruff", "setuptools", "pip", "coverage"}
+RUN, FAST, DEVELOP = "requirements.lock", "requirements-fast.lock", "requirements-dev.lock"
+FOR_DEVELOPING = {
+    "apache-beam",
+    "numba",
+    "hypothesis",
+    "mypy",
+    "polars",
+    "pytest",
+    "ruff",
+    "setuptools",
+    "pip",
+    "coverage",
+}
 
 
 def declared(*, extras: bool = True) -> dict[str, Requirement]:
     """Return the requirements of pyproject.toml, by canonical name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    texts = [*project["dependencies"], *(project["optional-dependencies"]["embedded"] if extras else ())]
+    texts = [
+        *project["dependencies"],
+        *(chain.from_iterable(project["optional-dependencies"].values()) if extras else ()),
+    ]
     return {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, texts)}
 
 
 def locked(*locks: str) -> dict[str, str]:
-    """Return canonical name -> version of the packages of some lock files, by default of both."""
-    files = [(ROOT / name).read_text(encoding="utf-8").splitlines() for name in locks or (RUN, DEVELOP)]
+    """Return canonical name -> version of the packages of some lock files, by default of all."""
+    files = [(ROOT / name).read_text(encoding="utf-8").splitlines() for name in locks or (RUN, FAST, DEVELOP)]
     lines = [line for file in files for line in file]
     pins = [match.groups() for line in lines if (match := re.match(r"([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", line))]
     return {canonicalize_name(name): version for name, version in pins}
@@ -79,9 +94,10 @@ def test_the_lock_for_running_has_nothing_that_only_developers_need() -> None:
     assert locked(RUN).keys() & FOR_DEVELOPING == set()
 
 
-def test_the_two_locks_have_the_same_version_of_a_common_package() -> None:
-    run, develop = locked(RUN), locked(DEVELOP)
-    assert {name: (run[name], develop[name]) for name in run.keys() & develop if run[name] != develop[name]} == {}
+@pytest.mark.parametrize("lock", [FAST, DEVELOP])
+def test_two_locks_have_the_same_version_of_a_common_package(lock: str) -> None:
+    run, other = locked(RUN), locked(lock)
+    assert {name: (run[name], other[name]) for name in run.keys() & other if run[name] != other[name]} == {}
 
 
 def test_what_is_imported_is_declared() -> None:
@@ -107,7 +123,7 @@ def test_what_is_declared_is_imported() -> None:
     assert {name for name in declared() if name not in used | NOT_IMPORTED | {"apache-airflow"}} == set()
 
 
-@pytest.mark.parametrize("lock", [RUN, DEVELOP])
+@pytest.mark.parametrize("lock", [RUN, FAST, DEVELOP])
 def test_a_lock_names_no_index_and_has_a_hash_for_everything(lock: str) -> None:
     text = (ROOT / lock).read_text(encoding="utf-8")
     assert not re.search(r"^\s*--?(index-url|extra-index-url|find-links|i)\b", text, re.MULTILINE)

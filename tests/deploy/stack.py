@@ -131,7 +131,9 @@ class Stack:
 
     def _build(self) -> None:
         """Build the image, and those that stand in for images of a registry. HINDCAST_BUILD_ARGS has options."""
-        self._build_one("hindcast:local", ROOT, "--build-arg", f"S3_JARS={self.values['S3_JARS']}")
+        self._build_one(
+            "hindcast:local", ROOT, *(f"--build-arg={name}={self.values[name]}" for name in ("S3_JARS", "FAST"))
+        )
         self._build_one(POSTGRES, ROOT / "tests" / "deploy" / "postgres")
         if "s3" in self.profiles:
             context = self.directory / "object_store"

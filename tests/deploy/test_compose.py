@@ -126,6 +126,7 @@ def test_the_build_context_has_only_what_the_image_needs() -> None:
     assert allowed == {
         "requirements-bootstrap.txt",
         "requirements-build.lock",
+        "requirements-fast.lock",
         "requirements.lock",
         "pyproject.toml",
         "dags",

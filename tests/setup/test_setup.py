@@ -15,7 +15,13 @@ from jobs.spark.jars import JarsMissing, delta_jars, listed_jars
 from jobs.spark.java import JavaNotFound, find_java
 from tests.support.places import ROOT
 
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock", "requirements-bootstrap.txt")
+LOCKS = (
+    "requirements.lock",
+    "requirements-fast.lock",
+    "requirements-dev.lock",
+    "requirements-build.lock",
+    "requirements-bootstrap.txt",
+)
 
 
 def _script(path: Path, text: str) -> Path:
@@ -132,7 +138,7 @@ def test_every_locked_package_has_a_version_and_hashes(name: str) -> None:
     assert "://" not in text, "a lock names no index"
 
 
-@pytest.mark.parametrize("part", ["requirements", "requirements-dev"])
+@pytest.mark.parametrize("part", ["requirements", "requirements-fast", "requirements-dev"])
 def test_every_required_package_is_locked(part: str) -> None:
     wanted = re.findall(r"(?m)^([A-Za-z][A-Za-z0-9_.-]*)", (ROOT / f"{part}.in").read_text(encoding="utf-8"))
     locked = set(re.findall(r"(?m)^([a-z0-9._-]+)==", (ROOT / f"{part}.lock").read_text(encoding="utf-8")))

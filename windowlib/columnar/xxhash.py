@@ -1,16 +1,18 @@
 """XXH64 of whole columns: of 64-bit words, and of byte strings in one buffer.
 
-`windowlib.records.xxh64` computes the same hashes for one value. All functions work in place on arrays that should fit
-the cache of a core, so callers pass blocks of rows (`windowlib.columnar.hashing`).
+`windowlib.records.xxh64` computes the same hashes for one value. Where many rows are hashed and numba is installed,
+compiled loops do the work (`windowlib.columnar.compiled`). Otherwise array operations of numpy do it, in place on
+arrays that should fit the cache of a core, so callers pass blocks of rows (`windowlib.columnar.hashing`).
 
 Source: xxHash, doc/xxhash_spec.md.
 """
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from windowlib.columnar.compiled import PROCESS
 from windowlib.records import xxh64
 
 Words: TypeAlias = NDArray[np.uint64]
@@ -30,10 +32,20 @@ FEW: Final = 16
 _P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in (xxh64.P1, xxh64.P2, xxh64.P3, xxh64.P4, xxh64.P5))
 _LONG_TAIL: Final = 8 * xxh64.STRIPE
 """Strings of at most this many bytes are always hashed together."""
+_WORDS_PER_SPAN: Final = 25
+"""numpy hashes so many words in the time of one short string."""
 
 
 def hash_words(words: Words, seed: int | Words) -> Words:
     """Return the hash of each 64-bit word; `seed` is one seed, or one per word."""
+    loops = PROCESS.for_words(words.size)
+    if loops is not None and words.ndim == 1:
+        hashes = np.empty(len(words), np.uint64)
+        if isinstance(seed, int):
+            loops.hash_words(_plain(words), np.uint64(seed & xxh64.MASK), hashes)
+        else:
+            loops.hash_seeded_words(_plain(words), _plain(seed), hashes)
+        return hashes
     found = words * _P2
     spare = np.empty_like(found)
     _rotate(found, 31, spare)
@@ -54,6 +66,12 @@ def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
         few: this many spans, and the longest spans up to this number, are hashed one by one.
     """
     data, starts, lengths = spans
+    loops = PROCESS.for_words(_WORDS_PER_SPAN * len(starts))
+    if loops is not None:
+        hashes = np.empty(len(starts), np.uint64)
+        plain = _plain(data), _plain(starts).view(np.uint64), _plain(lengths).view(np.uint64)
+        loops.hash_spans(plain, np.uint64(seed & xxh64.MASK), hashes)
+        return hashes
     if len(starts) <= few:
         return _one_by_one(spans, seed)
     if lengths.min() == lengths.max():
@@ -66,6 +84,11 @@ def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
     found[short] = _hash_sorted(Spans(data, starts[short], sizes[:together]), seed)
     found[long] = _one_by_one(Spans(data, starts[long], sizes[together:]), seed)
     return found
+
+
+def _plain(values: "NDArray[Any]") -> "NDArray[Any]":
+    """Return an array without gaps whose values are aligned, as compiled loops take it."""
+    return np.require(values, requirements=["C", "A"])
 
 
 def _one_by_one(spans: Spans, seed: int) -> Words:

@@ -12,11 +12,10 @@ from windowlib.columnar.plan import BucketPlan
 from windowlib.errors import SpecError
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.keys import KeyTable
+from windowlib.kernels.merged_counts import counts_below
 
 FARTHEST_MS: Final = 1 << 60
 """Event times, sizes and slides are at most this, so that the arithmetic of windows fits 64 bits."""
-DENSE_MAX: Final = 4
-"""Sequence numbers whose range is at most so many times their number are looked up by counting, not by search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +69,7 @@ class Clock:
 
     def steps_before(self, sequence: Int64s) -> Int64s:
         """Return the number of steps before each record; `sequence` ascends."""
-        if not len(sequence):
-            return np.zeros(0, dtype=np.int64)
-        first, last = int(sequence[0]), int(sequence[-1])
-        low, high = np.searchsorted(self.steps.sequence, [first, last], side="left").tolist()
-        if last - first >= DENSE_MAX * len(sequence):
-            found: Int64s = low + np.searchsorted(self.steps.sequence[low:high], sequence, side="left")
-            return found
-        # steps after the record with sequence number first + i
-        after = np.bincount(self.steps.sequence[low:high] - first + 1, minlength=last - first + 1)
-        before: Int64s = low + np.cumsum(after)[sequence - first]
-        return before
+        return counts_below(self.steps.sequence, sequence)
 
     def step_of(self, watermark_ms: Int64s) -> Int64s:
         """Return the first step whose watermark reaches each instant; the number of all steps if none does."""

@@ -19,6 +19,8 @@ from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, parse_type
 from windowlib.records.xxh64 import hash_bytes, hash_long
 
+pytestmark = pytest.mark.usefixtures("each_way_to_hash")
+
 
 def test_every_value_has_the_hash_of_the_definition() -> None:
     for seed in seeds(300):

@@ -18,6 +18,8 @@ from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 from windowlib.records.xxh64 import hash_long, signed
 
+pytestmark = pytest.mark.usefixtures("each_way_to_hash")
+
 
 def table_of(kinds: Mapping[str, Node]) -> Table:
     return Table(name=tables.WINDOW_OUTPUTS, content=dict(kinds), coordinates={"fired_rank": "long"})

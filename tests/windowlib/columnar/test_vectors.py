@@ -8,6 +8,8 @@ from windowlib.columnar.hashing import row_hashes, value_hashes
 from windowlib.records.row_ids import row_id
 from windowlib.records.xxh64 import SEED, name_seed, signed
 
+pytestmark = pytest.mark.usefixtures("each_way_to_hash")
+
 ALL = list(vectors())
 
 
