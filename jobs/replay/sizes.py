@@ -50,8 +50,8 @@ class Sizes:
     session_records: int = 2_000_000
     records_per_block: int = 500_000
     records_per_bucket: int = 50_000
-    records_per_columnar_bucket: int = 2_500_000
-    records_per_task: int = 2_500_000
+    records_per_columnar_bucket: int = 3_500_000
+    records_per_task: int = 10_000_000
     least_records: int = 250_000
     rows_per_read: int = 131_072
     rows_per_file: int = 2_000_000
