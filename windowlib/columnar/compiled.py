@@ -45,13 +45,15 @@ def load_loops() -> ModuleType | None:
 def _hashes_rightly(loops: ModuleType) -> bool:
     words = np.arange(3, dtype=np.uint64)
     text = bytes(range(45))
-    found, seeded, spans = np.empty(3, np.uint64), np.empty(3, np.uint64), np.empty(1, np.uint64)
+    found, folded, seeded, spans = (np.ones(count, np.uint64) for count in (3, 3, 3, 1))
     loops.hash_words(words, np.uint64(SEED), found)
+    loops.fold_words(words, np.uint64(SEED), folded)
     loops.hash_seeded_words(words, words, seeded)
     one_span = np.frombuffer(text, np.uint8), np.zeros(1, np.uint64), np.full(1, len(text), np.uint64)
     loops.hash_spans(one_span, np.uint64(SEED), spans)
     return (
         found.tolist() == [hash_long(word, SEED) for word in range(3)]
+        and folded.tolist() == [1 ^ hash_long(word, SEED) for word in range(3)]
         and seeded.tolist() == [hash_long(word, word) for word in range(3)]
         and spans.tolist() == [hash_bytes(text, SEED)]
     )

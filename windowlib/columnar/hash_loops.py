@@ -55,6 +55,13 @@ def hash_words(words: NDArray[np.uint64], seed: np.uint64, found: NDArray[np.uin
         found[place] = _finished(_with_word(seed + _P5 + _8, words[place]))
 
 
+@numba.njit(types.void(_Words, _word, _Found), cache=True)
+def fold_words(words: NDArray[np.uint64], seed: np.uint64, fold: NDArray[np.uint64]) -> None:
+    """XOR the hash of each word, all with one seed, to the word of `fold` at its place."""
+    for place in range(len(words)):
+        fold[place] ^= _finished(_with_word(seed + _P5 + _8, words[place]))
+
+
 @numba.njit(types.void(_Words, _Words, _Found), cache=True)
 def hash_seeded_words(words: NDArray[np.uint64], seeds: NDArray[np.uint64], found: NDArray[np.uint64]) -> None:
     """Write the hash of each word, each with its own seed, to `found`."""

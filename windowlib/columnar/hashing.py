@@ -4,7 +4,9 @@ Spark computes the same hashes with expressions (`windowlib.spark.columns`), and
 them for one row of plain values.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,12 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from windowlib.columnar.words import int_words, is_constant, is_number, short_decimals, spans_of, validity
-from windowlib.columnar.xxhash import Numbers, Words, hash_short, hash_spans, hash_words
+from windowlib.columnar.xxhash import Numbers, Words, fold_words, hash_short, hash_spans, hash_words, is_compiled
 from windowlib.errors import SpecError
 from windowlib.records.xxh64 import SEED, name_seed
 
 BLOCK: Final = 32_768
-"""Rows are hashed in blocks of this many rows, so that the hashes of a block fit the cache of a core."""
+"""numpy hashes so many rows together, so that the hashes of a block fit the cache of a core."""
+
+COMPILED_BLOCK: Final = 131_072
+"""Compiled loops hash so many rows together: they read each word once, and each call costs 5 us."""
 
 STACKED: Final = 512
 """At most this many rows are hashed with all columns of numbers at once, because each array operation costs 0.5 us."""
@@ -34,57 +39,85 @@ _REPEATED: Final = 8
 Special = Callable[[pa.Array, int], Words]
 """(values, seed) -> the hash of each value, 0 for a null."""
 
-Hashes = Callable[[int, int], Words]
-"""(first row, number of rows) -> the hash of each row's value, 0 for a null."""
+Fold = Callable[[int, Words], None]
+"""(first row, words): XORs the hashes of the values of the rows from there on to the words. A null changes no word."""
 
 
 def row_hashes(
     rows: pa.Table | pa.RecordBatch,
     seed: int | Words,
     *,
-    block: int = BLOCK,
+    block: int | None = None,
     stacked: int = STACKED,
     probe: int = PROBE,
     special: Mapping[str, Special] = MappingProxyType({}),
+    constant: Collection[str] = (),
 ) -> Numbers:
     """Return the signed 64-bit hash of each row over its non-null columns.
 
     Args:
         rows: columns of any types that `value_hashes` accepts, in any order. A null changes no hash.
         seed: the seed of all rows, usually that of the name of their table, or one seed per row.
-        block: the number of rows that are hashed together.
+        block: the number of rows that are hashed together. The default depends on what hashes (`BLOCK`).
         stacked: if there are at most this many rows, all columns of numbers are hashed together.
         probe: how many rows tell whether a column may have one value, or a column of texts few different values.
         special: column -> the function that hashes its values, if it is not `value_hashes`.
+        constant: columns that have the same value in all rows.
     """
-    found = np.zeros(rows.num_rows, np.uint64)
+    found = np.empty(rows.num_rows, np.uint64)
+    if block is None:
+        block = COMPILED_BLOCK if is_compiled() else BLOCK
+    words = np.empty(min(block, rows.num_rows), np.uint64)
     at = 0
     for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
-        columns = list(_prepared(batch, special, stacked=stacked, probe=probe))
+        folds = _Folds()
+        folds.add(batch, special, constant=constant, stacked=stacked, probe=probe)
         for start in range(0, batch.num_rows, block):
-            count = min(block, batch.num_rows - start)
-            part = found[at + start : at + start + count]
-            for hashes in columns:
-                part ^= hashes(start, count)
-            of_rows = seed if isinstance(seed, int) else seed[at + start : at + start + count]
-            part[:] = hash_words(part, of_rows)
+            part = words[: min(block, batch.num_rows - start)]
+            part[:] = folds.constant
+            for fold in folds.varying:
+                fold(start, part)
+            place = slice(at + start, at + start + len(part))
+            hash_words(part, seed if isinstance(seed, int) else seed[place], found=found[place])
         at += batch.num_rows
     return found.view(np.int64)
 
 
-def _prepared(batch: pa.RecordBatch, special: Mapping[str, Special], *, stacked: int, probe: int) -> Iterator[Hashes]:
-    """Yield functions that hash any block of one column or of several."""
-    numbers: dict[str, pa.Array] = {}
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        if batch.num_rows <= stacked and name not in special and is_number(array.type):
-            numbers[name] = array
-        else:
-            # A dictionary is of no use to a special function, so no rows are probed for it.
-            rows = len(array) if name in special else probe
-            yield _hashes_of(array, name_seed(name), special.get(name, value_hashes), probe=rows)
-    if numbers:
-        folds = _stacked_folds(numbers)
-        yield lambda start, count: folds[start : start + count]
+@dataclass(slots=True)
+class _Folds:
+    """What the hashes of a batch's rows are made of: one word for all constant columns, and the other columns."""
+
+    constant: int = 0
+    varying: list[Fold] = field(default_factory=list)
+
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        special: Mapping[str, Special],
+        *,
+        constant: Collection[str],
+        stacked: int,
+        probe: int,
+    ) -> None:
+        """Add all columns of a batch."""
+        numbers: dict[str, pa.Array] = {}
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            seed, hash_values = name_seed(name), special.get(name, value_hashes)
+            is_long = len(array) > 4 * probe and name not in special
+            if name in constant or (is_long and is_constant(array, probe=probe)):
+                if len(array):
+                    self.constant ^= int(hash_values(array.slice(0, 1), seed)[0])
+            elif name in special:
+                self.varying.append(_fold_of(array, seed, hash_values))
+            elif batch.num_rows <= stacked and is_number(array.type):
+                numbers[name] = array
+            elif is_number(array.type) and not array.null_count:
+                self.varying.append(_fold_of_numbers(array, seed))
+            else:
+                self.varying.append(_fold_of_any(array, seed, probe=probe))
+        if numbers:
+            folded = _stacked_folds(numbers)
+            self.varying.append(partial(_fold_in, folded))
 
 
 def is_repetitive(array: pa.Array, *, probe: int) -> bool:
@@ -99,19 +132,42 @@ def is_repetitive(array: pa.Array, *, probe: int) -> bool:
     return len(ends.unique()) <= max(probe // _REPEATED, 1)
 
 
-def _hashes_of(array: pa.Array, seed: int, hash_values: Special, *, probe: int) -> Hashes:
-    """Return a function that hashes any block of a column. The dictionary of a column is hashed once."""
-    if len(array) > 4 * probe and is_constant(array, probe=probe):
-        one = hash_values(array.slice(0, 1), seed)
-        return lambda _start, count: np.broadcast_to(one, count)
+def _fold_in(hashes: Words, start: int, words: Words) -> None:
+    words ^= hashes[start : start + len(words)]
+
+
+def _fold_of(array: pa.Array, seed: int, hash_values: Special) -> Fold:
+    def fold(start: int, words: Words) -> None:
+        words ^= hash_values(array.slice(start, len(words)), seed)
+
+    return fold
+
+
+def _fold_of_numbers(array: pa.Array, seed: int) -> Fold:
+    """Return the fold of numbers that are not null."""
+
+    def fold(start: int, words: Words) -> None:
+        numbers = int_words(array.slice(start, len(words)))
+        assert numbers is not None, "the column has numbers"
+        fold_words(numbers, seed, words)
+
+    return fold
+
+
+def _fold_of_any(array: pa.Array, seed: int, *, probe: int) -> Fold:
+    """Return the fold of a column. The dictionary of a column is hashed once."""
     if not pa.types.is_dictionary(array.type) and is_repetitive(array, probe=probe):
         array = array.dictionary_encode()
     if not pa.types.is_dictionary(array.type):
-        return lambda start, count: hash_values(array.slice(start, count), seed)
+        return _fold_of(array, seed, value_hashes)
     if len(array.dictionary) > len(array):
-        return _hashes_of(array.dictionary_decode(), seed, hash_values, probe=len(array))
-    known = hash_values(array.dictionary, seed)
-    return lambda start, count: _of_indices(array.indices.slice(start, count), known)
+        return _fold_of(array.dictionary_decode(), seed, value_hashes)
+    known = value_hashes(array.dictionary, seed)
+
+    def fold(start: int, words: Words) -> None:
+        words ^= _of_indices(array.indices.slice(start, len(words)), known)
+
+    return fold
 
 
 def _stacked_folds(columns: Mapping[str, pa.Array]) -> Words:
@@ -204,8 +260,8 @@ def _without_nulls(hashes: Words, array: pa.Array) -> Words:
 def _structs(array: pa.StructArray) -> Words:
     """Return the fold of each struct: XOR of the hashes of its fields."""
     found = np.zeros(len(array), np.uint64)
-    for field, values in zip(array.type, array.flatten(), strict=True):
-        found ^= value_hashes(values, name_seed(field.name))
+    for one, values in zip(array.type, array.flatten(), strict=True):
+        found ^= value_hashes(values, name_seed(one.name))
     return found
 
 

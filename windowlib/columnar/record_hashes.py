@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.hashing import BLOCK, STACKED, Special, row_hashes, value_hashes
+from windowlib.columnar.hashing import STACKED, Special, row_hashes, value_hashes
 from windowlib.columnar.words import validity
 from windowlib.columnar.xxhash import Numbers, Words
 from windowlib.records import tables
@@ -25,7 +25,7 @@ def record_hashes(
     widened: Mapping[str, str] = MappingProxyType({}),
     *,
     constant: Collection[str] = (),
-    block: int = BLOCK,
+    block: int | None = None,
     stacked: int = STACKED,
 ) -> Numbers:
     """Return the `record_hash` of each record of a log.
@@ -37,7 +37,7 @@ def record_hashes(
         widened: column -> its first type in Spark's spelling (`PinnedLog.widened`). A value that fits that type is
             hashed as that type.
         constant: columns that have the same value in all records, as a partition column in a file.
-        block: the number of records that are hashed together.
+        block: as for `row_hashes`.
         stacked: as for `row_hashes`.
 
     Raises:
@@ -46,17 +46,16 @@ def record_hashes(
     special: dict[str, Special] = {
         name: partial(_first_hashes, first=arrow_type(parse_type(kind))) for name, kind in widened.items()
     }
-    special |= {name: partial(_constant_hashes, hashes_of=special.get(name, value_hashes)) for name in constant}
-    return row_hashes(records, name_seed(RECORD), block=block, stacked=stacked, special=special)
+    return row_hashes(records, name_seed(RECORD), block=block, stacked=stacked, special=special, constant=constant)
 
 
-def invalid_ids(record_hash: pa.Array, reason: pa.Array, *, block: int = BLOCK) -> Numbers:
+def invalid_ids(record_hash: pa.Array, reason: pa.Array, *, block: int | None = None) -> Numbers:
     """Return the ids of rows of `invalid_records`."""
     rows = pa.table({"record_hash": record_hash, "reason": reason})
     return row_hashes(rows, name_seed(tables.INVALID_RECORDS), block=block)
 
 
-def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, *, block: int = BLOCK) -> Numbers:
+def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, *, block: int | None = None) -> Numbers:
     """Return the ids of records at their ranks, which the fingerprint of a slice's input sums up.
 
     `commit` is the number of the records' commit, if it is content.
@@ -65,11 +64,6 @@ def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, 
     if commit is not None:
         columns["commit"] = pa.repeat(pa.scalar(commit, pa.int64()), len(rank))
     return row_hashes(pa.table(columns), name_seed(INPUT), block=block)
-
-
-def _constant_hashes(array: pa.Array, seed: int, *, hashes_of: Special) -> Words:
-    """Return the hash of the first value for all values."""
-    return np.broadcast_to(hashes_of(array.slice(0, 1), seed), len(array))
 
 
 def _first_hashes(array: pa.Array, seed: int, *, first: pa.DataType) -> Words:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.hashing import BLOCK, row_hashes
+from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.positions import holds_positions, ordered_positions
 from windowlib.columnar.xxhash import Numbers, hash_words
 from windowlib.records import tables
@@ -38,7 +38,7 @@ class Damage:
 class RowIdentity:
     """Computes the ids and checks of the rows of one table."""
 
-    def __init__(self, table: Table, *, block: int = BLOCK) -> None:
+    def __init__(self, table: Table, *, block: int | None = None) -> None:
         """Prepare for the rows of a table; `block` rows are hashed together."""
         self.table = table
         self._block = block

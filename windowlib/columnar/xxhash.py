@@ -36,17 +36,28 @@ _WORDS_PER_SPAN: Final = 25
 """numpy hashes so many words in the time of one short string."""
 
 
-def hash_words(words: Words, seed: int | Words) -> Words:
-    """Return the hash of each 64-bit word; `seed` is one seed, or one per word."""
+def is_compiled() -> bool:
+    """Return whether compiled loops hash in this process."""
+    return PROCESS.for_words(0) is not None
+
+
+def hash_words(words: Words, seed: int | Words, *, found: Words | None = None) -> Words:
+    """Return the hash of each 64-bit word.
+
+    Args:
+        words: the words, of any shape.
+        seed: one seed, or one per word.
+        found: an array for the hashes, which may not share memory with the words; the default is a new array.
+    """
     loops = PROCESS.for_words(words.size)
     if loops is not None and words.ndim == 1:
-        hashes = np.empty(len(words), np.uint64)
+        hashes = np.empty(len(words), np.uint64) if found is None else found
         if isinstance(seed, int):
             loops.hash_words(_plain(words), np.uint64(seed & xxh64.MASK), hashes)
         else:
             loops.hash_seeded_words(_plain(words), _plain(seed), hashes)
         return hashes
-    found = words * _P2
+    found = np.multiply(words, _P2, out=found)
     spare = np.empty_like(found)
     _rotate(found, 31, spare)
     found *= _P1
@@ -84,6 +95,15 @@ def hash_short(words: Words, length: int, seed: int) -> Words:
         _rotate(found, 11, spare)
         found *= _P1
     return _avalanche(found, spare)
+
+
+def fold_words(words: Words, seed: int, fold: Words) -> None:
+    """XOR the hash of each 64-bit word, all with one seed, to the word of `fold` at its place."""
+    loops = PROCESS.for_words(0)
+    if loops is None:
+        fold ^= hash_words(words, seed)
+    else:
+        loops.fold_words(_plain(words), np.uint64(seed & xxh64.MASK), fold)
 
 
 def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:

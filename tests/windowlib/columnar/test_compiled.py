@@ -11,6 +11,8 @@ import pytest
 from windowlib.columnar import compiled, hash_loops, xxhash
 from windowlib.columnar.compiled import CompiledLoops, load_loops
 
+LOOPS = ("hash_words", "fold_words", "hash_seeded_words", "hash_spans")
+
 
 def test_loops_are_loaded_once_when_numpy_has_hashed_enough_words() -> None:
     loaded: list[ModuleType] = []
@@ -57,11 +59,11 @@ def test_a_failure_of_numba_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: p
     assert "no locator available" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["hash_words", "hash_seeded_words", "hash_spans"])
+@pytest.mark.parametrize("name", LOOPS)
 def test_loops_with_other_hashes_are_not_used(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    right = {one: getattr(hash_loops, one) for one in ("hash_words", "hash_seeded_words", "hash_spans")}
+    right = {one: getattr(hash_loops, one) for one in LOOPS}
 
     def wrong(*arguments: Any) -> None:  # noqa: ANN401 - those of any loop
         right[name](*arguments)
