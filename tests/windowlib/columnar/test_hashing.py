@@ -183,8 +183,8 @@ def test_decimals_of_each_length_are_hashed_as_big_endian_bytes() -> None:
         bits = rng.choice([7, 8, 15, 31, 39, 55, 63, 64, 90])
         values = [rng.choice([-1, 1]) * rng.getrandbits(rng.randrange(bits + 1)) for _ in range(rng.randrange(1, 60))]
         edges = [sign * (1 << (8 * size - 1)) + by for size in range(1, 9) for sign in (-1, 1) for by in (-1, 0)]
-        values += rng.choice([[], edges, [None]])
-        array = in_disguise(pa.array([None if one is None else Decimal(one) for one in values], DECIMAL), rng)
+        decimals = [*map(Decimal, [*values, *rng.choice([[], edges])]), *rng.choice([[], [None]])]
+        array = in_disguise(pa.array(decimals, DECIMAL), rng)
         with_seed = rng.getrandbits(64)
-        expected = [0 if one is None else plain_hash(Decimal(one), "decimal(38,0)", with_seed) for one in values]
+        expected = [0 if one is None else plain_hash(one, "decimal(38,0)", with_seed) for one in decimals]
         assert value_hashes(array, with_seed).tolist() == expected
