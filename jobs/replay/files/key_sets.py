@@ -14,8 +14,8 @@ from windowlib.columnar.xxhash import Words
 from windowlib.records.xxh64 import name_seed
 
 KEY_SEED: Final = name_seed("key")
-BITS_PER_KEY: Final = 16
-"""A set with so many bits for each key takes 6 % of other keys for its own."""
+BITS_PER_KEY: Final = 64
+"""A set with so many bits for each key takes 1.6 % of other keys for its own. Their rows are restored in vain."""
 BITS_MIN, BITS_MAX = 10, 24
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio: a multiplication spreads integers evenly (Knuth, TAOCP 3, 6.4)."""
