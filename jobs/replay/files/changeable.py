@@ -50,7 +50,8 @@ def reached_keys(
 
     Args:
         timers: the files of the table `timers`.
-        files: those to read. Row groups that have no such timer by their statistics are not read.
+        files: those to read. Row groups that have no such timer by their statistics are not read. Statistics leave
+            nulls out: a timer with a null is damaged, and the task that reads its row finds the damage.
         chunk: has the watermark.
         keys: the key columns.
         rows: the largest number of rows that are read at once.
