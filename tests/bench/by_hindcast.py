@@ -22,6 +22,7 @@ from jobs.publishing.decisions import waive
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
 from jobs.replay.files import way
+from jobs.replay.files.ascending import Ascending
 from jobs.replay.files.layout import Block, layout_of
 from jobs.replay.files.scan import Scanned, ScanPlan, rises
 from jobs.replay.pinned import pin
@@ -181,8 +182,8 @@ def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
         records=IdSum(),
         invalid=IdSum(),
         invalid_rows=IdSum(),
-        rises_at=np.concatenate(at),
-        rises_to=np.concatenate(to),
+        rises_at=Ascending.of(np.concatenate(at)),
+        rises_to=Ascending.of(np.concatenate(to)),
         records_of_buckets=(),
         records_of_time=(),
         invalid_records=(),

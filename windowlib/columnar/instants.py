@@ -79,7 +79,7 @@ def read_instants(values: pa.Array, unit: str | None) -> Instants:
         raise SpecError(f"a time column of Arrow type {kind} holds no time; allowed: numbers, texts, timestamps, dates")
     if not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind) or pa.types.is_signed_integer(kind)):
         return _read_each(values, unit)
-    problems = np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES[NULL_TIME], 0).astype(np.int8)
+    problems = _of_nulls(values, NULL_TIME)
     if pa.types.is_date32(kind):
         days = _integers(values.cast(pa.int32()))
         return Instants(days * 86_400_000, problems, np.zeros(len(days), dtype=bool))
@@ -110,7 +110,7 @@ def _read_each(values: pa.Array, unit: str | None) -> Instants:
 
 def key_problems(values: pa.Array) -> Codes:
     """Return `null_key` and `nan_key` for the values of a key column."""
-    found = np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES["null_key"], 0).astype(np.int8)
+    found = _of_nulls(values, "null_key")
     if pa.types.is_floating(values.type):
         is_nan = pc.is_nan(values).to_numpy(zero_copy_only=False)
         found[np.equal(is_nan, True)] = _CODES["nan_key"]  # noqa: FBT003 - a null is not NaN
@@ -119,7 +119,10 @@ def key_problems(values: pa.Array) -> Codes:
 
 def range_problems(time: Instants) -> Codes:
     """Return `time_out_of_range` for event times outside 64 bits or the years 1 to 9999."""
-    is_inside = (time.ms >= MIN_TIMESTAMP_MS) & (time.ms <= MAX_TIMESTAMP_MS) & ~time.is_lost
+    ms = time.ms
+    if len(ms) and ms.min() >= MIN_TIMESTAMP_MS and ms.max() <= MAX_TIMESTAMP_MS and not time.is_lost.any():
+        return np.zeros(len(ms), dtype=np.int8)
+    is_inside = (ms >= MIN_TIMESTAMP_MS) & (ms <= MAX_TIMESTAMP_MS) & ~time.is_lost
     return np.where(is_inside, 0, _CODES[OUT_OF_RANGE]).astype(np.int8)
 
 
@@ -151,5 +154,13 @@ def problem_names(codes: Codes) -> pa.Array:
     return pa.array(PROBLEMS, pa.string()).take(pa.array(codes.astype(np.int32)))
 
 
+def _of_nulls(values: pa.Array, problem: str) -> Codes:
+    """Return a problem for each null."""
+    if not values.null_count:
+        return np.zeros(len(values), dtype=np.int8)
+    return np.where(values.is_null().to_numpy(zero_copy_only=False), _CODES[problem], 0).astype(np.int8)
+
+
 def _integers(values: pa.Array) -> Int64s:
-    return np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    filled = values.fill_null(0) if values.null_count else values
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)

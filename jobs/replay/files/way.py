@@ -213,11 +213,12 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
     times: list[Int64s] = []
     highest = before_ms
     for one in scanned:
-        start = 0 if highest is None else int(np.searchsorted(one.rises_to, highest, side="right"))
-        if start < len(one.rises_to):
-            sequences.append(one.rises_at[start:])
-            times.append(one.rises_to[start:])
-            highest = int(one.rises_to[-1])
+        rises_to = one.rises_to.numbers()
+        start = 0 if highest is None else int(np.searchsorted(rises_to, highest, side="right"))
+        if start < len(rises_to):
+            sequences.append(one.rises_at.numbers()[start:])
+            times.append(rises_to[start:])
+            highest = int(rises_to[-1])
     nothing = np.empty(0, dtype=np.int64)
     return Rises(sequence=np.concatenate([nothing, *sequences]), max_event_time_ms=np.concatenate([nothing, *times]))
 
