@@ -1,15 +1,174 @@
-"""Reads the rows of a checkpoint that may be stored in parts (docs/CHECKPOINTS.md), without Spark."""
+"""Reads the rows of a checkpoint that may be stored in parts (docs/CHECKPOINTS.md), without Spark.
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+`read_checkpoint` returns all rows of a table. A large checkpoint is read by tasks: the driver lists the files
+(`checkpoint_files`), and tasks read batches of them (`PartFiles.batches`).
+"""
 
-from jobs.lake.store import Attempt, attempt_batches, read_each_attempt
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from jobs.lake.damage import reading
+from jobs.lake.store import (
+    Attempt,
+    ListedFile,
+    files_dataset,
+    listed_files,
+    open_table,
+    read_each_attempt,
+    table_schema,
+)
 from windowlib.records import tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from windowlib.columnar.steps import Bools, Int64s
+
+Bounds: TypeAlias = Mapping[str, Any]
+"""The statistics of a row group: column -> {"min": ..., "max": ...}. Columns without statistics are missing."""
+_REPEATED: Final = ("domain", "kind", "name", "scope", "table_name", "trigger_state")
+"""Columns of texts of the checkpoint's tables that have few different values."""
+_ROWS_PER_BATCH: Final = 131_072
+"""The largest number of removals that are read at once."""
+
+
+class PartFile(NamedTuple):
+    """A file of a checkpoint's table, and the number of the part that it belongs to."""
+
+    part: int
+    file: ListedFile
+
+
+@dataclass(frozen=True, slots=True)
+class PartFiles:
+    """Files of one table of a checkpoint in parts. `uri` is the place of the table, `schema` has its columns."""
+
+    uri: str
+    schema: "pa.Schema"
+    files: tuple[PartFile, ...]
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        *,
+        rows: int,
+        only: Collection[PartFile] | None = None,
+        may_have: Callable[[Bounds], bool] | None = None,
+    ) -> "Iterator[tuple[int, pa.RecordBatch]]":
+        """Yield batches of at most `rows` rows, and the number of the part of each.
+
+        Texts that repeat may come as dictionaries.
+
+        Args:
+            columns: the columns to read. Those that the table does not have are missing.
+            rows: the largest number of rows in a batch.
+            only: the files to read; None for all.
+            may_have: row groups for whose statistics this returns false are not read.
+
+        Raises:
+            StoreError: a file cannot be read; the message names it.
+        """
+        import pyarrow.dataset as pads
+
+        chosen = self.files if only is None else only
+        if not chosen:
+            return
+        known = [name for name in columns if name in self.schema.names]
+        repeated = [name for name in known if name in _REPEATED]
+        with reading(self.uri):
+            dataset = files_dataset(self.uri, [one.file for one in chosen], self.schema, repeated=repeated)
+            fragments = [*dataset.get_fragments()]
+            part_of = {fragment.path: one.part for fragment, one in zip(fragments, chosen, strict=True)}
+            if may_have is not None:
+                fragments = [_with_row_groups(fragment, may_have) for fragment in fragments]
+                fragments = [fragment for fragment in fragments if fragment.row_groups]
+                dataset = pads.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
+            scanner = dataset.scanner(columns=known, batch_size=rows, batch_readahead=2, fragment_readahead=1)
+            for batch, fragment in scanner.scan_batches():
+                if batch.num_rows:
+                    yield part_of[fragment.path], batch
+
+
+def checkpoint_files(uri: str, parts: Sequence[Attempt]) -> PartFiles:
+    """Return the files of a table of the attempts that stored the parts of a checkpoint; none if there is no table.
+
+    Raises:
+        StoreError: the table cannot be read; the message names the damaged file.
+    """
+    import pyarrow as pa
+
+    with reading(uri):
+        table = open_table(uri) if parts else None
+        if table is None:
+            return PartFiles(uri, pa.schema([]), ())
+        number = {attempt: part for part, attempt in enumerate(parts)}
+        files = (PartFile(number[one.attempt], one) for one in listed_files(table, parts))
+        return PartFiles(uri, table_schema(table), tuple(sorted(files, key=lambda one: one.part)))
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """The ids of the rows that the parts of a checkpoint remove from one table.
+
+    `ids` are sorted and distinct, and `last_parts` has the last part that removes each. `may_have` is a set of their
+    upper bits. Most rows of a large state are not removed, and one look into this set tells so.
+    """
+
+    ids: "Int64s"
+    last_parts: "Int64s"
+    may_have: "Bools"
+
+    @classmethod
+    def of(cls, removed: "Sequence[Int64s]") -> "Removals":
+        """Return the removals of the parts, in order: of each part, the ids that it removes."""
+        import numpy as np
+
+        ids = np.concatenate([np.zeros(0, np.int64), *removed])
+        parts = np.repeat(np.arange(len(removed)), [len(one) for one in removed])
+        order = np.argsort(ids, kind="stable")
+        ids, parts = ids[order], parts[order]
+        is_last = np.append(ids[1:] != ids[:-1], np.ones(min(len(ids), 1), np.bool_))
+        ids = ids[is_last]
+        # With 32 bits for each id, at most 3 % of other ids are looked up in vain.
+        index_bits = min(max((32 * len(ids) - 1).bit_length(), 6), 24)
+        may_have = np.zeros(1 << index_bits, np.bool_)
+        may_have[_upper(ids, index_bits)] = True
+        return cls(ids, parts[is_last], may_have)
+
+    def alive(self, ids: "Int64s", part: int) -> "Bools":
+        """Return which rows of a part no later part removes."""
+        import numpy as np
+
+        found = np.ones(len(ids), np.bool_)
+        if len(self.ids):
+            asked = np.flatnonzero(self.may_have[_upper(ids, len(self.may_have).bit_length() - 1)])
+            places = np.minimum(np.searchsorted(self.ids, ids[asked]), len(self.ids) - 1)
+            is_gone = (self.ids[places] == ids[asked]) & (self.last_parts[places] > part)
+            found[asked[is_gone]] = False
+        return found
+
+
+def removals(files: PartFiles, *, parts: int) -> Mapping[str, Removals]:
+    """Return the removals of each table of `INCREMENTAL_TABLES`.
+
+    `files` are those of `state_removals`. The checkpoint has so many parts.
+
+    Raises:
+        StoreError: a file cannot be read; the message names it.
+    """
+    import numpy as np
+    import pyarrow.compute as pc
+
+    found: dict[str, list[list[Int64s]]] = {name: [[] for _ in range(parts)] for name in tables.INCREMENTAL_TABLES}
+    for part, batch in files.batches(("table_name", "removed_id"), rows=_ROWS_PER_BATCH):
+        names = batch.column("table_name").dictionary_encode()
+        for index, name in enumerate(names.dictionary.to_pylist()):
+            if name in found:
+                ids = batch.column("removed_id").filter(pc.equal(names.indices, index))
+                found[name][part].append(ids.to_numpy())
+    nothing = np.zeros(0, np.int64)
+    return {name: Removals.of([np.concatenate([nothing, *of_part]) for of_part in own]) for name, own in found.items()}
 
 
 def read_checkpoint(
@@ -35,35 +194,14 @@ def read_checkpoint(
     if table not in tables.INCREMENTAL_TABLES:
         parts = parts[-1:]
     names = [*columns, *(() if tables.ROW_ID in columns else (tables.ROW_ID,))]
+    removed = removals(checkpoint_files(uri_of(tables.STATE_REMOVALS), parts), parts=len(parts)).get(table)
     found = []
-    removed = _removed(uri_of, parts, table)
-    for rows, gone in zip(read_each_attempt(uri_of(table), parts, names), removed, strict=True):
+    for part, rows in enumerate(read_each_attempt(uri_of(table), parts, names)):
         alive = np.ones(rows.num_rows, dtype=np.bool_)
-        if rows.num_rows and len(gone):
-            alive = ~np.isin(rows[tables.ROW_ID].to_numpy(), gone)
+        if rows.num_rows and removed is not None:
+            alive = removed.alive(rows[tables.ROW_ID].to_numpy(), part)
         found.append((rows.select([name for name in columns if name in rows.column_names]), alive))
     return found
-
-
-def checkpoint_batches(
-    uri_of: Callable[[str], str], parts: Sequence[Attempt], table: str, *, columns: Sequence[str], rows: int
-) -> "Iterator[tuple[pa.Table, Bools]]":
-    """Yield the same as `read_checkpoint` for a table of `INCREMENTAL_TABLES`, in batches of at most `rows` rows.
-
-    `columns` has the row id.
-
-    Raises:
-        StoreError: a table cannot be read; the message names the damaged file.
-    """
-    import numpy as np
-    import pyarrow as pa
-
-    for part, gone in zip(parts, _removed(uri_of, parts, table), strict=True):
-        for batch in attempt_batches(uri_of(table), [part], columns, rows=rows):
-            alive = np.ones(batch.num_rows, dtype=np.bool_)
-            if len(gone):
-                alive = ~np.isin(batch.column(tables.ROW_ID).to_numpy(), gone)
-            yield pa.Table.from_batches([batch]), alive
 
 
 def live_rows(parts: "Sequence[tuple[pa.Table, Bools]]") -> "pa.Table":
@@ -73,14 +211,12 @@ def live_rows(parts: "Sequence[tuple[pa.Table, Bools]]") -> "pa.Table":
     return pa.concat_tables([rows if alive.all() else rows.filter(pa.array(alive)) for rows, alive in parts])
 
 
-def _removed(uri_of: Callable[[str], str], parts: Sequence[Attempt], table: str) -> "list[Int64s]":
-    """Return for each part the ids that later parts remove."""
-    import numpy as np
-    import pyarrow.compute as pc
+def _with_row_groups(fragment: Any, may_have: Callable[[Bounds], bool]) -> Any:  # noqa: ANN401 - a fragment of Arrow
+    return fragment.subset(row_group_ids=[one.id for one in fragment.row_groups if may_have(one.statistics or {})])
 
-    found = [np.zeros(0, dtype=np.int64)]
-    if len(parts) > 1:
-        for rows in reversed(read_each_attempt(uri_of(tables.STATE_REMOVALS), parts[1:], ("table_name", "removed_id"))):
-            ids = rows.filter(pc.equal(rows["table_name"], table))["removed_id"].to_numpy() if rows.num_rows else []
-            found.append(np.concatenate([found[-1], ids]).astype(np.int64))
-    return found[::-1]
+
+def _upper(ids: "Int64s", bits: int) -> "Int64s":
+    import numpy as np
+
+    found: Int64s = (ids.view(np.uint64) >> np.uint64(64 - bits)).view(np.int64)
+    return found

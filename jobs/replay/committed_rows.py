@@ -4,8 +4,8 @@ The rows of a small table are read once and kept. The files of a larger table ar
 batch by batch. So the driver holds sums only, and the memory of no process grows with the table.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
@@ -41,9 +41,16 @@ class SumQuery:
 
     @property
     def sql(self) -> str:
-        """The query over the relation `committed`."""
+        """The query over the relation `committed`. It returns no row for a group without rows."""
+        source = f"FROM committed WHERE {self.where}"
+        if not self.groups:
+            return f"SELECT {self.sums} {source} HAVING count(*) > 0"
         groups = ", ".join(self.groups)
-        return f"SELECT {groups}, {self.sums} FROM committed WHERE {self.where} GROUP BY {groups}"  # noqa: S608 - our own names
+        return f"SELECT {groups}, {self.sums} {source} GROUP BY {groups}"
+
+    def of_all_slices(self) -> "SumQuery":
+        """Return the query of one sum over all rows, which takes half the time."""
+        return replace(self, columns=tuple(name for name in self.columns if name not in self.groups), groups=())
 
 
 def ids_query(table: str, column: str) -> SumQuery:
@@ -52,12 +59,13 @@ def ids_query(table: str, column: str) -> SumQuery:
     return SumQuery(
         table=table,
         columns=("slice_id", column, *(("missed_all",) if is_fate_of_late else ())),
-        sums=f'count(*), bit_xor("{column}"), sum("{column}"::HUGEINT)',
+        sums=f'count(*), bit_xor("{column}"), sum("{column}")',
         where="missed_all" if is_fate_of_late else "true",
     )
 
 
-_EDGE_SUMS = "sum(edge_count), bit_xor(edge_xor), sum(edge_sum::HUGEINT)"
+# DuckDB's sum of 64-bit integers has 128 bits.
+_EDGE_SUMS = "sum(edge_count), bit_xor(edge_xor), sum(edge_sum)"
 EDGES = SumQuery(
     table=tables.WINDOW_STATE,
     columns=("slice_id", *tables.EDGE_COLUMNS, "is_orphan"),
@@ -75,7 +83,7 @@ REMOVED_EDGES = SumQuery(
 REMOVED_IDS = SumQuery(
     table=tables.STATE_REMOVALS,
     columns=("slice_id", "table_name", "removed_id"),
-    sums="count(*), bit_xor(removed_id), sum(removed_id::HUGEINT)",
+    sums="count(*), bit_xor(removed_id), sum(removed_id)",
     groups=("slice_id", "table_name"),
 )
 """The ids of the rows that incremental checkpoints removed, by slice and table."""
@@ -94,15 +102,27 @@ class _Part:
 
 
 def _sums_of_part(part: _Part) -> dict[Key, IdSum]:
-    import pyarrow as pa
-
     found: dict[Key, IdSum] = {}
     share = (part.number, part.parts)
     batches = attempt_batches(part.uri, part.attempts, part.query.columns, rows=part.rows_per_batch, share=share)
     with ArrowSql() as sql:
-        for batch in batches:
-            _add(found, part.query, sql.query({"committed": pa.Table.from_batches([batch])}, part.query.sql))
+        for rows in _together(batches, rows=part.rows_per_batch):
+            _add(found, part.query, sql.query({"committed": rows}, part.query.sql))
     return found
+
+
+def _together(batches: "Iterable[pa.RecordBatch]", *, rows: int) -> "Iterator[pa.Table]":
+    """Yield the batches as tables of at most `rows` rows: a query over a few rows takes 5 ms."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if waiting and sum(one.num_rows for one in waiting) + batch.num_rows > rows:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+        waiting.append(batch)
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _add(found: dict[Key, IdSum], query: SumQuery, rows: "pa.Table") -> None:
@@ -148,7 +168,7 @@ class CommittedRows:
                     ids = rows[column].cast(pa.int64())
                     found.append(pa.table({**place, "slice_id": rows["slice_id"].cast(pa.string()), "id": ids}))
         if found:
-            sql = "SELECT t, c, slice_id, count(*), bit_xor(id), sum(id::HUGEINT) FROM kept GROUP BY ALL"
+            sql = "SELECT t, c, slice_id, count(*), bit_xor(id), sum(id) FROM kept GROUP BY ALL"
             for name, column, slice_id, count, xor, total in plain_rows(
                 self.sql.query({"kept": pa.concat_tables(found)}, sql)
             ):

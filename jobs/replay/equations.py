@@ -188,8 +188,8 @@ class Audit:
         if self.before is None:
             return IdSum()
         attempts = self.before.attempts
-        found = IdSum.together(committed.by_slice(EDGES, attempts).values())
-        for removed in committed.by_slice(REMOVED_EDGES, attempts[1:]).values():
+        found = IdSum.together(committed.sums(EDGES.of_all_slices(), attempts).values())
+        for removed in committed.sums(REMOVED_EDGES.of_all_slices(), attempts[1:]).values():
             found.remove(removed)
         return found
 

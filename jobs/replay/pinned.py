@@ -75,7 +75,8 @@ class Pinned:
             return False
         rows = sum(ids.count for ids in self.state_before.ids.values())
         per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD
-        work = per_record * (self.log.records + rows) + RECORDS_PER_SLICE * len(self.order.slices)
+        state = rows // self.sizes.staying_per_record if self.lets_rows_stay() else rows
+        work = per_record * (self.log.records + state) + RECORDS_PER_SLICE * len(self.order.slices)
         return work <= self.sizes.local_records + (0 if has_session else self.sizes.session_records)
 
     def lets_rows_stay(self) -> bool:

@@ -41,6 +41,8 @@ class Sizes:
         staying_rows: if the state before a chunk has at least this many rows, those of keys that the chunk does not
             change stay stored, and no task restores them (`Pinned.lets_rows_stay`).
         staying_share: this is so if the state has at least this many rows for each record of the chunk.
+        staying_per_record: so many rows of the state that may stay count as one of `local_records`. The threads of this
+            process read and check them as fast as Spark's tasks on this machine.
         pandas_rows: Great Expectations uses pandas for a slice with at most this many rows, and Spark for a larger one.
             Compiled checks use neither.
     """
@@ -67,6 +69,7 @@ class Sizes:
     checkpoint_parts: int = 16
     staying_rows: int = 50_000
     staying_share: int = 4
+    staying_per_record: int = 20
     pandas_rows: int = PANDAS_ROWS
 
     def buckets_for(self, records: int, *, cores: int, has_keys: bool, is_columnar: bool) -> int:

@@ -2,11 +2,12 @@
 
 Spark schedules its tasks and tries them again; only their arguments move. A Spark job takes 50 ms, and starting Spark
 takes seconds, so a chunk with little work runs in this process (`Pinned.runs_here`) if the session would be on this
-machine as well. The functions are the same.
+machine as well. The functions are the same. What takes long here, the reading of a large state, is shared by threads.
 """
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -42,6 +43,15 @@ class Tasks(Protocol):
         Raises:
             HindcastError: the first error of ours that a task raised. Other exceptions come as they are, or as Spark's.
         """
+        ...
+
+    @property
+    def sharers(self) -> int:
+        """About how many tasks of `share` run at the same time, at least 1."""
+        ...
+
+    def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+        """Do the same as `run` with a function that may run in threads: its time is that of Arrow and numpy."""
         ...
 
 
@@ -92,6 +102,15 @@ class SparkTasks:
             results.append(one)
         return results
 
+    @property
+    def sharers(self) -> int:
+        """The cores of the executors that Spark has now."""
+        return self.cores
+
+    def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+        """Return the results of one Spark job, as `run` does."""
+        return self.run(function, arguments)
+
 
 def _active_tasks(context: "SparkContext") -> tuple[int, int]:
     """Return how many tasks of the running Spark stages are done, and how many they have."""
@@ -102,7 +121,9 @@ def _active_tasks(context: "SparkContext") -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LocalTasks:
-    """Tasks in this process, one after the other."""
+    """Tasks in this process, one after the other. `share` runs them in so many threads, or as many as Arrow uses."""
+
+    threads: int | None = None
 
     @property
     def shares_files(self) -> bool:
@@ -121,6 +142,22 @@ class LocalTasks:
             for argument in arguments:
                 results.append(function(argument))  # noqa: PERF401 - the length of the list is the progress
         return results
+
+    @property
+    def sharers(self) -> int:
+        """The number of threads."""
+        import pyarrow as pa
+
+        return max(self.threads or pa.cpu_count(), 1)
+
+    def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+        """Return the results of threads. The first exception, by the order of the arguments, ends the run."""
+        if min(self.sharers, len(arguments)) <= 1:
+            return self.run(function, arguments)
+        with ThreadPoolExecutor(self.sharers) as threads:
+            asked = [threads.submit(function, argument) for argument in arguments]
+            with counting(lambda: (sum(one.done() for one in asked), len(asked))):
+                return [one.result() for one in asked]
 
 
 @contextmanager

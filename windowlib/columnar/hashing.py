@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from windowlib.columnar.words import int_words, is_constant, is_number, spans_of, validity
-from windowlib.columnar.xxhash import Numbers, Words, fold_words, hash_spans, hash_words, is_compiled
+from windowlib.columnar.words import int_words, is_constant, is_number, short_decimals, spans_of, validity
+from windowlib.columnar.xxhash import Numbers, Words, fold_words, hash_short, hash_spans, hash_words, is_compiled
 from windowlib.errors import SpecError
 from windowlib.records.xxh64 import SEED, name_seed
 
@@ -198,10 +199,30 @@ def value_hashes(array: pa.Array, seed: int) -> Words:
     words = _nested_words(array) if pa.types.is_nested(kind) else int_words(array)
     if words is not None:
         return _without_nulls(hash_words(words, seed), array)
-    spans = spans_of(array)
-    if spans is None:
+    hashes = _byte_hashes(array, seed)
+    if hashes is None:
         raise SpecError(f"values of type {kind} have no hash; remove the column, or cast it to another type")
-    return _without_nulls(hash_spans(spans, seed), array)
+    return _without_nulls(hashes, array)
+
+
+def _byte_hashes(array: pa.Array, seed: int) -> Words | None:
+    """Return the hashes of values that are hashed as bytes: texts and long decimals. None for other types."""
+    short = short_decimals(array) if pa.types.is_decimal128(array.type) else None
+    if short is not None:
+        return _short_hashes(*short, seed)
+    spans = spans_of(array)
+    return None if spans is None else hash_spans(spans, seed)
+
+
+def _short_hashes(numbers: Numbers, lengths: NDArray[np.int8], seed: int) -> Words:
+    """Return the hash of each number as big-endian bytes. Most decimals are short, and texts take ten times as long."""
+    found = np.empty(len(numbers), np.uint64)
+    for length in range(int(lengths.min(initial=1)), int(lengths.max(initial=0)) + 1):
+        rows = np.flatnonzero(lengths == length)
+        own = slice(None) if len(rows) == len(numbers) else rows
+        words = (numbers[own].view(np.uint64) << np.uint64(64 - 8 * length)).byteswap()
+        found[own] = hash_short(words, length, seed)
+    return found
 
 
 def _nested_words(array: pa.Array) -> Words | None:

@@ -5,7 +5,7 @@ id leaves out: coordinates, positions inside a state, and the record that a row 
 definition. Both are computed by column from the values that Arrow stores, so a reader computes the same numbers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -85,8 +85,8 @@ class RowIdentity:
             columns: the columns of content; other columns are ignored. A missing column is null in all rows. For
                 `window_state`, all rows of each key. Rows of different checkpoints must have the partition columns.
         """
-        content = {name: columns[name] for name in self.table.content if name in columns}
-        placed = {name: content[name] for name in self._placed if name in content}
+        content = _with_values(columns, self.table.content)
+        placed = {name: content[name] for name in self._placed if name in content and not _is_empty(columns[name])}
         if placed:
             apart = [name for name in (*tables.PARTITION_COLUMNS, *self.table.keys) if name in columns]
             content |= ordered_positions(placed, keys=pa.table({name: columns[name] for name in apart}))
@@ -94,9 +94,8 @@ class RowIdentity:
 
     def checks(self, ids: Numbers, columns: Mapping[str, Column]) -> Numbers:
         """Return the check of each row: of its id, its coordinates, and the positions in its state."""
-        names = [name for name in (*self.table.coordinates, *self._placed) if name in columns]
         seeds = hash_words(ids.view(np.uint64), SEED)
-        return self._hashes({name: columns[name] for name in names}, seeds, count=len(ids))
+        return self._hashes(_with_values(columns, (*self.table.coordinates, *self._placed)), seeds, count=len(ids))
 
     def damage(self, columns: Mapping[str, Column]) -> Iterator[Damage]:
         """Compare stored rows with their ids and checks, and yield each difference.
@@ -128,9 +127,36 @@ class RowIdentity:
 
 def _differences(computed: Numbers, stored: Column) -> Iterator[tuple[int, int, int | None]]:
     """Yield (row, computed, stored) for each stored word that is null or not the computed one."""
-    numbers = stored.fill_null(0).to_numpy()
-    for row in np.flatnonzero((numbers != computed) | stored.is_null().to_numpy(zero_copy_only=False)).tolist():
+    is_different = (stored.fill_null(0) if stored.null_count else stored).to_numpy() != computed
+    if stored.null_count:
+        is_different |= stored.is_null().to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(is_different).tolist():
         yield row, int(computed[row]), stored[row].as_py()
+
+
+def _with_values(columns: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
+    """Return the named columns. One whose values are all null changes no hash, and is left out.
+
+    A column of empty lists becomes a dictionary, so that one list is hashed. Most states have no `contents`.
+    """
+    found = {name: columns[name] for name in names if name in columns}
+    return {
+        name: _one_list(column) if _is_empty(column) else column
+        for name, column in found.items()
+        if column.null_count < len(column)
+    }
+
+
+def _is_empty(column: Column) -> bool:
+    """Return whether a column has lists without items only, and no null."""
+    if not pa.types.is_list(column.type) or column.null_count:
+        return False
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return all(not len(chunk) or chunk.offsets[0] == chunk.offsets[-1] for chunk in chunks)
+
+
+def _one_list(column: Column) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(column), np.int8)), pa.array([[]], column.type))
 
 
 def _count(columns: Mapping[str, Column]) -> int:

@@ -164,6 +164,24 @@ def _decimal_halves(array: pa.Array) -> Words:
     return np.frombuffer(array.buffers()[1], np.uint64, 2 * len(array), start).reshape(-1, 2)
 
 
+def short_decimals(array: pa.Array) -> tuple[Numbers, NDArray[np.int8]] | None:
+    """Return the digits of each decimal as an integer, and in how many bytes it fits; None if one needs more than 8."""
+    halves = _decimal_halves(array)
+    numbers = np.ascontiguousarray(halves[:, 0]).view(np.int64)
+    signs = numbers >> 63
+    if not np.array_equal(halves[:, 1].view(np.int64), signs):
+        return None
+    magnitudes = numbers ^ signs
+    most = int(magnitudes.max(initial=0))
+    lengths = np.ones(len(numbers), np.int8)
+    for length in range(1, 8):
+        bound = 1 << (8 * length - 1)  # the sign needs one more bit
+        if most < bound:
+            break
+        lengths += magnitudes >= bound
+    return numbers, lengths
+
+
 def _decimal_spans(array: pa.Array) -> Spans:
     halves = _decimal_halves(array)
     signs = (halves[:, 1].view(np.int64) >> 63).view(np.uint64)[:, None]

@@ -68,6 +68,35 @@ def hash_words(words: Words, seed: int | Words, *, found: Words | None = None) -
     return _avalanche(found, spare)
 
 
+def hash_short(words: Words, length: int, seed: int) -> Words:
+    """Return the hash of byte strings of one length.
+
+    Args:
+        words: the bytes of each string, the first byte lowest. Bytes behind the string are 0.
+        length: the number of bytes, 1 to 8.
+        seed: the seed of all hashes.
+    """
+    found = np.full(len(words), (seed + xxh64.P5 + length) & xxh64.MASK, np.uint64)
+    spare = np.empty_like(found)
+    if length == 8:  # noqa: PLR2004 - a whole word
+        found ^= _mixed(words, spare)
+        _rotate(found, 27, spare)
+        found *= _P1
+        found += _P4
+        return _avalanche(found, spare)
+    if length & 4:
+        found ^= (words & np.uint64(0xFFFFFFFF)) * _P1
+        _rotate(found, 23, spare)
+        found *= _P2
+        found += _P3
+        words = words >> np.uint64(32)
+    for number in range(length & 3):
+        found ^= (words >> np.uint64(8 * number) & np.uint64(0xFF)) * _P5
+        _rotate(found, 11, spare)
+        found *= _P1
+    return _avalanche(found, spare)
+
+
 def fold_words(words: Words, seed: int, fold: Words) -> None:
     """XOR the hash of each 64-bit word, all with one seed, to the word of `fold` at its place."""
     loops = PROCESS.for_words(0)

@@ -15,7 +15,11 @@ from windowlib.records.xxh64 import name_seed
 
 KEY_SEED: Final = name_seed("key")
 BITS_PER_KEY: Final = 16
-"""A set with so many bits for each key takes 6 % of other keys for its own."""
+"""A set with so many bits for each key takes 6 % of other keys for its own. Their rows are restored in vain."""
+BITS_PER_KEY_OF_FEW: Final = 64
+"""A small set has so many bits for each key, and takes 1.6 % of other keys."""
+BITS_OF_FEW: Final = 22
+"""A small set has at most two to the power of so many bits, because each block of the log has a set."""
 BITS_MIN, BITS_MAX = 10, 24
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio: a multiplication spreads integers evenly (Knuth, TAOCP 3, 6.4)."""
@@ -33,7 +37,8 @@ def key_words(keys: Mapping[str, pa.Array]) -> Words:
 
 def bits_for(keys: int) -> int:
     """Return the number of bits of an index into a set of about so many keys."""
-    return min(max((BITS_PER_KEY * max(keys, 1) - 1).bit_length(), BITS_MIN), BITS_MAX)
+    few, many = ((bits * max(keys, 1) - 1).bit_length() for bits in (BITS_PER_KEY_OF_FEW, BITS_PER_KEY))
+    return min(max(min(few, BITS_OF_FEW), many, BITS_MIN), BITS_MAX)
 
 
 @dataclass(slots=True)

@@ -5,56 +5,54 @@ buckets. The other rows *stay*: they are read and checked here, and remain part 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from jobs.lake.checkpoint_rows import checkpoint_batches, read_checkpoint
-from jobs.lake.store import Attempt
-from jobs.replay.chunk.time_steps import ChunkTime
+from jobs.lake.checkpoint_rows import PartFile, PartFiles, Removals, checkpoint_files, removals
+from jobs.replay.files.changeable import Changeable, reached_keys, reached_timers, with_keys, words_of
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
-from jobs.replay.files.key_sets import KeySet, key_words
-from jobs.replay.files.scan import Scanned, bucket_of, feed_form
+from jobs.replay.files.key_sets import KeySet
+from jobs.replay.files.scan import bucket_of, feed_form
 from jobs.replay.pinned import Pinned
+from jobs.replay.sizes import Sizes
 from jobs.replay.tasks import Tasks
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.restored import damage_in
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.steps import Bools
-from windowlib.keyed.timers import EVENT
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 
+DivideTask: TypeAlias = Mapping[str, tuple[PartFile, ...]]
+"""The files of one task by table, those of a table in the order of their parts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changeable:
-    """The keys of a state that a chunk may change: those of its records, and those with a timer that it reaches.
+class StoredTable:
+    """A table of the checkpoint as this spec has it, and its files."""
 
-    `keys` is the packed set of the keys of the records (`KeySet`). The last watermark of the chunk is `watermark_ms`.
-    """
-
-    keys: bytes
-    index_bits: int
-    watermark_ms: int
+    table: Table
+    files: PartFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividePlan:
-    """What every task gets besides the name of a table.
+    """What every task gets besides its files.
 
-    `uris` has the paths of `tables` and of `state_removals`, `parts` the attempts that stored the checkpoint. If
-    `changeable` is None, all rows go to the buckets. `rows_per_read` rows are read at once, where this is possible.
+    The checkpoint has `parts` parts. `removals` are the files of `state_removals`. If `changeable` is None, all rows go
+    to the buckets.
     """
 
-    uris: Mapping[str, str]
-    parts: tuple[Attempt, ...]
-    tables: tuple[Table, ...]
+    stored: Mapping[str, StoredTable]
+    removals: PartFiles
+    parts: int
     buckets: int
     directory: str
-    rows_per_read: int
+    sizes: Sizes
     changeable: Changeable | None
 
 
@@ -62,6 +60,7 @@ class DividePlan:
 class DividedTable:
     """The rows of a table: fragments by bucket, the ids of the rows that stay, and damage among the latter."""
 
+    table: str
     fragments: tuple[Fragment, ...] = ()
     staying: IdSum
     damage: str | None = None
@@ -79,102 +78,185 @@ class DividedState:
     damages: tuple[str, ...]
 
 
-def changeable_by(scanned: Sequence[Scanned], time: ChunkTime, *, key_bits: int | None) -> Changeable | None:
-    """Return the keys that a chunk may change; None if the scan collected no keys: all rows go to the buckets."""
-    if key_bits is None:
-        return None
-    keys = KeySet.together(key_bits, [one.keys for one in scanned if one.keys is not None])
-    watermarks_ms = time.steps.watermark_ms
-    last_ms = int(watermarks_ms[-1]) if len(watermarks_ms) else time.beginning.watermark_ms
-    return Changeable(keys=keys.packed(), index_bits=key_bits, watermark_ms=max(last_ms, time.beginning.watermark_ms))
-
-
 def divide_plan(
     pinned: Pinned, directory: str, buckets: int, *, changeable: Changeable | None = None
 ) -> DividePlan | None:
-    """Return how to divide the checkpoint before a chunk; None at the beginning of a chain."""
+    """Return how to divide the checkpoint before a chunk; None at the beginning of a chain.
+
+    Args:
+        pinned: the chunk.
+        directory: where the tasks write fragments.
+        buckets: the number of buckets.
+        changeable: the keys of the chunk's records, if rows of other keys may stay.
+
+    Raises:
+        StoreError: a table cannot be read; the message names the damaged file.
+    """
     before = pinned.order.before
     if before is None:
         return None
-    stored = tuple(table for table in pinned.tables.emitted() if table.name in tables.INCREMENTAL_TABLES)
+    parts = before.attempts
     return DividePlan(
-        uris={name: pinned.uri(name) for name in (*(table.name for table in stored), tables.STATE_REMOVALS)},
-        parts=before.attempts,
-        tables=stored,
+        stored={
+            table.name: StoredTable(table=table, files=checkpoint_files(pinned.uri(table.name), parts))
+            for table in pinned.tables.emitted()
+            if table.name in tables.INCREMENTAL_TABLES
+        },
+        removals=checkpoint_files(pinned.uri(tables.STATE_REMOVALS), parts),
+        parts=len(parts),
         buckets=buckets,
         directory=directory,
-        rows_per_read=pinned.sizes.rows_per_read,
+        sizes=pinned.sizes,
         changeable=changeable,
     )
 
 
 def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
-    """Divide the state before a chunk, in one task per table.
+    """Divide the state before a chunk, in tasks with about the same number of bytes each.
 
     Raises:
         StoreError: a file of the checkpoint is damaged.
     """
     if plan is None:
         return DividedState(of_bucket={}, staying={}, damages=())
-    named = [table.name for table in plan.tables]
-    found = dict(zip(named, tasks.run(lambda table: divide(table, plan), named), strict=True))
+    if plan.changeable is not None:
+        plan = replace(plan, changeable=_with_reached(tasks, plan, plan.changeable))
+    found = [
+        one for own in tasks.share(lambda files: divide(files, plan), divide_tasks(plan, tasks.sharers)) for one in own
+    ]
     of_bucket: dict[int, tuple[tuple[str, Fragment], ...]] = {}
-    for name, one in found.items():
+    for one in found:
         for fragment in one.fragments:
-            of_bucket[fragment.bucket] = (*of_bucket.get(fragment.bucket, ()), (name, fragment))
+            of_bucket[fragment.bucket] = (*of_bucket.get(fragment.bucket, ()), (one.table, fragment))
     return DividedState(
         of_bucket=of_bucket,
-        staying={name: one.staying for name, one in found.items()},
-        damages=tuple(one.damage for one in found.values() if one.damage is not None),
+        staying={name: IdSum.together(one.staying for one in found if one.table == name) for name in plan.stored},
+        damages=tuple(one.damage for one in found if one.damage is not None),
     )
 
 
-def divide(table_name: str, plan: DividePlan) -> DividedTable:
-    """Write the rows of a table as one fragment per bucket, with the columns and struct fields of this spec."""
-    table = next(table for table in plan.tables if table.name == table_name)
+def divide_tasks(plan: DividePlan, cores: int) -> list[DivideTask]:
+    """Return the tasks. Each file is in one of them, and all files of a part are in one if ids need whole keys."""
+    units = [(name, files) for name, one in plan.stored.items() for files in _units(one, plan)]
+    rows = sum(file.file.records or 0 for _, files in units for file in files)
+    count = min(max(-(-rows // plan.sizes.task_records(rows, cores=cores)), 1), max(len(units), 1)) if rows else 1
+    loads = [0] * count
+    found: list[dict[str, list[PartFile]]] = [{} for _ in loads]
+    # The largest first, and each to the task with the least: no task gets much more than the others.
+    for name, files in sorted(units, key=lambda unit: _bytes(unit[1]), reverse=True):
+        place = loads.index(min(loads))
+        loads[place] += _bytes(files)
+        found[place].setdefault(name, []).extend(files)
+    return [{name: tuple(sorted(files, key=lambda one: one.part)) for name, files in one.items()} for one in found]
+
+
+def _units(stored: StoredTable, plan: DividePlan) -> Iterator[tuple[PartFile, ...]]:
+    """Yield the files that one task reads: single files, or those of a part."""
+    if not _needs_whole_keys(stored.table, plan):
+        yield from ((file,) for file in stored.files.files)
+        return
+    for part in range(plan.parts):
+        files = tuple(file for file in stored.files.files if file.part == part)
+        if files:
+            yield files
+
+
+def _bytes(files: Iterable[PartFile]) -> int:
+    return sum(one.file.bytes for one in files)
+
+
+def _needs_whole_keys(table: Table, plan: DividePlan) -> bool:
+    """Return whether rows are checked and the check needs all rows of a key in a part."""
+    return plan.changeable is not None and RowIdentity(table).needs_whole_keys
+
+
+def _with_reached(tasks: Tasks, plan: DividePlan, chunk: Changeable) -> Changeable:
+    """Add the keys with timers that the chunk reaches. If there are few timers, the driver reads them."""
+    timers, size = plan.stored[tables.TIMERS], plan.sizes.records_per_task
+    groups: list[list[PartFile]] = [[]]
+    for file in timers.files.files:
+        if groups[-1] and sum(one.file.records or 0 for one in (*groups[-1], file)) > size:
+            groups.append([])
+        groups[-1].append(file)
+
+    def reached(files: Sequence[PartFile]) -> bytes:
+        return reached_keys(timers.files, files, chunk, keys=timers.table.keys, rows=plan.sizes.rows_per_read)
+
+    return with_keys(chunk, [reached(groups[0])] if len(groups) == 1 else tasks.share(reached, groups))
+
+
+def divide(task: DivideTask, plan: DividePlan) -> list[DividedTable]:
+    """Write the rows of files as one fragment per bucket, with the columns and struct fields of this spec."""
+    removed = removals(plan.removals, parts=plan.parts)
+    return [_divide(plan.stored[name], files, plan, removed=removed[name]) for name, files in task.items()]
+
+
+def _divide(stored: StoredTable, files: Sequence[PartFile], plan: DividePlan, *, removed: Removals) -> DividedTable:
+    table, chunk = stored.table, plan.changeable
     kinds = {name: arrow_type(node) for name, node in table.emitted_columns().items()}
-    changeable = None if plan.changeable is None else _changeable_keys(plan, plan.changeable)
+    keys = None if chunk is None else KeySet.together(chunk.index_bits, [chunk.keys])
     staying = IdSum()
-    writer = FragmentWriter(plan.directory, f"state-{table_name}")
+    writer = FragmentWriter(plan.directory, f"state-{table.name}")
     with fragment_writers(writer):
-        for stored, alive in _rows(plan, table, [*kinds]):
-            rows = pa.table({name: _conformed(stored, name, kind) for name, kind in kinds.items()})
-            if changeable is None:
-                rows = rows if alive.all() else rows.filter(pa.array(alive))
-            elif rows.num_rows:
-                damage = damage_in(table, {name: rows[name] for name in rows.column_names})
-                if damage is not None:
-                    return DividedTable(staying=IdSum(), damage=damage)
-                stays = alive & ~changeable.has(_words(rows, table.keys))
-                staying.merge(IdSum.of_array(rows[tables.ROW_ID].to_numpy()[stays]))
-                rows = rows.take(pa.array(np.flatnonzero(alive & ~stays)))
-            for bucket, chosen in _buckets(rows, table, buckets=plan.buckets):
-                writer.write(chosen, slice_no=0, bucket=bucket)
-    return DividedTable(fragments=tuple(writer.fragments), staying=staying)
+        for found, alive in _rows(stored, files, plan, removed=removed):
+            rows = pa.table({name: _conformed(found, name, kind) for name, kind in kinds.items()})
+            chosen = alive
+            if chunk is not None and keys is not None:
+                judged = _changeable_rows(table, rows, keys, alive=alive, watermark_ms=chunk.watermark_ms)
+                if isinstance(judged, str):
+                    return DividedTable(table=table.name, staying=IdSum(), damage=judged)
+                chosen = judged
+                staying.merge(IdSum.of_array(rows[tables.ROW_ID].to_numpy()[alive & ~chosen]))
+            rows = _plain(rows if chosen.all() else rows.take(pa.array(np.flatnonzero(chosen))), kinds)
+            for bucket, own in _buckets(rows, table, buckets=plan.buckets):
+                writer.write(own, slice_no=0, bucket=bucket)
+    return DividedTable(table=table.name, fragments=tuple(writer.fragments), staying=staying)
 
 
-def _rows(plan: DividePlan, table: Table, columns: Sequence[str]) -> Iterable[tuple[pa.Table, Bools]]:
-    """Return the rows of a table, and which of them are in the state: in batches, if no id needs other rows."""
-    uri_of = plan.uris.__getitem__
-    if plan.changeable is not None and RowIdentity(table).needs_whole_keys:
-        return read_checkpoint(uri_of, plan.parts, table.name, columns=columns)
-    return checkpoint_batches(uri_of, plan.parts, table.name, columns=columns, rows=plan.rows_per_read)
+def _changeable_rows(table: Table, rows: pa.Table, keys: KeySet, *, alive: Bools, watermark_ms: int) -> Bools | str:
+    """Check rows, and return which of those that are alive a chunk may change; a text if they are damaged.
+
+    The keys of the timers that the chunk reaches are found by the bounds of row groups. A timer that stays shows
+    whether the bounds were right.
+    """
+    damage = damage_in(table, {name: rows[name] for name in rows.column_names})
+    if damage is not None:
+        return damage
+    chosen = alive & keys.has(words_of(rows, table.keys))
+    if table.name == tables.TIMERS and (reached_timers(rows, watermark_ms) & alive & ~chosen).any():
+        return f"table {table.name} has timers outside the bounds that the footer of their file gives"
+    return chosen
 
 
-def _changeable_keys(plan: DividePlan, chunk: Changeable) -> KeySet:
-    """Return the keys of the records and of the timers that the chunk reaches. Timers that are removed do no harm."""
-    keys = KeySet.together(chunk.index_bits, [chunk.keys])
-    table = next(table for table in plan.tables if table.name == tables.TIMERS)
-    for rows, _ in _rows(plan, table, [*table.keys, "domain", "at_ms", tables.ROW_ID]):
-        if rows.num_rows:
-            is_later = pc.and_(pc.equal(rows["domain"], EVENT), pc.greater(rows["at_ms"], chunk.watermark_ms))
-            reached = rows.filter(pc.invert(pc.fill_null(is_later, fill_value=False)))
-            keys.add(_words(reached, table.keys))
-    return keys
+def _rows(
+    stored: StoredTable, files: Sequence[PartFile], plan: DividePlan, *, removed: Removals
+) -> Iterator[tuple[pa.Table, Bools]]:
+    """Yield the rows of files, and which of them are in the state: in batches, if no id needs other rows."""
+    columns, limit = [*stored.table.emitted_columns()], plan.sizes.rows_per_read
+    batches = stored.files.batches(columns, rows=limit, only=files)
+    for group in _grouped(batches, rows=limit, by_part=_needs_whole_keys(stored.table, plan)):
+        rows = pa.Table.from_batches([batch for _, batch in group])
+        ids = ((part, batch.column(tables.ROW_ID).to_numpy(zero_copy_only=False)) for part, batch in group)
+        alive = [removed.alive(own.astype(np.int64, copy=False), part) for part, own in ids]
+        yield (rows, alive[0]) if len(group) == 1 else (rows.combine_chunks(), np.concatenate(alive))
 
 
-def _words(rows: pa.Table, keys: Sequence[str]) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    return key_words({name: feed_form(rows[name].combine_chunks()) for name in keys})
+def _grouped(
+    batches: Iterable[tuple[int, pa.RecordBatch]], *, rows: int, by_part: bool
+) -> Iterator[list[tuple[int, pa.RecordBatch]]]:
+    """Yield consecutive batches: together at most `rows` rows, or all batches of a part.
+
+    The later parts of a checkpoint are small, and an array operation on a few rows costs as much as on some thousands.
+    """
+    group: list[tuple[int, pa.RecordBatch]] = []
+    for part, batch in batches:
+        count = sum(one.num_rows for _, one in group) + batch.num_rows
+        if group and (part != group[-1][0] if by_part else count > rows):
+            yield group
+            group = []
+        group.append((part, batch))
+    if group:
+        yield group
 
 
 def _buckets(rows: pa.Table, table: Table, *, buckets: int) -> Iterator[tuple[int, pa.Table]]:
@@ -189,12 +271,18 @@ def _buckets(rows: pa.Table, table: Table, *, buckets: int) -> Iterator[tuple[in
 
 
 def _conformed(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column with the type of this spec, or as a dictionary of texts."""
     if name not in rows.column_names:
         return pa.chunked_array([pa.nulls(rows.num_rows, kind)])
     values = rows[name]
-    if values.type == kind:
+    if values.type == kind or (pa.types.is_dictionary(values.type) and values.type.value_type == kind):
         return values
     return pa.chunked_array([_cast(chunk, kind) for chunk in values.chunks], kind)
+
+
+def _plain(rows: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return rows without dictionaries."""
+    return rows.cast(pa.schema([*kinds.items()]))
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -16,6 +16,7 @@ from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import STATE, Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
+from jobs.replay.files.changeable import changeable_by
 from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment, read_fragments
 from jobs.replay.files.key_sets import bits_for
@@ -24,7 +25,7 @@ from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
-from jobs.replay.files.state import DividedState, changeable_by, divide_plan, divided_state
+from jobs.replay.files.state import DividedState, divide_plan, divided_state
 from jobs.replay.files.windows import (
     BucketRows,
     BucketTask,

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.checkpoint_rows import Bounds, Removals, checkpoint_files, live_rows, read_checkpoint
 from jobs.lake.store import read_attempts, read_each_attempt
 from tests.support.fuzzing import seeds
 from windowlib.records import tables
@@ -43,6 +45,56 @@ def test_the_live_rows_are_those_of_a_replay_of_the_parts(tmp_path: Path) -> Non
             read = live_rows(read_checkpoint(lambda table: str(root / table), parts, name, columns=["at_ms"]))  # noqa: B023
             assert read.column_names == ["at_ms"] or not read.num_rows
             assert sorted(read["at_ms"].to_pylist()) == sorted(one * 10 for one in ids)
+
+
+def test_a_row_is_alive_if_no_later_part_removes_it() -> None:
+    for seed in seeds(100):
+        rng = np.random.default_rng(seed)
+        ids = rng.integers(-(2**63), 2**63, int(rng.integers(1, 40)))
+        removed = [rng.choice(ids, int(rng.integers(0, 20))) for _ in range(int(rng.integers(0, 5)))]
+        found = Removals.of(removed)
+        for part in range(len(removed) + 1):
+            gone = {int(one) for own in removed[part + 1 :] for one in own}
+            assert found.alive(ids, part).tolist() == [int(one) not in gone for one in ids]
+            assert not found.alive(ids[:0], part).size
+
+
+def test_files_are_read_in_batches_without_the_row_groups_that_are_not_wanted(tmp_path: Path) -> None:
+    """Each row comes once with the number of its part, whichever files are read together."""
+    for seed in seeds(10):
+        random, uri = Random(seed), str(tmp_path / str(seed))
+        parts = [(f"s{number}", random.choice("ab")) for number in range(random.randint(1, 4))]
+        rows: list[dict[str, Any]] = [
+            {"slice_id": one, "attempt_id": two, "row_id": n, "at_ms": n // 3, "domain": random.choice(("event", "x"))}
+            for n, (one, two) in enumerate(random.choices([*parts, ("s0", "z")], k=random.randint(0, 60)))
+        ]
+        schema = ROWS.append(pa.field("domain", pa.string()))
+        write_deltalake(uri, pa.Table.from_pylist(rows, schema=schema), partition_by=[*tables.PARTITION_COLUMNS])
+        files = checkpoint_files(uri, parts)
+        assert [one.part for one in files.files] == sorted(one.part for one in files.files)
+        least = random.choice((-1, 5, 100))
+
+        def has_later(bounds: Bounds, least: int = least) -> bool:
+            return bool(bounds["at_ms"]["max"] > least)
+
+        limit, found = random.choice((1, 4, 100)), set()
+        wanted = random.choice((None, has_later))
+        for own in [None] if random.random() < 0.5 else [[one] for one in files.files]:
+            for part, batch in files.batches(["row_id", "domain", "none"], rows=limit, only=own, may_have=wanted):
+                assert 0 < batch.num_rows <= limit
+                assert batch.schema.names == ["row_id", "domain"]
+                found |= {(part, row["row_id"], row["domain"]) for row in batch.to_pylist()}
+        of_part = {
+            number: [one for one in rows if (one["slice_id"], one["attempt_id"]) == pair]
+            for number, pair in enumerate(parts)
+        }
+        assert found == {
+            (number, one["row_id"], one["domain"])
+            for number, own in of_part.items()
+            if wanted is None or any(one["at_ms"] > least for one in own)
+            for one in own
+        }
+    assert not checkpoint_files(str(tmp_path / "absent"), [("s0", "a")]).files
 
 
 def test_readers_return_the_rows_of_the_asked_attempts(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ Chunks that let rows of the state stay stored give the same runs as chunks that 
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -24,7 +26,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
 from jobs.reading.verify import verify
-from jobs.replay.files import way
+from jobs.replay.files import changeable, way
 from jobs.replay.files.key_sets import BITS_MAX, BITS_MIN, KeySet, bits_for, key_words
 from jobs.replay.files.state import divided_state
 from jobs.replay.replayer import replay_in
@@ -136,6 +138,8 @@ def test_rows_that_stay_change_no_run(tmp_path: Path, stayed: Counter[str]) -> N
             full_state_rows=0,
             checkpoint_parts=random.choice((3, 16)),
             records_per_columnar_bucket=random.choice((7, 10**6)),
+            records_per_task=random.choice((7, 10**6)),
+            least_records=random.choice((1, 10**6)),
             rows_per_read=random.choice((5, 1_000)),
             content_rows=random.choice((0, 1_000)),
         )
@@ -178,6 +182,39 @@ def test_damage_among_the_rows_that_stay_is_found(tmp_path: Path, stayed: Counte
     assert stayed[name] > 0
 
 
+def test_a_timer_outside_the_bounds_of_its_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver skips files of timers by their bounds. If bounds are damaged, the window of a due timer would stay."""
+    make_log(tmp_path / "log", Random(1), keys=[*range(40)], share=0.02)
+    lake = linked_lake(tmp_path / "lake", tmp_path / "log")
+    pipeline = pipeline_of(
+        "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 1d}\naggregates: {n: {count: {}}}\n"
+    )
+    sizes = Sizes(local_records=10**9, staying_rows=0, staying_share=0, full_state_rows=0)
+    replay(lake, pipeline, days(0, 1), sizes=sizes, chunk=1)
+    monkeypatch.setattr(changeable, "_may_reach", lambda _watermark_ms: lambda _bounds: False)
+    with pytest.raises(CheckpointError, match="timers outside the bounds"):
+        replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+    monkeypatch.undo()
+    replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+
+
+def test_a_chunk_with_much_state_that_stays_runs_here(tmp_path: Path) -> None:
+    """The rows that stay weigh less than those that are restored."""
+    make_log(tmp_path / "log", Random(1), keys=[*range(200)], share=0.02)
+    lake = linked_lake(tmp_path / "lake", tmp_path / "log")
+    pipeline = pipeline_of(
+        "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 30d}\naggregates: {n: {count: {}}}\n"
+    )
+    few = Sizes(local_records=60_000, session_records=0, staying_rows=0, full_state_rows=0)
+    replay(lake, pipeline, days(0, 1), sizes=few, chunk=1)
+    for own, context in ((1, pytest.raises(AssertionError, match="started a session")), (9, nullcontext())):
+        with context:
+            sizes = replace(few, local_records=50_000 + 150, staying_per_record=own)
+            replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+
+
 def test_a_set_of_keys_has_what_was_added_and_little_else() -> None:
     for seed in seeds(20):
         chance = np.random.default_rng(seed)
@@ -194,6 +231,20 @@ def test_a_set_of_keys_has_what_was_added_and_little_else() -> None:
         assert both.has(words[:count]).all()
         assert not KeySet.together(bits, []).has(words).any()
         assert both.has(words[count:]).mean() < 0.3 if count > 100 else True
+
+
+def test_threads_share_tasks() -> None:
+    """The results come in order, and the first error of the arguments' order ends the run."""
+    for seed in seeds(20):
+        random = Random(seed)
+        tasks = LocalTasks(threads=random.choice((1, 2, 5)))
+        numbers = [random.randrange(-3, 50) for _ in range(random.randrange(6))]
+        if 0 in numbers:
+            with pytest.raises(ZeroDivisionError):
+                tasks.share(lambda number: 100 // number, numbers)
+        else:
+            assert tasks.share(lambda number: 100 // number, numbers) == [100 // number for number in numbers]
+    assert LocalTasks().sharers >= 1
 
 
 def test_local_tasks_leave_the_garbage_collector_as_it_was() -> None:

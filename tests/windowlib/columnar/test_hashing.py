@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, parse_type
 from windowlib.records.xxh64 import hash_bytes, hash_long
 
+DECIMAL = pa.decimal128(38, 0)
 pytestmark = pytest.mark.usefixtures("each_way_to_hash")
 
 
@@ -172,3 +174,17 @@ def test_the_constants_of_record_hashes_are_hashed_as_their_first_value() -> Non
         widened = {"day": "integer"} if kind == "long" else {}
         found = record_hashes(pa.table(columns), widened, constant=("day", "no column"), block=7)
         assert (found == record_hashes(pa.table(columns), widened)).all()
+
+
+def test_decimals_of_each_length_are_hashed_as_big_endian_bytes() -> None:
+    """Those of at most eight bytes are hashed as words, by length. A longer one sends the whole column to the spans."""
+    for seed in seeds(200):
+        rng = random.Random(seed)
+        bits = rng.choice([7, 8, 15, 31, 39, 55, 63, 64, 90])
+        values = [rng.choice([-1, 1]) * rng.getrandbits(rng.randrange(bits + 1)) for _ in range(rng.randrange(1, 60))]
+        edges = [sign * (1 << (8 * size - 1)) + by for size in range(1, 9) for sign in (-1, 1) for by in (-1, 0)]
+        decimals = [*map(Decimal, [*values, *rng.choice([[], edges])]), *rng.choice([[], [None]])]
+        array = in_disguise(pa.array(decimals, DECIMAL), rng)
+        with_seed = rng.getrandbits(64)
+        expected = [0 if one is None else plain_hash(one, "decimal(38,0)", with_seed) for one in decimals]
+        assert value_hashes(array, with_seed).tolist() == expected

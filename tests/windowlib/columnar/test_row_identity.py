@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from tests.support.plain_hashes import in_disguise, plain_fold, plain_row, random_kind, random_value
+from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.tagged_rows import TaggedRows
 from windowlib.records import tables
@@ -46,6 +47,34 @@ def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:
             found = list(identity.damage({**stored, name: pa.array(changed)}))
             assert {one.row for one in found} == {row}
             assert ["coordinates" in one.what for one in found] == [name != "row_id"]
+
+
+def test_a_column_without_values_or_items_gives_the_same_ids() -> None:
+    """Such columns of a state take a short way: the ids are those of the same rows beside one row that has items."""
+    table = tables.window_state({"k": "bigint"}, {"n": {"count": "bigint"}})
+    kinds = table.columns()
+    identity = RowIdentity(table)
+    item = {"slice_start_ms": 1, "rank": 2, "event_time_ms": 3, "edge_id": 4, "value": "5"}
+    for seed in seeds(40):
+        rng = random.Random(seed)
+        choices: list[list[Any]] = [[None], [[]], [[], None]]
+        few = rng.choice(choices)
+        rows = [
+            {name: random_value(rng, kind) for name, kind in kinds.items()} | {"k": number, "contents": rng.choice(few)}
+            for number in range(rng.randrange(1, 700))
+        ]
+        last = {**dict.fromkeys(kinds), "k": -1, "contents": [item]}
+
+        def columns(rows: list[dict[str, Any]]) -> dict[str, pa.ChunkedArray]:
+            whole = {name: [row[name] for row in rows] for name in kinds}
+            return {name: pa.chunked_array([pa.array(whole[name], arrow_type(kinds[name]))]) for name in kinds}
+
+        ids, all_ids = identity.ids(columns(rows)), identity.ids(columns([*rows, last]))
+        assert ids.tolist() == all_ids[:-1].tolist()
+        assert (
+            identity.checks(ids, columns(rows)).tolist()
+            == identity.checks(all_ids, columns([*rows, last]))[:-1].tolist()
+        )
 
 
 def test_a_row_without_an_id_or_check_is_damaged() -> None:
