@@ -4,7 +4,7 @@ import math
 import random
 import struct
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ FLAT = (
     "boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date", "timestamp",
     "timestamp_ntz", "decimal(9,2)", "decimal(18,0)", "decimal(19,3)", "decimal(38,18)",
 )  # fmt: skip
+EXACT = Context(prec=80)
+"""Python's own context rounds a decimal of more than 28 digits."""
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64, "date": 16, "timestamp": 48, "timestamp_ntz": 48}
 
 
@@ -61,7 +63,7 @@ def _xor(hashes: list[int]) -> int:
 
 def _word(value: Any, kind: str) -> int | bytes:  # noqa: ANN401
     if (decimal := decimal_of(kind)) is not None:
-        digits = int(value.scaleb(decimal[1]))
+        digits = int(value.scaleb(decimal[1], EXACT))
         return digits if decimal[0] <= 18 else _fewest_bytes(digits)
     match kind:
         case "string":
@@ -112,7 +114,7 @@ def random_value(rng: random.Random, kind: Node, *, nulls: float = 0.2) -> Any: 
         return _random_nested(rng, kind)
     if (decimal := decimal_of(kind)) is not None:
         digits = rng.choice([1, 3, decimal[0] // 2, decimal[0]])
-        return Decimal(rng.randrange(-(10**digits) + 1, 10**digits)).scaleb(-decimal[1])
+        return Decimal(rng.randrange(-(10**digits) + 1, 10**digits)).scaleb(-decimal[1], EXACT)
     match kind:
         case "boolean":
             return rng.random() < 0.5
