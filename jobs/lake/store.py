@@ -8,17 +8,24 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import checkpoint_interval, open_newest
-from jobs.lake.opened_tables import forget_table, listing_of, opened_table
+from jobs.lake.delta_tables import checkpoint_interval, keep, open_newest
+from jobs.lake.listing import ListedFile, listed_files
+from jobs.lake.opened_tables import forget_table, opened_table
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
-from windowlib.records.tables import PARTITION_COLUMNS, Table
+from windowlib.records.tables import (
+    CHECKPOINT_TABLES,
+    PARTITION_COLUMNS,
+    QUALITY_RESULTS,
+    STATE_REMOVALS,
+    TALLIES,
+    Table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +53,12 @@ _PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 60 days",
     "delta.logRetentionDuration": "interval 365 days",
 }
+
+
+BOUNDED_COLUMNS = "delta.dataSkippingNumIndexedCols"
+"""Delta's property of how many columns have bounds in the statistics of a file."""
+_WITHOUT_BOUNDS = frozenset({*CHECKPOINT_TABLES, STATE_REMOVALS, TALLIES, QUALITY_RESULTS})
+"""Tables that are read by slice and attempt only. Bounds of their columns double the time that a commit takes."""
 
 
 def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> None:
@@ -79,7 +92,9 @@ def _ensure(uri: str, table: Table) -> None:
             schema,
             mode="ignore",
             partition_by=list(PARTITION_COLUMNS),
-            configuration=_PROPERTIES | checkpoint_interval(uri),
+            configuration=_PROPERTIES
+            | checkpoint_interval(uri)
+            | ({BOUNDED_COLUMNS: "0"} if table.name in _WITHOUT_BOUNDS else {}),
             storage_options=delta_options(uri),
         )
         forget_table(uri)
@@ -146,6 +161,17 @@ def table_columns(uri: str) -> dict[str, Node]:
     return {one["name"]: one["type"] for one in schema["fields"]}
 
 
+def has_bounds(uri: str) -> bool:
+    """Return whether files of a table are committed with bounds of their columns, by which readers skip files.
+
+    Raises:
+        StoreError: the table's log cannot be read.
+    """
+    with reading(uri):
+        table = open_table(uri)
+        return table is None or table.metadata().configuration.get(BOUNDED_COLUMNS) != "0"
+
+
 def column_takes(existing: Node, wanted: Node) -> bool:
     """Return whether a column can store values of a type: the same type, or a struct that gets more nullable fields."""
     if isinstance(existing, str) or isinstance(wanted, str):
@@ -201,35 +227,6 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt], *, share: Share
     return pads.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), files, system)
 
 
-class ListedFile(NamedTuple):
-    """A file of a table: its path as in Delta's log, its attempt, its rows (None without statistics) and bytes."""
-
-    path: str
-    attempt: Attempt
-    records: int | None
-    bytes: int
-
-
-def listed_files(table: "DeltaTable", attempts: Iterable[Attempt]) -> list[ListedFile]:
-    """Return the files of attempts, in the order of the table's own list."""
-    files, places = listing_of(table, _by_attempt)
-    return [files[place] for place in sorted(place for attempt in set(attempts) for place in places.get(attempt, ()))]
-
-
-def _by_attempt(table: "DeltaTable") -> tuple[list[ListedFile], dict[Attempt, list[int]]]:
-    """Return all files of a table, and the places of the files of each attempt in that list."""
-    actions = arrow_table(table.get_add_actions(flatten=True))
-    names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
-    columns = (actions[name].to_pylist() for name in names)
-    files = [
-        ListedFile(path, (*attempt,), records, size) for path, records, size, *attempt in zip(*columns, strict=True)
-    ]
-    places: dict[Attempt, list[int]] = {}
-    for place, file in enumerate(files):
-        places.setdefault(file.attempt, []).append(place)
-    return files, places
-
-
 def _shared(files: list[ListedFile], share: Share) -> list[ListedFile]:
     number, parts = share
     return files if parts == 1 else sorted(files, key=lambda one: one.path)[number::parts]
@@ -270,13 +267,14 @@ def _append(uri: str, rows: "pa.Table") -> None:
     from deltalake import write_deltalake
 
     options = delta_options(uri)
-    until_committed(
-        uri,
-        lambda: write_deltalake(
-            open_table(uri) or uri, rows, mode="append", schema_mode="merge", storage_options=options
-        ),
-        attempts=MAX_ATTEMPTS,
-    )
+
+    def commit() -> None:
+        table = open_table(uri)
+        write_deltalake(table or uri, rows, mode="append", schema_mode="merge", storage_options=options)
+        if table is not None:
+            keep(uri, table)  # it has the commit
+
+    until_committed(uri, commit, attempts=MAX_ATTEMPTS)
 
 
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
