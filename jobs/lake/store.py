@@ -20,10 +20,13 @@ from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
 from windowlib.records.tables import (
     CHECKPOINT_TABLES,
+    INVALID_RECORDS,
+    LATE_RECORDS,
     PARTITION_COLUMNS,
     QUALITY_RESULTS,
     STATE_REMOVALS,
     TALLIES,
+    UNASSIGNED_RECORDS,
     Table,
 )
 
@@ -55,10 +58,15 @@ _PROPERTIES = {
 }
 
 
-BOUNDED_COLUMNS = "delta.dataSkippingNumIndexedCols"
-"""Delta's property of how many columns have bounds in the statistics of a file."""
-_WITHOUT_BOUNDS = frozenset({*CHECKPOINT_TABLES, STATE_REMOVALS, TALLIES, QUALITY_RESULTS})
-"""Tables that are read by slice and attempt only. Bounds of their columns double the time that a commit takes."""
+_BOUNDED_NAMES = "delta.dataSkippingStatsColumns"
+_BOUNDED_COUNT = "delta.dataSkippingNumIndexedCols"
+"""Delta's properties of the columns that have bounds in the statistics of a file: their names, or how many."""
+_UNBOUNDED = (*CHECKPOINT_TABLES, STATE_REMOVALS, TALLIES, QUALITY_RESULTS, INVALID_RECORDS)
+_BOUNDED: Mapping[str, Mapping[str, str]] = {
+    **{name: {_BOUNDED_COUNT: "0"} for name in _UNBOUNDED},
+    **{name: {_BOUNDED_NAMES: "event_time_ms"} for name in (LATE_RECORDS, UNASSIGNED_RECORDS)},
+}
+"""Bounds of all columns would double the time of a commit. Most of these tables are read by slice and attempt only."""
 
 
 def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> None:
@@ -92,9 +100,7 @@ def _ensure(uri: str, table: Table) -> None:
             schema,
             mode="ignore",
             partition_by=list(PARTITION_COLUMNS),
-            configuration=_PROPERTIES
-            | checkpoint_interval(uri)
-            | ({BOUNDED_COLUMNS: "0"} if table.name in _WITHOUT_BOUNDS else {}),
+            configuration={**_PROPERTIES, **checkpoint_interval(uri), **_BOUNDED.get(table.name, {})},
             storage_options=delta_options(uri),
         )
         forget_table(uri)
@@ -161,15 +167,19 @@ def table_columns(uri: str) -> dict[str, Node]:
     return {one["name"]: one["type"] for one in schema["fields"]}
 
 
-def has_bounds(uri: str) -> bool:
-    """Return whether files of a table are committed with bounds of their columns, by which readers skip files.
+def bounded_columns(uri: str) -> frozenset[str] | None:
+    """Return the columns whose bounds are stored with each file of a table, so that readers skip files; None for all.
 
     Raises:
         StoreError: the table's log cannot be read.
     """
     with reading(uri):
         table = open_table(uri)
-        return table is None or table.metadata().configuration.get(BOUNDED_COLUMNS) != "0"
+        configuration = {} if table is None else table.metadata().configuration
+    if configuration.get(_BOUNDED_COUNT) == "0":
+        return frozenset()
+    names = configuration.get(_BOUNDED_NAMES)
+    return None if names is None else frozenset(names.split(","))
 
 
 def column_takes(existing: Node, wanted: Node) -> bool:
