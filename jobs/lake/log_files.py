@@ -78,6 +78,8 @@ def list_log_files(uri: str, system: "pafs.FileSystem", root: str, *, version: i
     parts: dict[tuple[int, int], list[str]] = {}
     place = f"{root}/_delta_log"
     for name in _names(system, place):
+        if not name[:1].isdigit():  # Spark stores a checksum beside each file
+            continue
         if (commit := _COMMIT.fullmatch(name)) and int(commit[1]) <= version:
             commits[int(commit[1])] = f"{place}/{name}"
         elif (found := _CHECKPOINT.fullmatch(name)) and int(found["version"]) <= version:

@@ -42,6 +42,8 @@ def refuse_damage(log: LogTable, files: Sequence[PinnedFile]) -> None:
 def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
     """Refuse files with deletion vectors, because log retention may have removed the commit of the deletion."""
     names = log.deleted_in()
+    if not names:
+        return
     deleted = [file for file in files if place_of("", file.path).rpartition("/")[2] in names]
     if deleted:
         raise LogError(

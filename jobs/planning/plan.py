@@ -287,7 +287,7 @@ def _refuse_other_spec(pipeline: Pipeline, published: StagedRun, first: Slice) -
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Judge:
     """The decision on one slice. `runs` are all runs of the slice, `input` its coordinates in the log now.
 
@@ -320,7 +320,7 @@ class _Judge:
         def order(run: StagedRun) -> tuple[bool, bool, int]:
             return run.result.run_id != self.own, run.result.run_id != self.published, -run.seq
 
-        return sorted(self.runs, key=order)
+        return sorted(self.runs, key=order) if len(self.runs) > 1 else [*self.runs]
 
     def _holds(self, run: StagedRun, state: str | None) -> bool:
         result = run.result
