@@ -1,13 +1,15 @@
 """The Delta tables of a lake and the event log: paths, reading, appending. No Spark.
 
 Hindcast's own tables: `lake` names their places, `store` creates them, appends rows and reads the rows of attempts,
-`file_commits` commits files that tasks have written (`file_statistics` makes their statistics), and `damage` reports a
-file that cannot be read.
+`file_commits` commits files that tasks have written (`file_statistics` makes their statistics), `listing` finds the
+files of attempts, and `damage` reports a file that cannot be read. `delta_tables` keeps the tables that a thread has
+opened.
 
 The event log belongs to the user and is only read. `event_log.pin_log` fixes the input of a replay in four steps:
 `delta_log` opens one version and lists its data files (`log_files` lists the files of its `_delta_log`), `log_cut`
 assigns each file to a slice, `commit_history` reads which commits added records and whether one removed some, and
-`event_log` refuses a log that did not only grow. The result holds the coordinates of each slice. `log_match` compares
-these coordinates with those of an earlier run. `row_tracking` reads the row ids of each file, and `direct_reading`
-tells whether Python tasks can read the files themselves. Only `log_rows` reads records (single ones, for `explain`).
+`event_log` refuses a log that did not only grow (`pinned_files`: that lost files or records). The result holds the
+coordinates of each slice. `log_match` compares these coordinates with those of an earlier run. `row_tracking` reads the
+row ids of each file, and `direct_reading` tells whether Python tasks can read the files themselves. Only `log_rows`
+reads records (single ones, for `explain`).
 """

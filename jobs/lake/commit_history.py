@@ -17,6 +17,8 @@ from jobs.lake.log_files import Entry, LogFiles
 from jobs.lake.row_tracking import AppendedFile, appended_files
 from windowlib.errors import LogError
 
+FEW_COMMITS = 10
+
 
 @dataclass(slots=True)
 class PartitionHistory:
@@ -96,7 +98,9 @@ class History:
         return sound
 
 
-def read_history(log: LogTable, column: str, *, start: int = 0, files: LogFiles | None = None) -> History:
+def read_history(
+    log: LogTable, column: str, *, start: int = 0, files: LogFiles | None = None, few: int = FEW_COMMITS
+) -> History:
     """Return what the commits from `start` up to the version of `log` did.
 
     Commits that log retention has removed cannot be read. `History.since` is the first commit that was read.
@@ -106,6 +110,7 @@ def read_history(log: LogTable, column: str, *, start: int = 0, files: LogFiles 
         column: the partition column by which the history is grouped.
         start: the first commit to read; the log must have been sound at `start - 1`.
         files: the files of `_delta_log`, which remember commits that were already read; listed here when None.
+        few: so many commits are read themselves, and not the checkpoint that covers them, which has all files.
 
     Raises:
         LogError: a commit file is damaged or empty, or a commit does not name the partition of a file.
@@ -114,7 +119,7 @@ def read_history(log: LogTable, column: str, *, start: int = 0, files: LogFiles 
     since = log.version + 1
     while since - 1 in files.commits and since > start:
         since -= 1
-    appended = _appended_before(log, files, since, column=column)
+    appended = None if log.version - since < few else _appended_before(log, files, since, column=column)
     physical = log.physical[column]
     values = {one.path: one.values[physical] for one in appended or ()}
     partitions: dict[str | None, PartitionHistory] = {}

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, table_errors
-from jobs.lake.delta_tables import open_delta
+from jobs.lake.delta_tables import open_delta, open_newest
 from jobs.lake.log_files import LogFiles, list_log_files
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
@@ -89,7 +89,7 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
         raise LogError(f"event log {uri} does not exist; load it first, or correct `log.table` or the lake root")
     with log_errors(uri, f"opening version {'latest' if version is None else version}"):
         try:
-            return open_delta(uri, version)
+            return open_newest(uri) if version is None else open_delta(uri, version)
         except TableNotFoundError as error:
             raise LogError(
                 f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table: it has no "

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import is_same_type
 from jobs.lake.delta_log import log_errors
-from jobs.lake.event_log import PinnedFile, PinnedLog
+from jobs.lake.event_log import PinnedLog
+from jobs.lake.pinned_files import PinnedFile
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError

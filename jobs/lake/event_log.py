@@ -8,39 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
-from jobs.lake.commit_history import History, read_history
+from jobs.lake.commit_history import FEW_COMMITS, History, read_history
 from jobs.lake.delta_log import LogTable, describe_log, place_of
 from jobs.lake.delta_tables import is_newest
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
+from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, ROW_TRACKING, RowPlace, row_places
 from jobs.runs import LogCoordinates, Slice
-from jobs.storage import file_system
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, without_variants
 
 SLICE_COLUMN_TYPES = ("date", "string")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedFile:
-    """One data file of the pinned version, with its value of the slice column and its slice.
-
-    `records` is None if the log has no statistics for the file. `values` maps every partition column to its value as
-    text. Row i of the file, from 0, has the row id `base_row_id + i` and the row commit version
-    `default_row_commit_version`, unless OPTIMIZE has written its ids into the file (see `direct_reading`). Both are
-    None without row tracking, and if the log was pinned without `row_ids`.
-    """
-
-    path: str
-    partition: str
-    slice_id: str
-    records: int | None
-    bytes: int
-    modified_ms: int
-    values: Mapping[str, str | None] = field(default_factory=dict)
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +118,7 @@ def pin_log(
     version: int | None = None,
     known: KnownLog | None = None,
     row_ids: bool = False,
+    few_commits: int = FEW_COMMITS,
 ) -> PinnedLog:
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
@@ -150,13 +130,13 @@ def pin_log(
         version: the version to read; the newest when None.
         known: the results of earlier reads; commits that they cover are not read again.
         row_ids: also read the row ids of each file, from Delta's newest checkpoint and the commits after it.
+        few_commits: so many new commits are read although a checkpoint covers them.
 
     Raises:
         LogError: the log has records without a slice, a delete or update inside the range, or a lost or truncated
             file.
     """
-    log = _opened_log(uri, version, known)
-    _check_slice_column(log, slice_column)
+    log = _opened_log(uri, version, known, slice_column=slice_column)
     cut = Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices))
     log_files = log.log_files()
     files, data_ms = _cut_files(log, cut)
@@ -165,11 +145,10 @@ def pin_log(
     by_slice = _by_slice(files, slices)
     digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
     start = _first_commit(log, digests, known or KnownLog())
-    history = read_history(log, slice_column, start=start, files=log_files)
-    before = {one.slice_id: _commits_before(known, one.slice_id, log.table_id) for one in slices}
-    commits, shared = _commits(history, cut), _empty_coordinates(log, history)
-    _refuse_deleted_records(log, files)
-    _refuse_lost_files(log, files)
+    history = read_history(log, slice_column, start=start, files=log_files, few=few_commits)
+    before, commits = _commits_before(known, log.table_id), _commits(history, cut)
+    shared = _empty_coordinates(log, history)
+    refuse_damage(log, files)
     return PinnedLog(
         uri=uri,
         table_id=log.table_id,
@@ -184,7 +163,7 @@ def pin_log(
         history=history,
         _coordinates={
             slice_id: _with_files(
-                shared, own, digests[slice_id], commits=before[slice_id] | {*commits.get(slice_id, ())}
+                shared, own, digests[slice_id], commits={*before.get(slice_id, ()), *commits.get(slice_id, ())}
             )
             for slice_id, own in by_slice.items()
         },
@@ -192,12 +171,17 @@ def pin_log(
     )
 
 
-def _opened_log(uri: str, version: int | None, known: KnownLog | None) -> LogTable:
-    """Return the log at a version (None: the newest), which may be the table that `known` has."""
+def _opened_log(uri: str, version: int | None, known: KnownLog | None, *, slice_column: str) -> LogTable:
+    """Return the log at a version (None: the newest), which may be the table that `known` has.
+
+    Raises:
+        LogError: as for `describe_log`, or the log is not partitioned by the slice column.
+    """
     opened = None if known is None else known.opened
-    if version is None and opened is not None and opened.uri == uri and is_newest(uri, opened.version):
-        return opened
-    return describe_log(uri, version)
+    is_opened = version is None and opened is not None and opened.uri == uri and is_newest(uri, opened.version)
+    log = opened if is_opened and opened is not None else describe_log(uri, version)
+    _check_slice_column(log, slice_column)
+    return log
 
 
 def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:
@@ -234,12 +218,15 @@ def _empty_coordinates(log: LogTable, history: History) -> LogCoordinates:
 def _with_files(
     shared: LogCoordinates, files: Sequence[PinnedFile], digest: str, *, commits: set[int]
 ) -> LogCoordinates:
-    return replace(
-        shared,
+    return LogCoordinates(
+        table_id=shared.table_id,
+        version=shared.version,
         commits=tuple(sorted(commits)),
         files=len(files),
         records=sum(file.records or 0 for file in files),
         bytes=sum(file.bytes for file in files),
+        since=shared.since,
+        sound=shared.sound,
         digest=digest,
     )
 
@@ -322,10 +309,13 @@ def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) ->
     return start
 
 
-def _commits_before(known: KnownLog | None, slice_id: str, table_id: str) -> set[int]:
-    """Return the commits that earlier reads found for a slice."""
-    seen = () if known is None else known.seen.get(slice_id, ())
-    return {commit for one in seen if one.table_id == table_id for commit in one.commits}
+def _commits_before(known: KnownLog | None, table_id: str) -> dict[str, set[int]]:
+    """Return slice -> the commits that earlier reads found for it."""
+    seen = {} if known is None else known.seen
+    return {
+        slice_id: {commit for one in places if one.table_id == table_id for commit in one.commits}
+        for slice_id, places in seen.items()
+    }
 
 
 def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
@@ -351,37 +341,3 @@ def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
             )
         found.setdefault(slice_id, set()).update(one.commits)
     return {slice_id: tuple(sorted(numbers)) for slice_id, numbers in found.items()}
-
-
-def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
-    """Refuse files with deletion vectors, because log retention may have removed the commit of the deletion."""
-    names = log.deleted_in()
-    deleted = [file for file in files if place_of("", file.path).rpartition("/")[2] in names]
-    if deleted:
-        raise LogError(
-            f"records of slice {deleted[0].slice_id} in event log {log.uri} were deleted (file {deleted[0].path} has a "
-            "deletion vector). Hindcast can replay only an append-only log. Restore the table to a version before the "
-            "deletion, or replay a new copy of it"
-        )
-
-
-def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:
-    import pyarrow.fs as pafs
-
-    system, root = file_system(log.uri)
-    infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
-    lost = [file for file, info in zip(files, infos, strict=True) if info.type == pafs.FileType.NotFound]
-    if lost:
-        raise LogError(
-            f"version {log.version} of event log {log.uri} names {len(lost)} files of the range that do not exist, "
-            f"first {lost[0].path} (slice {lost[0].slice_id}, {lost[0].records} records). VACUUM or a person removed "
-            "them. Restore them from a backup, or replay a range that does not need them"
-        )
-    cut = [(file, info) for file, info in zip(files, infos, strict=True) if info.size != file.bytes]
-    if cut:
-        file, info = cut[0]
-        raise LogError(
-            f"version {log.version} of event log {log.uri} names {len(cut)} files of the range that have another size "
-            f"now, first {file.path} (slice {file.slice_id}): {file.bytes:,} bytes were written, {info.size:,} were "
-            "found. Restore them from a backup, or replay a range that does not need them"
-        )

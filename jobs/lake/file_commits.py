@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,8 +12,9 @@ from jobs.lake.arrow_types import is_same_type
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
 from jobs.lake.file_statistics import file_statistics
+from jobs.lake.listing import listed_files
 from jobs.lake.opened_tables import expect_commits
-from jobs.lake.store import MAX_ATTEMPTS, Attempt, listed_files, open_table, until_committed
+from jobs.lake.store import MAX_ATTEMPTS, Attempt, bounded_columns, open_table, until_committed
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
 from windowlib.records.tables import PARTITION_COLUMNS
@@ -84,10 +86,10 @@ def commit_files(
         StoreError: the table cannot be read, a file cannot be read or has a column that the table does not have or
             that has another type, or another process committed first at every try.
     """
-    system, root = file_system(uri)
+    (system, root), bounded = file_system(uri), bounded_columns(uri)
 
     def footer(file: WrittenFile) -> _Footer:
-        return _read_footer(system, root, file)
+        return _read_footer(system, root, file, bounded=bounded)
 
     with reading(uri), ThreadPoolExecutor(max_workers=readers) as pool:
         found = [one for one in pool.map(footer, files) if one.stored.records]
@@ -129,7 +131,9 @@ class _Footer:
     modified_ms: int
 
 
-def _read_footer(system: "pafs.FileSystem", root: str, file: WrittenFile) -> _Footer:
+def _read_footer(
+    system: "pafs.FileSystem", root: str, file: WrittenFile, *, bounded: AbstractSet[str] | None
+) -> _Footer:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,7 +149,7 @@ def _read_footer(system: "pafs.FileSystem", root: str, file: WrittenFile) -> _Fo
         stored=StoredFile(path=place, attempt=file.attempt, records=footer.num_rows, bytes=info.size),
         schema=footer.schema.to_arrow_schema(),
         # deltalake 1.6.6 reads a pair of escaped surrogates as another character, so nothing is escaped.
-        statistics=json.dumps(file_statistics(footer), ensure_ascii=False),
+        statistics=json.dumps(file_statistics(footer, columns=bounded), ensure_ascii=False),
         modified_ms=(info.mtime_ns or 0) // 1_000_000,
     )
 

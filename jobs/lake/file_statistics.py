@@ -7,6 +7,7 @@ none:
 - columns inside structs, lists and maps, BOOLEAN and BINARY: no query of ours skips files by them.
 """
 
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -23,18 +24,25 @@ _DAY_ONE: Final = date(1970, 1, 1)
 Bound = int | str
 
 
-def file_statistics(footer: "pq.FileMetaData", *, max_text: int = MAX_TEXT) -> dict[str, object]:
+def file_statistics(
+    footer: "pq.FileMetaData", *, columns: AbstractSet[str] | None = None, max_text: int = MAX_TEXT
+) -> dict[str, object]:
     """Return `numRecords`, and `minValues`, `maxValues` and `nullCount` of the columns that have them.
 
     Args:
         footer: the metadata of a Parquet file.
+        columns: the columns that get them, if they have any; all when None.
         max_text: a bound of a text column keeps this many characters; a shortened upper bound is rounded up.
     """
+    if columns is not None and not columns:
+        return {"numRecords": footer.num_rows}
     schema = footer.schema.to_arrow_schema()
     found: dict[str, dict[str, Bound]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for index in range(footer.num_columns):
         column = footer.schema.column(index)
         if column.max_definition_level > 1 or column.path != column.name or column.name not in schema.names:
+            continue
+        if columns is not None and column.name not in columns:
             continue
         nulls, bounds = _column(footer, index)
         if nulls is not None:

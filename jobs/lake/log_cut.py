@@ -3,11 +3,15 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from jobs.pipeline.slices import local_ms
 from jobs.runs import Slice
 from windowlib.errors import LogError
+
+KNOWN_VALUES = 20_000
+"""The instants of so many values are kept: a process reads the same log several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +46,15 @@ class Cut:
         if known is not None:
             return known
         try:
-            at_ms = self._instants[value] = local_ms(datetime.fromisoformat(value), self.zone)
+            at_ms = self._instants[value] = _parsed(value, self.zone)
         except ValueError as error:
             raise LogError(
                 f"slice column {self.column!r} of event log {self.uri} has the value {value!r}, which is not an ISO "
                 "date or time such as 2013-02-08 or 2013-02-08T05"
             ) from error
         return at_ms
+
+
+@lru_cache(maxsize=KNOWN_VALUES)
+def _parsed(value: str, zone: ZoneInfo) -> int:
+    return local_ms(datetime.fromisoformat(value), zone)

@@ -5,6 +5,7 @@ Entries" and "Checkpoints".
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,16 +74,29 @@ class LogFiles:
 
 def list_log_files(uri: str, system: "pafs.FileSystem", root: str, *, version: int) -> LogFiles:
     """Return the files of `_delta_log` up to a version. The directory is listed once; no file is read."""
-    import pyarrow.fs as pafs
-
     commits: dict[int, str] = {}
     parts: dict[tuple[int, int], list[str]] = {}
-    for info in system.get_file_info(pafs.FileSelector(f"{root}/_delta_log", allow_not_found=True)):
-        if (commit := _COMMIT.fullmatch(info.base_name)) and int(commit[1]) <= version:
-            commits[int(commit[1])] = info.path
-        elif (found := _CHECKPOINT.fullmatch(info.base_name)) and int(found["version"]) <= version:
-            parts.setdefault((int(found["version"]), int(found["parts"] or 1)), []).append(info.path)
+    place = f"{root}/_delta_log"
+    for name in _names(system, place):
+        if not name[:1].isdigit():  # Spark stores a checksum beside each file
+            continue
+        if (commit := _COMMIT.fullmatch(name)) and int(commit[1]) <= version:
+            commits[int(commit[1])] = f"{place}/{name}"
+        elif (found := _CHECKPOINT.fullmatch(name)) and int(found["version"]) <= version:
+            parts.setdefault((int(found["version"]), int(found["parts"] or 1)), []).append(f"{place}/{name}")
     return LogFiles(uri=uri, system=system, root=root, commits=commits, checkpoint=_newest(parts))
+
+
+def _names(system: "pafs.FileSystem", place: str) -> list[str]:
+    """Return the names in a directory; none if it does not exist. On this machine, no file is asked for its size."""
+    import pyarrow.fs as pafs
+
+    if isinstance(system, pafs.LocalFileSystem):
+        try:
+            return os.listdir(place)  # noqa: PTH208 - a Path for each name would take most of the time
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    return [info.base_name for info in system.get_file_info(pafs.FileSelector(place, allow_not_found=True))]
 
 
 def _newest(parts: Mapping[tuple[int, int], Sequence[str]]) -> DeltaCheckpoint | None:

@@ -26,6 +26,9 @@ def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
         sightings: of the run, oldest first.
         now: the present coordinates of the slice.
     """
+    if len(sightings) == 1:
+        match = compare_coordinates(sightings[0].log, now)
+        return Match.DIFFERENT if match is Match.SAME and not sightings[0].is_equal else match
     found = {compare_coordinates(one.log, now): one for one in sightings}  # the newest sighting of each result
     if Match.SAME in found:
         return Match.SAME if found[Match.SAME].is_equal else Match.DIFFERENT

@@ -3,13 +3,15 @@
 Opening a table reads its newest checkpoint and all commits after it, 3 to 10 ms. Reading the new commits takes 1 ms.
 """
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from jobs.lake.delta_tables import drop_kept
+from jobs.lake.delta_tables import MOST_KEPT, drop_kept, keep, read_new_commits
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -19,21 +21,19 @@ Listing = TypeVar("Listing")
 
 @dataclass(slots=True)
 class OpenedTables:
-    """Tables by their place; None if there was no table. Those in `behind` may have new commits.
-
-    `listings` has what was made of the file list of a table at a version.
-    """
+    """Tables by their place; None if there was no table. Those in `behind` may have new commits."""
 
     found: "dict[str, DeltaTable | None]" = field(default_factory=dict)
     behind: set[str] = field(default_factory=set)
-    listings: dict[str, tuple[int, Any]] = field(default_factory=dict)
 
     def get(self, uri: str, open_new: "Callable[[], DeltaTable | None]") -> "DeltaTable | None":
         """Return a table as it was at its first read, or at the last `expect_commits`."""
         table = self.found.get(uri)
         if uri in self.behind and table is not None:
             del self.found[uri]  # if the new commits cannot be read, the next call opens it again
-            table.update_incremental()
+            drop_kept(uri)
+            read_new_commits(uri, table)
+            keep(uri, table)
             self.found[uri] = table
         elif uri not in self.found or uri in self.behind:
             table = self.found[uri] = open_new()
@@ -63,16 +63,26 @@ def opened_table(uri: str, open_new: "Callable[[], DeltaTable | None]") -> "Delt
     return open_new() if opened is None else opened.get(uri, open_new)
 
 
+class _Listings(threading.local):
+    """What this thread has made of the file lists of tables, by `id` of the table, which has no hash."""
+
+    def __init__(self) -> None:
+        self.found: OrderedDict[int, tuple[DeltaTable, int, Any]] = OrderedDict()
+
+
+_LISTINGS = _Listings()
+
+
 def listing_of(table: "DeltaTable", make: "Callable[[DeltaTable], Listing]") -> "Listing":
-    """Return what `make` makes of the file list of a table: once for a version in `opening_tables_once`."""
-    opened = _OPENED.get()
-    if opened is None:
-        return make(table)
-    version, found = opened.listings.get(table.table_uri, (-1, None))
-    if version != table.version():
-        found = make(table)
-        opened.listings[table.table_uri] = table.version(), found
-    return cast("Listing", found)
+    """Return what `make` makes of the file list of a table: once for a version of the table."""
+    listings = _LISTINGS.found
+    known = listings.pop(id(table), None)
+    if known is None or known[1] != table.version():
+        known = table, table.version(), make(table)
+    listings[id(table)] = known
+    while len(listings) > MOST_KEPT:
+        listings.popitem(last=False)
+    return cast("Listing", known[2])
 
 
 def expect_commits(uri: str | None = None) -> None:
@@ -87,5 +97,4 @@ def forget_table(uri: str) -> None:
     drop_kept(uri)
     opened = _OPENED.get()
     if opened is not None:
-        found = opened.found.pop(uri, None)
-        opened.listings.pop(uri if found is None else found.table_uri, None)
+        opened.found.pop(uri, None)

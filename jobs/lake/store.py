@@ -8,17 +8,27 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import checkpoint_interval, open_newest
-from jobs.lake.opened_tables import forget_table, listing_of, opened_table
+from jobs.lake.delta_tables import checkpoint_interval, keep, open_newest
+from jobs.lake.listing import ListedFile, listed_files
+from jobs.lake.opened_tables import forget_table, opened_table
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
-from windowlib.records.tables import PARTITION_COLUMNS, Table
+from windowlib.records.tables import (
+    CHECKPOINT_TABLES,
+    INVALID_RECORDS,
+    LATE_RECORDS,
+    PARTITION_COLUMNS,
+    QUALITY_RESULTS,
+    STATE_REMOVALS,
+    TALLIES,
+    UNASSIGNED_RECORDS,
+    Table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +56,17 @@ _PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 60 days",
     "delta.logRetentionDuration": "interval 365 days",
 }
+
+
+_BOUNDED_NAMES = "delta.dataSkippingStatsColumns"
+_BOUNDED_COUNT = "delta.dataSkippingNumIndexedCols"
+"""Delta's properties of the columns that have bounds in the statistics of a file: their names, or how many."""
+_UNBOUNDED = (*CHECKPOINT_TABLES, STATE_REMOVALS, TALLIES, QUALITY_RESULTS, INVALID_RECORDS)
+_BOUNDED: Mapping[str, Mapping[str, str]] = {
+    **{name: {_BOUNDED_COUNT: "0"} for name in _UNBOUNDED},
+    **{name: {_BOUNDED_NAMES: "event_time_ms"} for name in (LATE_RECORDS, UNASSIGNED_RECORDS)},
+}
+"""Bounds of all columns would double the time of a commit. Most of these tables are read by slice and attempt only."""
 
 
 def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> None:
@@ -79,7 +100,7 @@ def _ensure(uri: str, table: Table) -> None:
             schema,
             mode="ignore",
             partition_by=list(PARTITION_COLUMNS),
-            configuration=_PROPERTIES | checkpoint_interval(uri),
+            configuration={**_PROPERTIES, **checkpoint_interval(uri), **_BOUNDED.get(table.name, {})},
             storage_options=delta_options(uri),
         )
         forget_table(uri)
@@ -144,6 +165,21 @@ def table_columns(uri: str) -> dict[str, Node]:
             return {}
         schema = json.loads(table.schema().to_json())
     return {one["name"]: one["type"] for one in schema["fields"]}
+
+
+def bounded_columns(uri: str) -> frozenset[str] | None:
+    """Return the columns whose bounds are stored with each file of a table, so that readers skip files; None for all.
+
+    Raises:
+        StoreError: the table's log cannot be read.
+    """
+    with reading(uri):
+        table = open_table(uri)
+        configuration = {} if table is None else table.metadata().configuration
+    if configuration.get(_BOUNDED_COUNT) == "0":
+        return frozenset()
+    names = configuration.get(_BOUNDED_NAMES)
+    return None if names is None else frozenset(names.split(","))
 
 
 def column_takes(existing: Node, wanted: Node) -> bool:
@@ -231,35 +267,6 @@ def files_dataset(
     return pads.FileSystemDataset(fragments, pa.schema(columns), files, system)
 
 
-class ListedFile(NamedTuple):
-    """A file of a table: its path as in Delta's log, its attempt, its rows (None without statistics) and bytes."""
-
-    path: str
-    attempt: Attempt
-    records: int | None
-    bytes: int
-
-
-def listed_files(table: "DeltaTable", attempts: Iterable[Attempt]) -> list[ListedFile]:
-    """Return the files of attempts, in the order of the table's own list."""
-    files, places = listing_of(table, _by_attempt)
-    return [files[place] for place in sorted(place for attempt in set(attempts) for place in places.get(attempt, ()))]
-
-
-def _by_attempt(table: "DeltaTable") -> tuple[list[ListedFile], dict[Attempt, list[int]]]:
-    """Return all files of a table, and the places of the files of each attempt in that list."""
-    actions = arrow_table(table.get_add_actions(flatten=True))
-    names = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
-    columns = (actions[name].to_pylist() for name in names)
-    files = [
-        ListedFile(path, (*attempt,), records, size) for path, records, size, *attempt in zip(*columns, strict=True)
-    ]
-    places: dict[Attempt, list[int]] = {}
-    for place, file in enumerate(files):
-        places.setdefault(file.attempt, []).append(place)
-    return files, places
-
-
 def _shared(files: list[ListedFile], share: Share) -> list[ListedFile]:
     number, parts = share
     return files if parts == 1 else sorted(files, key=lambda one: one.path)[number::parts]
@@ -300,13 +307,14 @@ def _append(uri: str, rows: "pa.Table") -> None:
     from deltalake import write_deltalake
 
     options = delta_options(uri)
-    until_committed(
-        uri,
-        lambda: write_deltalake(
-            open_table(uri) or uri, rows, mode="append", schema_mode="merge", storage_options=options
-        ),
-        attempts=MAX_ATTEMPTS,
-    )
+
+    def commit() -> None:
+        table = open_table(uri)
+        write_deltalake(table or uri, rows, mode="append", schema_mode="merge", storage_options=options)
+        if table is not None:
+            keep(uri, table)  # it has the commit
+
+    until_committed(uri, commit, attempts=MAX_ATTEMPTS)
 
 
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":

@@ -74,6 +74,9 @@ class _PublicationFold:
             self.frozen = replace(self.publication, changes=dict(self.changes))
         return self.frozen
 
+    def copy(self) -> "_PublicationFold":
+        return replace(self, changes=self.changes.copy())
+
 
 class Fold:
     """The state of a fold: `add` takes one event, `view` returns the view of the events so far."""
@@ -149,6 +152,26 @@ class Fold:
                 pass
             case _:
                 assert_never(event.kind)
+
+    def copy(self) -> "Fold":
+        """Return a fold with the same events, which takes further events of its own."""
+        made = Fold()
+        made._requests = {name: one.copy() for name, one in self._requests.items()}
+        made._publications = {seq: one.copy() for seq, one in self._publications.items()}
+        made._staged = {name: attempts.copy() for name, attempts in self._staged.items()}
+        made._sightings = {name: sightings.copy() for name, sightings in self._sightings.items()}
+        made._checked = self._checked.copy()
+        made._judgements = self._judgements.copy()
+        made._waivers = self._waivers.copy()
+        made._staged_attempts = self._staged_attempts.copy()
+        made._condemned = self._condemned.copy()
+        made._condemned_attempts = self._condemned_attempts.copy()
+        made._slices = self._slices.copy()
+        made._hold = self._hold
+        made._decisions = self._decisions.copy()
+        made._resolved = self._resolved.copy()
+        made._view = self._view
+        return made
 
     def view(self, version: int) -> LedgerView:
         """Return the view of the events so far; `version` is the version of the ledger that they reach."""

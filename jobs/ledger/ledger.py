@@ -9,13 +9,13 @@ commit in the ledger, because the commit may have been written.
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from random import SystemRandom
-from typing import Any
 
-from jobs.ledger.chain import GENESIS, Row, check_chain, linked
-from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
-from jobs.ledger.fold import Fold, fold
+from jobs.ledger.chain import linked
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.fold import fold
+from jobs.ledger.history import REMEMBERED, History
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
 from windowlib.errors import LedgerError
@@ -55,7 +55,8 @@ class Ledger:
         self._sleep = sleep
         self._limits = limits
         self._jitter = SystemRandom()
-        self._store: LedgerStore = LedgerTable(uri) if store is None else store
+        self._table = LedgerTable(uri) if store is None else None  # a ledger in another store is not remembered
+        self._store: LedgerStore = self._table or store or LedgerTable(uri)
         self._forget()
 
     def twin(self) -> "Ledger":
@@ -73,8 +74,8 @@ class Ledger:
         if at is not None and at > version:
             raise LedgerError(f"ledger {self.uri} has no version {at} yet; its newest is {version}")
         if at is None:
-            return self._fold.view(version)
-        return fold((event for event in self._events if event.seq <= at), version=at)
+            return self._history.fold.view(version)
+        return fold((event for event in self._history.events if event.seq <= at), version=at)
 
     def write(self, decide: Decide) -> LedgerView:
         """Append the events that `decide` returns, in one commit. If it returns none, write nothing.
@@ -105,35 +106,41 @@ class Ledger:
         )
 
     def _forget(self) -> None:
-        self._events: list[LedgerEvent] = []
-        self._fold = Fold()
-        self._tip = GENESIS
-        self._commits: dict[int, str] = {}
+        self._history = History()
 
     def _refresh(self) -> int:
         """Read and check the new events; return the version, 0 for a ledger without events."""
         version = self._store.refresh()
-        known = self._events[-1].seq if self._events else 0
+        if self._table is not None and not self._history.events:
+            self._history = self._remembered(self._table, version) or self._history
+        known = self._history.known
         if version < known:
             raise LedgerError(
                 f"ledger {self.uri} is at version {version}, but this process has read version {known} before: "
                 "commits were removed. Restore the ledger's directory from a backup"
             )
         if version > known:
-            try:
-                self._take_in(self._store.read(after=known))
-            except LedgerError:
-                self._forget()  # the fold may have taken in a part of the rows
-                raise
+            self._read(after=known)
         return version
 
-    def _take_in(self, rows: Sequence[Row]) -> None:
-        self._tip = check_chain(rows, self._tip, uri=self.uri)
-        for row in rows:
-            event = _event(row)
-            self._events.append(event)
-            self._fold.add(event)
-            self._commits[event.seq] = row["commit_id"]
+    def _remembered(self, table: LedgerTable, version: int) -> History | None:
+        """Return what this process has read of the ledger, if a read of the present version would give it again."""
+        found = REMEMBERED.find(self.uri)
+        if found is None or found.known > version or not table.still_has(found.files, after=found.known):
+            return None
+        return found
+
+    def _read(self, *, after: int) -> None:
+        history = self._history
+        try:
+            rows = self._store.read(after=after)
+            history.take_in(rows, {} if self._table is None else self._table.read_files, uri=self.uri)
+        except LedgerError:
+            REMEMBERED.drop(self.uri, history)
+            self._forget()  # the history may have taken in a part of the rows
+            raise
+        if history.files:
+            REMEMBERED.keep(self.uri, history)
 
     def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
         """Commit version `version + 1`; return False if another writer has committed it.
@@ -144,25 +151,10 @@ class Ledger:
         at_ms, commit_id = self.now_ms(), uuid.uuid4().hex
         stamped = [replace(event, seq=version + 1, ordinal=index, at_ms=at_ms) for index, event in enumerate(events)]
         try:
-            self._store.append(linked(event_rows(stamped, commit_id=commit_id), self._tip))
+            self._store.append(linked(event_rows(stamped, commit_id=commit_id), self._history.tip))
         except ConflictError as error:
             # The store may have written the commit although it reported a failure: look for the commit's id.
             if self._refresh() <= version:
                 raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
-            return self._commits.get(version + 1) == commit_id
+            return self._history.commits.get(version + 1) == commit_id
         return True
-
-
-_NAMES = frozenset(one.name for one in fields(LedgerEvent)) - {"kind", "details"}
-
-
-def _event(row: Row) -> LedgerEvent:
-    try:
-        kind = EventKind(row["event"])
-    except ValueError as error:
-        raise LedgerError(
-            f"ledger event {row['event']!r} (seq {row['seq']}) is of an unknown kind; a newer Hindcast wrote it, "
-            "use that version"
-        ) from error
-    known: dict[str, Any] = {name: row[name] for name in _NAMES}
-    return LedgerEvent(kind=kind, details=StoredDetails(row["details"]), **known)

@@ -40,6 +40,16 @@ class RequestFold:
         self.leases.clear()
         self.change(state=state, failure=failure)
 
+    def copy(self) -> "RequestFold":
+        """Return a fold of the same request, which takes further events of its own."""
+        return replace(
+            self,
+            runs=self.runs.copy(),
+            attempts=self.attempts.copy(),
+            leases=self.leases.copy(),
+            origins=self.origins.copy(),
+        )
+
     def freeze(self) -> Request:
         """Return the request with its collections."""
         if self.frozen is None:

@@ -1,7 +1,7 @@
 """The storage of a ledger in a Delta table: read new rows, append one commit at a given version, compact."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +14,7 @@ from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, ope
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
+from jobs.ledger.history import Stamp
 from jobs.storage import delta_options, file_system, is_remote
 from windowlib.errors import LedgerError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _CONFIGURATION = {
     "delta.appendOnly": "true",
     "delta.logRetentionDuration": "interval 36500 days",
+    "delta.dataSkippingStatsColumns": "seq",  # readers skip files by it, and Delta reads all bounds with each commit
 }
 WITHOUT_EVENTS = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
 """Operations of Delta whose commits hold no events."""
@@ -62,11 +64,15 @@ class LedgerStore(Protocol):
 
 
 class LedgerTable:
-    """A ledger in a Delta table, through deltalake: put-if-absent commits in milliseconds, no JVM."""
+    """A ledger in a Delta table, through deltalake: put-if-absent commits in milliseconds, no JVM.
+
+    `read_files` are the data files that the last `read` has read; none in an object store, which tells no change.
+    """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._table: DeltaTable | None = None
+        self.read_files: dict[str, Stamp] = {}
 
     def refresh(self) -> int:
         """Look for new commits; return the newest version.
@@ -100,10 +106,29 @@ class LedgerTable:
                     f"ledger {self.uri} has no column {', '.join(sorted(missing))}: another version of Hindcast wrote "
                     "it. Use that version, or another lake"
                 )
-            rows = [row for row in _rows(self._table, self._files(after)) if row["seq"] > after]
+            paths = self._files(after)
+            self.read_files = {} if is_remote(self.uri) else {path: _stamp(self.uri, path) for path in paths}
+            rows = [row for row in _rows(self._table, paths) if row["seq"] > after]
             rows.sort(key=lambda row: (row["seq"], row["ordinal"]))
             self._refuse_empty_commits(rows[-1]["seq"] if rows else after)
         return rows
+
+    def still_has(self, files: Mapping[str, Stamp], *, after: int) -> bool:
+        """Return whether the table has these files unchanged, and events of commits up to `after` in no other file.
+
+        Raises:
+            LedgerError: the table cannot be read.
+        """
+        if self._table is None:
+            return False
+        with self._errors("read"):
+            listed = set(self._files(0))
+            if not files.keys() <= listed or not listed - files.keys() <= set(self._files(after)):
+                return False
+        try:
+            return all(_stamp(self.uri, path) == stamp for path, stamp in files.items())
+        except OSError:
+            return False
 
     def _files(self, after: int) -> list[str]:
         """Return the files of the table that may have events of commits after version `after`."""
@@ -233,6 +258,16 @@ def _operation(uri: str, version: int) -> str | None:
         lines = stream.read().decode("utf-8").splitlines()
     infos = (json.loads(line).get("commitInfo") for line in lines if line.strip())
     return next((info.get("operation") for info in infos if info is not None), None)
+
+
+def _stamp(root: str, path: str) -> Stamp:
+    """Return what tells whether a data file of a ledger on this machine has changed.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    found = Path(place_of(root, path)).stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def _rows(table: "DeltaTable", paths: Sequence[str]) -> list[dict[str, Any]]:

@@ -82,7 +82,12 @@ def run_request(
     opened = open_request(work, asked)
     with leased(work, opened):
         outcome = stage(
-            work, opened.request_id, slices, replayer=replayer, staging=staging or Staging(), log_state=log_state
+            work,
+            opened.request_id,
+            slices,
+            replayer=replayer,
+            staging=staging or Staging(),
+            planned=(log_state, planned),
         )
         view = judge_request(work, opened.request_id)
         outcome = replace(outcome, runs=tuple(view.runs.get(run.result.run_id, run) for run in outcome.runs))
@@ -106,13 +111,13 @@ def stage(
     *,
     replayer: Replayer,
     staging: Staging,
-    log_state: LogState | None = None,
+    planned: tuple[LogState, Plan] | None = None,
 ) -> Outcome:
     """Replay the stale ones of contiguous slices, chunk by chunk, and record the runs. Readers do not see them yet.
 
     After a crash, the same call in any process continues: runs in the ledger are not computed again. If another process
-    has published the request meanwhile, the published runs are returned. `log_state` is the state of the log for the
-    slices, if the caller has read it with the pipeline of the request.
+    has published the request meanwhile, the published runs are returned. `planned` is the state of the log for the
+    slices and the plan, if the caller has made them with the pipeline of the request.
 
     Raises:
         RequestError: the request is unknown or closed, or the slice before has no run.
@@ -123,6 +128,7 @@ def stage(
     # The scheduled chain stops at a failed check.
     stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
     replayed: set[str] = set()
+    log_state, current = (None, None) if planned is None else planned
     growing = 1
     while True:
         view = work.ledger.view()
@@ -132,7 +138,8 @@ def stage(
             _complete(work, request_id)
             return _outcome(work, request_id, ask.slices, replayed=len(replayed))
         log_state = work.log_state(view, ask.slices, before=log_state)
-        current = make_plan(work.pipeline, view, log_state, ask=replace(ask, trusted=frozenset(replayed)))
+        asked = replace(ask, trusted=frozenset(replayed))
+        current = make_plan(work.pipeline, view, log_state, ask=asked, earlier=current)
         _adopt(work, request_id, current)
         chunk = next_chunk(current, staging, growing=growing, skip=frozenset(replayed))
         if not chunk or (stops_on_fail and _has_unpublishable(current)):

@@ -6,6 +6,7 @@ slice's id is its start as ISO text, as short as the period allows. So the ids o
 
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from jobs.durations import UNIT_MS, format_duration
@@ -18,6 +19,9 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive, so that arithmetic on it 
 _MS = timedelta(milliseconds=1)
 _DAY_MS = UNIT_MS["d"]
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (date.min, date.max))
+
+_KNOWN_MIDNIGHTS = 20_000
+"""So many instants of midnight are kept: 4 µs each to compute, and planning needs those of a range several times."""
 
 MAX_SLICES = 200_000
 HALF_OPEN = "ranges are half-open: [from, to) includes `from` and excludes `to`"
@@ -245,11 +249,22 @@ def _check_bounds(pipeline: Pipeline, from_ms: int, to_ms: int) -> None:
 
 def _walk(grid: SliceGrid, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
     start_ms = from_ms if grid.first_ms is None else max(from_ms, grid.first_ms)
-    found: list[Slice] = []
-    while start_ms < to_ms and (grid.last_ms is None or start_ms <= grid.last_ms):
-        found.append(slice_at(grid, start_ms))
-        start_ms = found[-1].end_ms
+    if start_ms >= to_ms or (grid.last_ms is not None and start_ms > grid.last_ms):
+        return ()
+    found = [slice_at(grid, start_ms)]
+    while found[-1].end_ms < to_ms and (grid.last_ms is None or found[-1].end_ms <= grid.last_ms):
+        found.append(_after(grid, found[-1]))
     return tuple(found)
+
+
+def _after(grid: SliceGrid, one: Slice) -> Slice:
+    """Return what `slice_at` returns for the end of a slice. The day after a day is found without its neighbours."""
+    if grid.is_daily:
+        day = date.fromisoformat(one.slice_id).toordinal() - _EPOCH.toordinal() + 1
+        following = _day(grid, day) if day <= _LAST_DAY else None
+        if following is not None and following.start_ms == one.end_ms < following.end_ms:
+            return following
+    return slice_at(grid, one.end_ms)
 
 
 def _instant_ms(grid: SliceGrid, text: str) -> int:
@@ -281,6 +296,7 @@ def _offset_ms(zone: ZoneInfo, at_ms: int) -> int:
     return (at.utcoffset() or timedelta()) // _MS
 
 
+@lru_cache(maxsize=_KNOWN_MIDNIGHTS)
 def _midnight_ms(zone: ZoneInfo, day: int) -> int:
     """The first instant of a date, which is given in days since 1970.
 

@@ -3,10 +3,9 @@
 `make_plan` is pure. `plan` reads the Delta log for it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from statistics import median
 from typing import Any
 
 from jobs.lake.event_log import KnownLog
@@ -15,6 +14,7 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, previous_slice, show_ms, slice_grid
+from jobs.planning.estimate import estimator
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.runs import EMPTY_STATE, CheckpointRef, LogCoordinates, Slice, Verdict
@@ -59,6 +59,36 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """All that the steps of a plan follow from. `own` are the runs of the request that is continued."""
+
+    pipeline: Pipeline
+    log: LogState
+    ask: "Ask"
+    runs: Mapping[str, StagedRun]
+    published: Mapping[str, str]
+    own: Mapping[str, str]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: "Ask") -> "Basis":
+        """Return the basis of a plan for a view of the ledger."""
+        request = view.requests.get(ask.request_id or "")
+        return cls(
+            pipeline=pipeline,
+            log=log,
+            ask=replace(ask, request_id=None),
+            runs=view.runs,
+            published=view.published,
+            own={} if request is None else request.runs,
+        )
+
+    def is_of(self, other: "Basis") -> bool:
+        """Return whether plans of both have the same steps. Runs that are the same objects are not compared."""
+        is_same_work = self.log is other.log and self.pipeline is other.pipeline and self.ask == other.ask
+        return is_same_work and (self.published, self.own, self.runs) == (other.published, other.own, other.runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Steps in slice order, and their basis. `before` is the checkpoint that the first slice starts from."""
 
@@ -73,6 +103,7 @@ class Plan:
     steps: tuple[Step, ...]
     warnings: tuple[str, ...] = ()
     known: KnownLog = field(default_factory=KnownLog)
+    basis: Basis | None = field(default=None, compare=False, repr=False)
 
     @property
     def stale(self) -> tuple[Step, ...]:
@@ -156,16 +187,20 @@ def plan_range(
     return plan(pipeline, lake, view, ask=Ask(slices=slices, is_fresh=is_fresh))
 
 
-def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> Plan:
+def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, earlier: Plan | None = None) -> Plan:
     """Return the plan for a view of the ledger and a state of the log. This function is pure.
+
+    The steps of an `earlier` plan are taken over if its basis is equal: new events of the ledger changed no run.
 
     Raises:
         RequestError: as for `plan`.
     """
+    basis = Basis.of(pipeline, view, log, ask=ask)
+    if earlier is not None and earlier.basis is not None and earlier.basis.is_of(basis):
+        return replace(earlier, ledger_version=view.version)
     spec = spec_fingerprint(pipeline)
     before, note = chain_before(pipeline, view, log, ask=ask)
-    estimate, request = _estimator(view), view.requests.get(ask.request_id or "")
-    own = {} if request is None else request.runs
+    estimate, own = estimator(view), basis.own
     state: str | None = before.fingerprint if before else EMPTY_STATE
     steps: list[Step] = []
     runs = _runs_by_slice(view, ask.slices)
@@ -194,6 +229,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) 
         chain_note=note,
         steps=tuple(steps),
         known=log.known,
+        basis=basis,
     )
 
 
@@ -251,7 +287,7 @@ def _refuse_other_spec(pipeline: Pipeline, published: StagedRun, first: Slice) -
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Judge:
     """The decision on one slice. `runs` are all runs of the slice, `input` its coordinates in the log now.
 
@@ -284,7 +320,7 @@ class _Judge:
         def order(run: StagedRun) -> tuple[bool, bool, int]:
             return run.result.run_id != self.own, run.result.run_id != self.published, -run.seq
 
-        return sorted(self.runs, key=order)
+        return sorted(self.runs, key=order) if len(self.runs) > 1 else [*self.runs]
 
     def _holds(self, run: StagedRun, state: str | None) -> bool:
         result = run.result
@@ -361,17 +397,3 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
             return Reason.INPUT_CHANGED, (
                 f"{then.records:,} records then, {now.records:,} now (log version {then.version}, then {now.version})"
             )
-
-
-def _estimator(view: LedgerView) -> Callable[[int], float | None]:
-    """Return a function that estimates seconds for a number of records: by past runs; None without past runs."""
-    past = [run.result for run in _newest(view.runs.values(), 50)]
-    if not past:
-        return lambda _records: None
-    rate = median(result.seconds / max(result.counts.read, 1) for result in past)
-    least = min(result.seconds for result in past)
-    return lambda records: round(max(rate * records, least if records else 0.0), 3)
-
-
-def _newest(runs: Iterable[StagedRun], count: int) -> list[StagedRun]:
-    return sorted(runs, key=lambda run: -run.seq)[:count]

@@ -28,8 +28,9 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import SCRATCH, ListedFile
 from jobs.ledger.chain import GENESIS, Row, check_chain
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind
 from jobs.ledger.fold import Fold
+from jobs.ledger.history import event_of
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
@@ -371,7 +372,7 @@ class Laws:
         self.commits.add(rows[0]["commit_id"])
         self.tip = check_chain(rows, self.tip, uri="memory")
         for row in rows:
-            self.fold.add(_event(row))
+            self.fold.add(event_of(row))
         self.view = self.fold.view(version)
         self._no_publication_is_lost(rows)
         self._readers_see_a_chain(rows)
@@ -396,7 +397,7 @@ class Laws:
             self.seen.update(changes)
         if EventKind.ROLLED_BACK.value in kinds:
             seq, earlier = self.history.pop()
-            assert _event(rows[0]).details["undoes"] == seq, "a rollback reverts the newest publication"
+            assert event_of(rows[0]).details["undoes"] == seq, "a rollback reverts the newest publication"
             self.seen.update(changes)
             assert _filled(self.seen) == _filled(earlier), "readers see what they saw before the publication"
         assert dict(self.view.published) == _filled(self.seen)
@@ -500,12 +501,6 @@ class Laws:
 
 def _filled(seen: dict[str, str | None]) -> dict[str, str]:
     return {slice_id: run_id for slice_id, run_id in sorted(seen.items()) if run_id is not None}
-
-
-def _event(row: Row) -> LedgerEvent:
-    from jobs.ledger.ledger import _event as event
-
-    return event(row)
 
 
 # --- playing ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobs.lake.event_log import PinnedFile, PinnedLog
+from jobs.lake.event_log import PinnedLog
+from jobs.lake.pinned_files import PinnedFile
 from jobs.runs import Slice
 from jobs.storage import file_system
 from windowlib.columnar.plan import SliceRange

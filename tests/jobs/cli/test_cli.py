@@ -10,6 +10,7 @@ import pytest
 from jobs.cli import run as cli_run
 from jobs.cli.common import run_cli
 from jobs.cli.main import COMMANDS, hindcast
+from jobs.ledger.history import REMEMBERED
 from jobs.ledger.table import LedgerTable
 from jobs.review.verify_input import Verification
 from tests.jobs.cli.conftest import Shell
@@ -198,6 +199,7 @@ def test_a_command_that_looks_reads_the_ledger_once(shell: Shell, monkeypatch: p
     monkeypatch.setattr(LedgerTable, "read", counted)
     for arguments in (("status",), ("status", "sales"), ("plan", "sales", *RANGE), ("show", "sales")):
         calls.clear()
+        REMEMBERED.forget_all()  # each command is a process of its own
         assert shell(*arguments) == 0
         assert calls == [0], arguments
 

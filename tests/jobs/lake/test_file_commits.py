@@ -16,8 +16,11 @@ from jobs.lake.file_commits import StoredFile, WrittenFile, attempt_files, commi
 from jobs.lake.file_statistics import file_statistics
 from jobs.lake.store import append_rows, ensure_table, read_attempts
 from tests.support.fuzzing import seeds
+from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import StoreError
 from windowlib.records import tables
+from windowlib.records.column_types import Node
+from windowlib.records.tables import Table
 
 KEYS = {"origin": "string"}
 VALUES = {
@@ -140,6 +143,44 @@ def test_no_file_is_skipped_by_a_filter_that_a_row_fulfils(tmp_path: Path) -> No
         for value in {one.as_py() for one in rows[name]} - {None}:
             wanted = pc.field(name) == pa.scalar(value, FILE.field(name).type)
             assert dataset.to_table(filter=wanted).num_rows == rows.filter(wanted).num_rows, (name, value)
+
+
+RECORD: Node = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "string", "nullable": True, "metadata": {}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "bounded"),
+    [
+        (tables.timers(KEYS), set()),
+        (tables.user_state(KEYS), set()),
+        (tables.watermarks(), set()),
+        (tables.state_removals(), set()),
+        (tables.tallies(), set()),
+        (tables.quality_results(), set()),
+        (tables.invalid_records(RECORD), set()),
+        (tables.late_records(RECORD), {"event_time_ms"}),
+        (tables.unassigned_records(RECORD), {"event_time_ms"}),
+    ],
+    ids=lambda one: one.name if isinstance(one, Table) else "",
+)
+def test_few_tables_have_bounds_of_columns(tmp_path: Path, table: Table, bounded: set[str]) -> None:
+    """Delta reads the bounds of all files with each commit. Appended rows and committed files have the same."""
+    uri = str(tmp_path / "t")
+    ensure_table(uri, table)
+    schema = pa.schema([(name, arrow_type(node)) for name, node in table.stored_columns().items()])
+    plain = {field.name: 7 if pa.types.is_integer(field.type) else "x" for field in schema
+             if pa.types.is_integer(field.type) or pa.types.is_string(field.type)}  # fmt: skip
+    rows = pa.Table.from_pylist([plain], schema=schema)
+    append_rows(uri, rows)
+    commit_files(uri, [write(tmp_path / "t", "x", rows.drop_columns(list(tables.PARTITION_COLUMNS)))])
+    adds = pa.table(DeltaTable(uri).get_add_actions(flatten=True))
+    assert adds["num_records"].to_pylist() == [1, 1]
+    for prefix in ("min", "max"):
+        assert {name for name in adds.column_names if name.startswith(prefix)} == {f"{prefix}.{one}" for one in bounded}
+        assert all(adds[f"{prefix}.{one}"].to_pylist() == [7, 7] for one in bounded)
 
 
 def test_files_without_rows_are_not_added(tmp_path: Path) -> None:

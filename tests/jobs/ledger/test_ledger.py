@@ -304,7 +304,7 @@ def test_a_flipped_bit_in_the_ledger_is_detected_or_harmless(tmp_path: Path) -> 
             found += 1
         else:
             harmless += 1
-            assert [event.reason for event in ledger._events] == undamaged, f"silent: {path.name}, seed {seed}"
+            assert [event.reason for event in ledger._history.events] == undamaged, f"silent: {path.name}, seed {seed}"
         finally:
             path.write_bytes(whole)
     assert found

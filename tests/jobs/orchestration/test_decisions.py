@@ -72,7 +72,7 @@ class Place:
 
     def count(self, kind: EventKind) -> int:
         self.work.ledger.view()
-        return sum(event.kind is kind for event in self.work.ledger._events)
+        return sum(event.kind is kind for event in self.work.ledger._history.events)
 
 
 @pytest.fixture

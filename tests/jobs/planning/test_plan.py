@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import (
     EventKind,
+    LedgerEvent,
     encode_details,
     staged_event,
     verified_event,
@@ -24,6 +26,7 @@ from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.runs import LogCoordinates, Sighting, Verdict
 from tests.support.fake_replay import PIPELINE, day_ms, sales
+from tests.support.fuzzing import seeds
 from tests.support.ledger_chains import published_chain
 from windowlib.errors import RequestError
 
@@ -289,3 +292,30 @@ def test_slices_before_the_first_change_are_current_and_every_change_is_detected
             assert (step.reason, step.is_certain) == (Reason.INPUT_CHANGED, True)
         else:
             assert (step.reason, step.is_certain) == (Reason.STATE_CHANGED, False)
+
+
+def test_an_earlier_plan_with_an_equal_basis_gives_the_same_plan() -> None:
+    """The events of a request change runs, attempts, leases or nothing. The plan is always that of a new planning."""
+    taken_over = 0
+    for seed in seeds(60):
+        chance = Random(seed)
+        events = published_chain(PIPELINE_FILE, SLICES, log=coordinates(), checks="suite")
+        state = log(**({f"d{IDS[2][-2:]}": coordinates(records=3)} if chance.random() < 0.5 else {}))
+        ask = Ask(slices=SLICES[chance.randrange(3) :], checks="suite", is_fresh=chance.random() < 0.2)
+        earlier = None
+        cut = chance.randrange(len(events) // 2, len(events))
+        for end in sorted([cut, cut, *(chance.randrange(cut, len(events)) for _ in range(4))]):
+            extra = [LedgerEvent(kind=EventKind.NOTE, seq=end + 1)] * chance.randrange(2)
+            view = fold([*events[:end], *extra], version=end + len(extra))
+            if earlier is not None and chance.random() < 0.3:
+                state = replace(state)
+            asked = replace(ask, request_id="r") if chance.random() < 0.5 else ask
+            try:
+                expected = make_plan(PIPELINE_FILE, view, state, ask=asked)
+            except RequestError:
+                continue
+            found = make_plan(PIPELINE_FILE, view, state, ask=asked, earlier=earlier)
+            assert found == expected, f"seed {seed}, {end} events"
+            taken_over += earlier is not None and found.steps is earlier.steps
+            earlier = found
+    assert taken_over

@@ -1,0 +1,75 @@
+"""The data files of a pinned event log, and the check that they have the records that were appended."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.lake.delta_log import LogTable, place_of
+from jobs.storage import file_system
+from windowlib.errors import LogError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedFile:
+    """One data file of the pinned version, with its value of the slice column and its slice.
+
+    `records` is None if the log has no statistics for the file. `values` maps every partition column to its value as
+    text. Row i of the file, from 0, has the row id `base_row_id + i` and the row commit version
+    `default_row_commit_version`, unless OPTIMIZE has written its ids into the file (see `direct_reading`). Both are
+    None without row tracking, and if the log was pinned without `row_ids`.
+    """
+
+    path: str
+    partition: str
+    slice_id: str
+    records: int | None
+    bytes: int
+    modified_ms: int
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+def refuse_damage(log: LogTable, files: Sequence[PinnedFile]) -> None:
+    """Refuse files that the log still names, and whose records are not those that were appended.
+
+    Raises:
+        LogError: records were deleted, or a file was lost or has another size.
+    """
+    _refuse_deleted_records(log, files)
+    _refuse_lost_files(log, files)
+
+
+def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
+    """Refuse files with deletion vectors, because log retention may have removed the commit of the deletion."""
+    names = log.deleted_in()
+    if not names:
+        return
+    deleted = [file for file in files if place_of("", file.path).rpartition("/")[2] in names]
+    if deleted:
+        raise LogError(
+            f"records of slice {deleted[0].slice_id} in event log {log.uri} were deleted (file {deleted[0].path} has a "
+            "deletion vector). Hindcast can replay only an append-only log. Restore the table to a version before the "
+            "deletion, or replay a new copy of it"
+        )
+
+
+def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:
+    import pyarrow.fs as pafs
+
+    system, root = file_system(log.uri)
+    infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
+    lost = [file for file, info in zip(files, infos, strict=True) if info.type == pafs.FileType.NotFound]
+    if lost:
+        raise LogError(
+            f"version {log.version} of event log {log.uri} names {len(lost)} files of the range that do not exist, "
+            f"first {lost[0].path} (slice {lost[0].slice_id}, {lost[0].records} records). VACUUM or a person removed "
+            "them. Restore them from a backup, or replay a range that does not need them"
+        )
+    cut = [(file, info) for file, info in zip(files, infos, strict=True) if info.size != file.bytes]
+    if cut:
+        file, info = cut[0]
+        raise LogError(
+            f"version {log.version} of event log {log.uri} names {len(cut)} files of the range that have another size "
+            f"now, first {file.path} (slice {file.slice_id}): {file.bytes:,} bytes were written, {info.size:,} were "
+            "found. Restore them from a backup, or replay a range that does not need them"
+        )

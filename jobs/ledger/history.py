@@ -1,0 +1,140 @@
+"""The events of a ledger that were read, and what was made of them: the fold, the hash of the last event.
+
+The ledgers that this process has read are remembered, so that the next `Ledger` of the same table checks and folds the
+new events only. A fresh read of the same data files would give the same events. So a history is used again only if the
+table still has each of its files, and each file has the size, time and inode that it had when it was read.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from threading import Lock
+from typing import Any
+
+from jobs.ledger.chain import GENESIS, Row, check_chain
+from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
+from jobs.ledger.fold import Fold
+from windowlib.errors import LedgerError
+
+Stamp = tuple[int, int, int, int]
+"""Size, time of the last change of content and of the inode in ns, and inode of a file. Another content has another."""
+
+
+@dataclass(slots=True)
+class History:
+    """The events of a ledger up to version `known`, which were checked and folded.
+
+    `tip` is the hash of the last event. `commits` maps a version to the id of its commit. `files` are the data files
+    that were read.
+    """
+
+    events: list[LedgerEvent] = field(default_factory=list)
+    fold: Fold = field(default_factory=Fold)
+    tip: str = GENESIS
+    commits: dict[int, str] = field(default_factory=dict)
+    files: dict[str, Stamp] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def known(self) -> int:
+        """The version of the last event; 0 without events."""
+        return self.events[-1].seq if self.events else 0
+
+    def take_in(self, rows: Sequence[Row], files: Mapping[str, Stamp], *, uri: str) -> None:
+        """Check the next events and fold them. After an error, the history has a part of the rows: drop it.
+
+        Raises:
+            LedgerError: an event was changed or lost, or cannot be read.
+        """
+        with self._lock:
+            self.tip = check_chain(rows, self.tip, uri=uri)
+            for row in rows:
+                event = event_of(row)
+                self.events.append(event)
+                self.fold.add(event)
+                self.commits[event.seq] = row["commit_id"]
+            self.files.update(files)
+
+    def copy(self) -> "History":
+        """Return a history that takes in events of its own. Another thread may take events into this one meanwhile."""
+        with self._lock:
+            return History(
+                events=self.events.copy(),
+                fold=self.fold.copy(),
+                tip=self.tip,
+                commits=self.commits.copy(),
+                files=self.files.copy(),
+            )
+
+
+class Remembered:
+    """The histories of up to `most` ledgers by their place. The one that was used least recently is dropped first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Drop all histories. A forked process does so, because another thread may have held a lock at the fork."""
+        self._lock = Lock()
+        self._found: OrderedDict[str, History] = OrderedDict()
+        self._is_off = False
+
+    def keep(self, uri: str, history: History) -> None:
+        """Remember a history, which its `Ledger` may still extend."""
+        with self._lock:
+            if self._is_off:
+                return
+            self._found[uri] = history
+            self._found.move_to_end(uri)
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
+
+    def drop(self, uri: str, history: History) -> None:
+        """Forget a history that holds a part of the rows of a read."""
+        with self._lock:
+            if self._found.get(uri) is history:
+                del self._found[uri]
+
+    def find(self, uri: str) -> History | None:
+        """Return a copy of the history of a ledger; None if there is none."""
+        with self._lock:
+            found = self._found.get(uri)
+        return None if found is None else found.copy()
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Forget all histories, and remember none in the context: each `Ledger` reads its table from the beginning."""
+        self.forget_all()
+        self._is_off = True
+        try:
+            yield
+        finally:
+            self._is_off = False
+
+
+MOST_LEDGERS = 16
+REMEMBERED = Remembered(MOST_LEDGERS)
+os.register_at_fork(after_in_child=REMEMBERED.forget_all)
+
+
+_NAMES = frozenset(one.name for one in fields(LedgerEvent)) - {"kind", "details"}
+
+
+def event_of(row: Row) -> LedgerEvent:
+    """Return a stored event.
+
+    Raises:
+        LedgerError: a newer Hindcast wrote it.
+    """
+    try:
+        kind = EventKind(row["event"])
+    except ValueError as error:
+        raise LedgerError(
+            f"ledger event {row['event']!r} (seq {row['seq']}) is of an unknown kind; a newer Hindcast wrote it, "
+            "use that version"
+        ) from error
+    known: dict[str, Any] = {name: row[name] for name in _NAMES}
+    return LedgerEvent(kind=kind, details=StoredDetails(row["details"]), **known)
