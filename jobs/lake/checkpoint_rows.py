@@ -9,15 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from jobs.lake.damage import reading
-from jobs.lake.store import (
-    Attempt,
-    ListedFile,
-    files_dataset,
-    listed_files,
-    open_table,
-    read_each_attempt,
-    table_schema,
-)
+from jobs.lake.listing import ListedFile, listed_files
+from jobs.lake.store import Attempt, files_dataset, open_table, read_each_attempt, table_schema
 from windowlib.records import tables
 
 if TYPE_CHECKING:

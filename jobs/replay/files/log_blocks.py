@@ -40,10 +40,11 @@ class LogColumns:
         found = 0
         with self.reading(block):
             file = self._open(block)
-            stored = set(file.schema_arrow.names)
+            stored = file.schema_arrow.names
             wanted = list(self.nodes if columns is None else columns)
             constants = {name: self._constant(name, block) for name in wanted if name in block.partition}
-            read = [name for name in wanted if name in stored]
+            # Arrow yields no rows without a column.
+            read = [name for name in wanted if name in stored and name not in constants] or stored[:1]
             for batch in file.iter_batches(
                 batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
             ):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.lake.checkpoint_rows import PartFile, PartFiles
-from jobs.lake.store import ListedFile
+from jobs.lake.listing import ListedFile
 from jobs.replay.files.changeable import Changeable, reached_keys, reached_timers, words_of
 from jobs.replay.files.key_sets import KeySet
 from tests.support.fuzzing import seeds

@@ -5,7 +5,7 @@ from random import Random
 import pyarrow as pa
 
 from jobs.lake.checkpoint_rows import PartFile, PartFiles
-from jobs.lake.store import ListedFile
+from jobs.lake.listing import ListedFile
 from jobs.replay.files.changeable import Changeable
 from jobs.replay.files.key_sets import KeySet
 from jobs.replay.files.state import DividePlan, StoredTable, divide_tasks
