@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 SCHEMES: Final = ("s3", "s3a")
+FileStamp = tuple[int, int, int, int]
+"""Size, time of the last change of content and of the inode in ns, and inode of a file. Another content has another."""
 RETRY: Final = "120s"
 """How long a request is tried again when the store does not answer, unless HINDCAST_STORAGE_RETRY states it."""
 
@@ -246,6 +248,16 @@ def open_output(place: str) -> "pa.NativeFile":
         return pa.OSFile(place, "wb")
     system, path = file_system(place)
     return system.open_output_stream(path)
+
+
+def file_stamp(file: Path) -> FileStamp:
+    """Return the stamp of a file on this machine.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def make_directory(place: str) -> None:

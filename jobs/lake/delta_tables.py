@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.storage import delta_options, file_system, is_remote
+from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -21,8 +21,6 @@ _REMOTE_COMMITS = 10
 MOST_KEPT = 32
 """So many tables a thread keeps: those of two pipelines."""
 
-_Stamp = tuple[int, int, int, int]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
@@ -30,7 +28,7 @@ class _Kept:
 
     table: "DeltaTable"
     version: int
-    stamp: _Stamp | None
+    stamp: FileStamp | None
 
 
 class _KeptTables(threading.local):
@@ -110,15 +108,14 @@ def _is_same(uri: str, kept: _Kept) -> bool:
     return is_known and _stamp(uri, kept.version) == kept.stamp
 
 
-def _stamp(uri: str, version: int) -> _Stamp | None:
-    """Return size, times and inode of the commit file of a version; None without such a file on this machine."""
+def _stamp(uri: str, version: int) -> FileStamp | None:
+    """Return the stamp of the commit file of a version; None without such a file on this machine."""
     if is_remote(uri):
         return None
     try:
-        found = _commit_file(uri, version).stat()
+        return file_stamp(_commit_file(uri, version))
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def is_delta(uri: str) -> bool:

@@ -16,10 +16,8 @@ from typing import Any
 from jobs.ledger.chain import GENESIS, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
 from jobs.ledger.fold import Fold
+from jobs.storage import FileStamp
 from windowlib.errors import LedgerError
-
-Stamp = tuple[int, int, int, int]
-"""Size, time of the last change of content and of the inode in ns, and inode of a file. Another content has another."""
 
 
 @dataclass(slots=True)
@@ -34,7 +32,7 @@ class History:
     fold: Fold = field(default_factory=Fold)
     tip: str = GENESIS
     commits: dict[int, str] = field(default_factory=dict)
-    files: dict[str, Stamp] = field(default_factory=dict)
+    files: dict[str, FileStamp] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -42,7 +40,7 @@ class History:
         """The version of the last event; 0 without events."""
         return self.events[-1].seq if self.events else 0
 
-    def take_in(self, rows: Sequence[Row], files: Mapping[str, Stamp], *, uri: str) -> None:
+    def take_in(self, rows: Sequence[Row], files: Mapping[str, FileStamp], *, uri: str) -> None:
         """Check the next events and fold them. After an error, the history has a part of the rows: drop it.
 
         Raises:

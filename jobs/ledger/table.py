@@ -14,8 +14,7 @@ from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, ope
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
-from jobs.ledger.history import Stamp
-from jobs.storage import delta_options, file_system, is_remote
+from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class LedgerTable:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._table: DeltaTable | None = None
-        self.read_files: dict[str, Stamp] = {}
+        self.read_files: dict[str, FileStamp] = {}
 
     def refresh(self) -> int:
         """Look for new commits; return the newest version.
@@ -113,7 +112,7 @@ class LedgerTable:
             self._refuse_empty_commits(rows[-1]["seq"] if rows else after)
         return rows
 
-    def still_has(self, files: Mapping[str, Stamp], *, after: int) -> bool:
+    def still_has(self, files: Mapping[str, FileStamp], *, after: int) -> bool:
         """Return whether the table has these files unchanged, and events of commits up to `after` in no other file.
 
         Raises:
@@ -260,14 +259,8 @@ def _operation(uri: str, version: int) -> str | None:
     return next((info.get("operation") for info in infos if info is not None), None)
 
 
-def _stamp(root: str, path: str) -> Stamp:
-    """Return what tells whether a data file of a ledger on this machine has changed.
-
-    Raises:
-        OSError: there is no such file.
-    """
-    found = Path(place_of(root, path)).stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+def _stamp(root: str, path: str) -> FileStamp:
+    return file_stamp(Path(place_of(root, path)))
 
 
 def _rows(table: "DeltaTable", paths: Sequence[str]) -> list[dict[str, Any]]:

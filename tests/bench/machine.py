@@ -17,7 +17,15 @@ from jobs.wall_clock import now_ms
 from tests.support.places import ROOT
 
 PACKAGES: Final = (
-    *("pyspark", "delta-spark", "deltalake", "duckdb", "polars", "pyarrow", "numpy", "numba", "great-expectations"),
+    "pyspark",
+    "delta-spark",
+    "deltalake",
+    "duckdb",
+    "polars",
+    "pyarrow",
+    "numpy",
+    "numba",
+    "great-expectations",
 )
 LOAD_PER_CORE: Final = 1.3
 """A load average above this number for each core means that other programs run."""
