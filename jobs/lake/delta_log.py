@@ -6,7 +6,7 @@ This module reads Delta's metadata and file listings, never a record. All column
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,6 +167,24 @@ class LogTable:
             )
             for (path, records, size, at), own in zip(rows, zip(*texts.values(), strict=True), strict=True)
         ]
+
+    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
+        """Return the path of each of these data files -> the greatest value of a column, where statistics have it.
+
+        Raises:
+            LogError: the table is damaged.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        with log_errors(self.uri, "reading the statistics of its files"):
+            actions = arrow_table(self.table.get_add_actions(flatten=True))
+        name = f"max.{column}"
+        if name not in actions.column_names:
+            return {}
+        asked = pc.is_in(actions["path"], pa.array(paths, pa.string()))
+        known = actions.filter(pc.and_(asked, pc.is_valid(actions[name])))
+        return dict(zip(known["path"].to_pylist(), known[name], strict=True))
 
     def deleted_in(self) -> frozenset[str]:
         """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""

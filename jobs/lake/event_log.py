@@ -6,6 +6,7 @@ This module reads the Delta log and file listings, never a record, so planning t
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from jobs.lake.commit_history import FEW_COMMITS, History, read_history
@@ -18,6 +19,9 @@ from jobs.lake.row_tracking import ROW_ID_COLUMN, ROW_TRACKING, RowPlace, row_pl
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, without_variants
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SLICE_COLUMN_TYPES = ("date", "string")
 
@@ -98,6 +102,10 @@ class PinnedLog:
             return starts[file.slice_id], file.default_row_commit_version, file.base_row_id
 
         return tuple(sorted(self.files, key=order))
+
+    def upper_bounds(self, column: str) -> "Mapping[str, pa.Scalar[Any]]":
+        """Return the path of each file -> the greatest value of a column, where the log has statistics of it."""
+        return self._table.upper_bounds(column, [file.path for file in self.files])
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. They are never part of a fingerprint (DESIGN, section 2)."""

@@ -7,6 +7,7 @@ from jobs.reading.stored_rows import CONTENT_ROWS
 from jobs.replay.checked_tables import PANDAS_ROWS
 from jobs.replay.equations import AUDITED_ROWS
 from windowlib.columnar.plan import FULL_STATE_ROWS, ROWS_PER_BATCH
+from windowlib.kernels.partials import CELLS_MAX
 
 Way = Literal["auto", "frames"]
 
@@ -26,6 +27,9 @@ class Sizes:
         records_per_columnar_bucket: the same, if the columnar executor runs them.
         records_per_task: a task that reads the log's files reads about this many records.
         least_records: if cores would be idle, tasks and buckets get fewer records, but about this many at least.
+        combined_records: tasks combine the records of a chunk with at least this many before they exchange them, if the
+            pipeline allows it (windowlib.kernels.partials).
+        combined_cells: they do so as long as a batch has at most this many cells for each record (`Combining`).
         rows_per_read: the number of rows that such a task decodes at once.
         rows_per_file: the largest number of rows in a file that such a task writes.
         rows_from: if the run of a slice is known, a bucket that emits at least this many rows of a table writes files.
@@ -55,6 +59,8 @@ class Sizes:
     records_per_columnar_bucket: int = 3_500_000
     records_per_task: int = 10_000_000
     least_records: int = 250_000
+    combined_records: int = 500_000
+    combined_cells: float = CELLS_MAX
     rows_per_read: int = 131_072
     rows_per_file: int = 2_000_000
     rows_from: int = 250_000

@@ -8,6 +8,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.chunk.eligibility import why_not_files
 from jobs.replay.chunk.log_pin import pin_chunk
+from jobs.replay.files.combine import why_not_partials
 from jobs.runs import Slice
 from windowlib.kernels.coverage import why_not
 
@@ -18,22 +19,28 @@ class Execution:
 
     `why_not_kernels` is None if the columnar executor computes the windows, else the reason why the operator computes
     them record by record. `why_not_files` is None if tasks read the log's files themselves, else the reason why Spark
-    reads them.
+    reads them. `why_not_partials` is None if tasks combine records before they exchange them, else the reason.
     """
 
     why_not_kernels: str | None
     why_not_files: str | None
+    why_not_partials: str | None
 
     @property
-    def sentences(self) -> tuple[str, str]:
-        """Two sentences for a person."""
+    def sentences(self) -> tuple[str, ...]:
+        """Two or three sentences for a person."""
         windows = "The columnar executor computes the windows."
         if self.why_not_kernels is not None:
             windows = f"The operator computes the windows, record by record: {self.why_not_kernels}."
         reading = "Tasks read the log's files themselves."
         if self.why_not_files is not None:
             reading = f"Spark reads and sorts the log: {self.why_not_files}."
-        return windows, reading
+        if self.why_not_kernels is not None or self.why_not_files is not None:
+            return windows, reading
+        exchange = "They add up many records of one key and window before they exchange them."
+        if self.why_not_partials is not None:
+            exchange = f"They exchange single records: {self.why_not_partials}."
+        return windows, reading, exchange
 
 
 def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execution:
@@ -48,4 +55,5 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execut
     return Execution(
         why_not_kernels=why_not(engine.operator, engine.layout),
         why_not_files=why_not_files(pipeline, lake, log, written=written, slices=slices),
+        why_not_partials=why_not_partials(engine),
     )

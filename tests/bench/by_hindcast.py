@@ -24,7 +24,7 @@ from jobs.replay import replayer
 from jobs.replay.files import way
 from jobs.replay.files.ascending import Ascending
 from jobs.replay.files.layout import Block, layout_of
-from jobs.replay.files.scan import Scanned, ScanPlan, rises
+from jobs.replay.files.scan import NEVER_MS, Scanned, ScanPlan, latest_before
 from jobs.replay.pinned import pin
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
@@ -168,13 +168,13 @@ class Scan:
 def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
     """Return the rises of a block. Only the column of event time is read; the keys of the benches are never null."""
     time = plan.reading.event_time
-    at, to, highest, done = [], [], None, block.sequence
+    at, to, latest_ms, done = [], [], NEVER_MS, block.sequence
     for batch in plan.log.batches(block, [time.name]):
         times = read_instants(batch.column(time.name), time.unit).ms
-        risen = rises(times, highest)
+        risen = np.flatnonzero(times > latest_before(times, latest_ms))
         at.append(done + risen)
         to.append(times[risen])
-        highest = int(times[risen[-1]]) if len(risen) else highest
+        latest_ms = int(times[risen[-1]]) if len(risen) else latest_ms
         done += batch.num_rows
     return Scanned(
         block=block,
@@ -182,8 +182,10 @@ def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
         records=IdSum(),
         invalid=IdSum(),
         invalid_rows=IdSum(),
+        latest_ms=latest_ms,
         rises_at=Ascending.of(np.concatenate(at)),
         rises_to=Ascending.of(np.concatenate(to)),
+        partials_of_buckets=(),
         records_of_buckets=(),
         records_of_time=(),
         invalid_records=(),

@@ -48,6 +48,12 @@ class Executor(Protocol):
             CheckpointError: the rows are not a state of this spec.
         """
 
+    def merge(self, partials: pa.RecordBatch) -> None:
+        """Add records of the current slice that were combined before (windowlib.kernels.partials).
+
+        It is called before the first record of the slice. Only the columnar executor can do this.
+        """
+
     def process(self, records: pa.RecordBatch) -> Emission:
         """Process records of the current slice in log order, and the steps before each of them.
 

@@ -16,6 +16,7 @@ from windowlib.columnar.record_values import KeyReader
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.state_rows import NamedRow, StateRows
 from windowlib.columnar.steps import Int64s, Walk
+from windowlib.errors import InvariantBroken
 from windowlib.keyed.operator_protocol import BulkOperator
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records import tables
@@ -60,6 +61,10 @@ class OperatorExecutor:
                     self._state.add_user_state(named)
         self._operator.restore(self._state.snapshot(self._plan.beginning))
         self._begin()
+
+    def merge(self, partials: pa.RecordBatch) -> None:
+        """Refuse partials: an operator takes single records."""
+        raise InvariantBroken(f"an operator got {partials.num_rows} partials, and takes records; please report this")
 
     def process(self, records: pa.RecordBatch) -> Emission:
         """Process the records of one batch; before each record, take the steps up to it."""

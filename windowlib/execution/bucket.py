@@ -94,19 +94,26 @@ class BucketRun:
         """Add rows of a checkpoint table, with the columns of `Table.emitted_columns()`. Called before any record."""
         self._restored.add(table, rows)
 
+    def merge(self, slice_no: int, partials: pa.RecordBatch) -> Iterator[IdentifiedRows]:
+        """Add partials of one slice, before its records (`Executor.merge`)."""
+        yield from self._reach(slice_no)
+        if not self._is_damaged:
+            self._executor.merge(partials)
+
     def process(self, slice_no: int, records: pa.RecordBatch) -> Iterator[IdentifiedRows]:
         """Process the next records, which are of one slice."""
-        self._begin()
-        if self._is_damaged:
-            return
-        while self._slice_no < slice_no:
-            yield from self._end_slice()
-        yield from self._identified(self._executor.process(records))
+        yield from self._reach(slice_no)
+        if not self._is_damaged:
+            yield from self._identified(self._executor.process(records))
 
     def finish(self) -> Iterator[IdentifiedRows]:
         """End the slices that have no more records in this bucket."""
+        yield from self._reach(len(self.plan.slices))
+
+    def _reach(self, slice_no: int) -> Iterator[IdentifiedRows]:
+        """End the slices before this one."""
         self._begin()
-        while not self._is_damaged and self._slice_no < len(self.plan.slices):
+        while not self._is_damaged and self._slice_no < slice_no:
             yield from self._end_slice()
 
     def _begin(self) -> None:

@@ -1,5 +1,6 @@
 """The records of one block as numpy and Arrow columns, with the time that each record meets."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.record_values import ValueLayout
 from windowlib.errors import SpecError
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.keys import KeyTable
@@ -43,12 +45,22 @@ class Block:
         return len(self.sequence)
 
     def inputs(self, rows: Int64s | slice, count: int) -> list[pa.Array | None]:
-        """Return the chosen rows of the first `count` value columns. Aggregates of one column share its rows."""
-        chosen: dict[int, pa.Array | None] = {}
-        for column in self.values[:count]:
-            if id(column) not in chosen:
-                chosen[id(column)] = None if column is None else _chosen(column, rows)
-        return [chosen[id(column)] for column in self.values[:count]]
+        """Return the chosen rows of the first `count` value columns."""
+        return chosen_rows(self.values[:count], rows)
+
+
+def value_columns(batch: pa.RecordBatch, layout: ValueLayout) -> dict[str, pa.Array]:
+    """Return the columns that a layout reads by name, times as integers."""
+    return {name: _in_feed_form(batch.column(f"v{place}")) for place, name in enumerate(layout.read())}
+
+
+def chosen_rows(columns: Sequence[pa.Array | None], rows: Int64s | slice) -> list[pa.Array | None]:
+    """Return rows of columns. A column that occurs several times, because aggregates share it, is read once."""
+    chosen: dict[int, pa.Array | None] = {}
+    for column in columns:
+        if id(column) not in chosen:
+            chosen[id(column)] = None if column is None else _chosen(column, rows)
+    return [chosen[id(column)] for column in columns]
 
 
 def _chosen(column: pa.Array, rows: Int64s | slice) -> pa.Array:
@@ -91,7 +103,7 @@ def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: 
     if event_time.null_count:
         event_time = event_time.fill_null(0)
     layout = plan.layout
-    named = {name: _in_feed_form(batch.column(f"v{place}")) for place, name in enumerate(layout.read())}
+    named = value_columns(batch, layout)
     return Block(
         slice_start_ms=slice_start_ms,
         key_code=keys.encode([batch.column(f"k{i}") for i in range(len(plan.keys))], batch.num_rows),

@@ -1,38 +1,28 @@
 """The executor that computes whole columns (windowlib.columnar.executor.Executor)."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import BucketTallies, Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken
-from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
-from windowlib.functions.window_functions import Aggregates
-from windowlib.kernels.aggregates.choice import column_aggregate
-from windowlib.kernels.aggregates.column_aggregate import AnyAggregate
+from windowlib.kernels.aggregates.choice import column_aggregates, reads_order
 from windowlib.kernels.block import Clock, block_of, check_times
 from windowlib.kernels.global_windows import GlobalWindows
-from windowlib.kernels.keys import KeyTable, TouchedKeys
+from windowlib.kernels.keys import KeyTable, TouchedKeys, feed_type
 from windowlib.kernels.open_windows import CheckpointColumns
 from windowlib.kernels.panes import OutputColumns
+from windowlib.kernels.partials import PartialRows
 from windowlib.kernels.sessions.sessions import SessionWindows
 from windowlib.kernels.sliding import SlidingWindows
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.kernels.windows import Frame, Outcome, Windows
-from windowlib.records.column_types import parse_type
 from windowlib.records.records import Fate
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
 from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.windows.spec import WindowSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class KernelExecutor:
@@ -43,6 +33,7 @@ class KernelExecutor:
         self._plan = plan
         self._frame = frame_of(plan)
         self._windows = windows_of(self._frame)
+        self._partials = PartialRows(self._frame.keys, self._frame.aggregates)
         self._slices = iter(plan.slices)
         self._slice = next(self._slices)
         self._steps_taken = 0
@@ -67,6 +58,20 @@ class KernelExecutor:
             if self._waiting_rows == block_max:
                 self._process_waiting(outcome, is_slice_end=False)
         return self._counted(outcome)
+
+    def merge(self, partials: pa.RecordBatch) -> None:
+        """Add partials of the current slice."""
+        windows = self._windows
+        if not isinstance(windows, TumblingWindows | SlidingWindows):
+            raise InvariantBroken(f"{type(windows).__name__} take no partials; please report this")
+        found = self._partials.partials(partials)
+        watermark_ms = self._frame.clock.watermarks[self._steps_taken]
+        if not windows.slices.are_before_end(found.number, watermark_ms).all():
+            raise InvariantBroken(f"a partial's window has ended at the watermark {watermark_ms}; please report this")
+        outcome = Outcome(self._frame)
+        self._frame.touched.add(found.key_code)
+        windows.merge(found, outcome)
+        self._counted(outcome)
 
     def end_slice(self) -> Emission:
         """Process the records that wait, take the remaining steps of the slice, and begin the next slice."""
@@ -138,8 +143,8 @@ def frame_of(plan: BucketPlan) -> Frame:
     spec = plan.spec
     if not isinstance(spec, WindowSpec):
         raise InvariantBroken(f"the columnar executor runs a WindowSpec, got {type(spec).__name__}")
-    keys = KeyTable([_feed_type(kind) for kind in plan.keys.values()], plan.max_parallelism)
-    aggregates = _aggregates(spec, plan.layout, plan)
+    keys = KeyTable([feed_type(kind) for kind in plan.keys.values()], plan.max_parallelism)
+    aggregates = column_aggregates(spec)
     discards = isinstance(spec.effective_trigger(), Purging)
     lateness_ms = None if isinstance(spec.assigner, Global) else spec.allowed_lateness_ms
     return Frame(
@@ -152,7 +157,7 @@ def frame_of(plan: BucketPlan) -> Frame:
         checkpoint=CheckpointColumns(plan, keys, aggregates, lateness_ms=lateness_ms),
         touched=TouchedKeys(),
         discards=discards,
-        needs_positions=_reads_positions(spec),
+        needs_positions=reads_order(spec),
     )
 
 
@@ -171,37 +176,10 @@ def windows_of(frame: Frame) -> Windows:
             raise InvariantBroken(f"windows of {type(frame.spec.assigner).__name__} have no columnar form")
 
 
-def _aggregates(spec: WindowSpec, layout: ValueLayout, plan: BucketPlan) -> tuple[AnyAggregate, ...]:
-    function = spec.effective_function()
-    found: Sequence[AnyAggregate | None] = []
-    if isinstance(function, Aggregates):
-        inputs = [None if name is None else plan.inputs[name] for name in layout.columns]
-        found = [column_aggregate(one, inputs[place]) for place, one in enumerate(function.aggregates)]
-    covered = tuple(one for one in found if one is not None)
-    if not found or len(covered) != len(found):
-        raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")
-    return covered
-
-
-def _reads_positions(spec: WindowSpec) -> bool:
-    """Return whether the state of an aggregate has positions in the log."""
-    function = spec.effective_function()
-    ordered = (FirstOrLast, CollectList)
-    return isinstance(function, Aggregates) and any(isinstance(one, ordered) for one in function.aggregates)
-
-
-def _feed_type(kind: str) -> pa.DataType:
-    """Return the type of a key column in the feed: times are integers."""
-    arrow = arrow_type(parse_type(kind))
-    if pa.types.is_timestamp(arrow):
-        return pa.int64()
-    return pa.int32() if pa.types.is_date32(arrow) else arrow
-
-
 def _no_records(plan: BucketPlan) -> pa.RecordBatch:
     names = ["sequence", "rank", "event_time_ms", "record_hash"]
     columns = {name: pa.array([], pa.int64()) for name in names}
-    columns |= {f"k{i}": pa.array([], _feed_type(kind)) for i, kind in enumerate(plan.keys.values())}
+    columns |= {f"k{i}": pa.array([], feed_type(kind)) for i, kind in enumerate(plan.keys.values())}
     read = [plan.inputs[name] for name in plan.layout.read()]
-    columns |= {f"v{i}": pa.array([], _feed_type(kind)) for i, kind in enumerate(read)}
+    columns |= {f"v{i}": pa.array([], feed_type(kind)) for i, kind in enumerate(read)}
     return pa.RecordBatch.from_pydict(columns)

@@ -8,9 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windowlib.columnar.arrow import plain_values
+from windowlib.columnar.arrow import arrow_type, plain_values
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.keyed.key_groups import stable_hash
+from windowlib.records.column_types import parse_type
 
 DIRECT_MAX: Final = 1 << 22
 """The default of `direct_max`: integers in a range of so many values are numbered by a table with one entry each."""
@@ -99,6 +100,14 @@ class KeyTable:
             for one in hashes:
                 combined = combined * np.uint32(31) + one
         return _murmur(combined) % self._max_parallelism
+
+
+def feed_type(kind: str) -> pa.DataType:
+    """Return the Arrow type in the feed of a column of a Spark type: times are integers."""
+    arrow = arrow_type(parse_type(kind))
+    if pa.types.is_timestamp(arrow):
+        return pa.int64()
+    return pa.int32() if pa.types.is_date32(arrow) else arrow
 
 
 class TouchedKeys:

@@ -4,15 +4,17 @@ There are two ways with the same groups. Usually the groups are cells of an arra
 records are sorted by group.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from windowlib.kernels.aggregates.cells import CellAggregate, Cells, cell_states
-from windowlib.kernels.aggregates.column_aggregate import Int64s
+from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s
 from windowlib.kernels.aggregates.segments import sizes_of
-from windowlib.kernels.block import Block
+from windowlib.kernels.block import Block, chosen_rows
 from windowlib.kernels.edges import EdgeColumns, id_sum
 from windowlib.kernels.grouping import sorted_rows, starts_of, window_codes
 from windowlib.kernels.windows import Frame
@@ -81,7 +83,8 @@ class _CellIds:
     def edges(self, low: int, high: int) -> EdgeColumns:
         rows = self._rows(low, high)
         if rows is None:
-            rows = np.arange(len(self.record_hash), dtype=np.int64)
+            xor, total = (self.cells.combined(one, self.record_hash, 0) for one in (np.bitwise_xor, np.add))
+            return EdgeColumns(self.cells.counts(), xor, total)
         order, cells = sorted_rows(self.cells.of_record[rows])
         return EdgeColumns.of_groups(self.record_hash[rows[order]], starts_of(cells))
 
@@ -95,6 +98,20 @@ class _CellIds:
         return np.flatnonzero((of_record >= filled[low]) & (of_record <= filled[high - 1]))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupColumns:
+    """Records to group: the `rows` of the columns of a block. `number` is the number of each record's window.
+
+    `values` has the input of each aggregate, None where it reads no column.
+    """
+
+    number: Int64s
+    key_code: Int64s
+    record_hash: Int64s
+    values: Sequence[pa.Array | None]
+    rows: Int64s | slice
+
+
 def grouped(
     frame: Frame, block: Block, number: Int64s, *, rows: Int64s | slice, cells_max: float = CELLS_MAX
 ) -> RecordGroups:
@@ -102,10 +119,31 @@ def grouped(
 
     The records are sorted if there are more than `cells_max` cells for each record, or if an aggregate needs that.
     """
-    number, key_code = number[rows], block.key_code[rows]
-    found = _in_cells(frame, block, (number, key_code), rows=rows, cells_max=cells_max)
+    columns = GroupColumns(
+        number=number,
+        key_code=block.key_code,
+        record_hash=block.record_hash,
+        values=block.values[: len(frame.aggregates)],
+        rows=rows,
+    )
+    found = in_cells(frame.aggregates, columns, cells_max=cells_max)
     if found is not None:
         return found
+
+    def reduced(chosen: Int64s, starts: Int64s) -> tuple[Any, ...]:
+        return frame.reduced(block, chosen, starts) if len(starts) else frame.empty(0)
+
+    return sorted_groups(columns, reduced)
+
+
+def sorted_groups(columns: GroupColumns, reduced: Callable[[Int64s, Int64s], tuple[Any, ...]]) -> RecordGroups:
+    """Return the groups of records, which are sorted by group.
+
+    `reduced` gets the rows in the order of the groups and the start of each group, and returns the states of all groups
+    (`Frame.reduced`).
+    """
+    rows = columns.rows
+    number, key_code = columns.number[rows], columns.key_code[rows]
     order, codes = sorted_rows(window_codes(number, key_code))
     starts = starts_of(codes)
     chosen = order if isinstance(rows, slice) else rows[order]
@@ -114,27 +152,37 @@ def grouped(
         number=number.take(leaders),
         key_code=key_code.take(leaders),
         size=sizes_of(starts, len(order)),
-        ids=_SortedIds(block.record_hash.take(chosen), starts),
-        states=frame.reduced(block, chosen, starts) if len(starts) else frame.empty(0),
+        ids=_SortedIds(columns.record_hash.take(chosen), starts),
+        states=reduced(chosen, starts),
     )
 
 
-def _in_cells(
-    frame: Frame, block: Block, places: tuple[Int64s, Int64s], *, rows: Int64s | slice, cells_max: float
-) -> RecordGroups | None:
-    """Return the groups as cells; None if the records have to be sorted."""
-    number, key_code = places
-    if not len(number) or not all(isinstance(one, CellAggregate) for one in frame.aggregates):
+def cell_count(columns: GroupColumns) -> int:
+    """Return how many cells records have: keys times the windows from the first to the last one."""
+    number, key_code = columns.number[columns.rows], columns.key_code[columns.rows]
+    if not len(number):
+        return 0
+    return (int(number.max()) - int(number.min()) + 1) * (int(key_code.max()) + 1)
+
+
+def in_cells(aggregates: Sequence[AnyAggregate], columns: GroupColumns, *, cells_max: float) -> RecordGroups | None:
+    """Return the groups of records as cells.
+
+    None: there are more than `cells_max` cells for each record, or an aggregate needs the records by group.
+    """
+    rows = columns.rows
+    number, key_code = columns.number[rows], columns.key_code[rows]
+    if not len(number) or not all(isinstance(one, CellAggregate) for one in aggregates):
         return None
-    first, keys = int(number.min()), int(key_code.max()) + 1
-    count = (int(number.max()) - first + 1) * keys
+    count = cell_count(columns)
     if count > cells_max * len(number):
         return None
+    first, keys = int(number.min()), int(key_code.max()) + 1
     of_record = number - first
     of_record *= keys
     of_record += key_code
     cells = Cells.of(of_record, count)
-    states = cell_states(frame.aggregates, block.inputs(rows, len(frame.aggregates)), cells)
+    states = cell_states(aggregates, chosen_rows(columns.values, rows), cells)
     if states is None:
         return None
     window = cells.filled // keys
@@ -142,6 +190,6 @@ def _in_cells(
         number=window + first,
         key_code=cells.filled - window * keys,
         size=cells.counts(),
-        ids=_CellIds(block.record_hash[rows], cells),
+        ids=_CellIds(columns.record_hash[rows], cells),
         states=states,
     )

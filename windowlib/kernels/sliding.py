@@ -10,7 +10,6 @@ Source of the idea: Krishnamurthy, Wu, Franklin, "On-the-fly sharing for streame
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import counts_below, expanded, sorted_rows, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
-from windowlib.kernels.windows import Frame, Outcome
+from windowlib.kernels.slices_of_time import SlicesOfTime
+from windowlib.kernels.windows import Frame, Outcome, Partials
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Sliding
@@ -73,7 +73,8 @@ class SlidingWindows:
     def __init__(self, frame: Frame, assigner: Sliding) -> None:
         self._frame = frame
         self._size_ms, self._slide_ms, self._offset_ms = assigner.size_ms, assigner.slide_ms, assigner.offset_ms
-        self._slice_ms = gcd(assigner.size_ms, assigner.slide_ms)
+        self.slices = SlicesOfTime.of(assigner)
+        self._slice_ms = self.slices.slice_ms
         self._completed = CompletedWindows(frame, assigner.size_ms, assigner.slide_ms)
         self._ended = self._last_ended(frame.plan.beginning.watermark_ms)
         """The greatest number of a window whose end the watermark has reached."""
@@ -95,6 +96,14 @@ class SlidingWindows:
             opened = [self._windows_of(ranges) for ranges in self._ranges(None, self._frame.plan.records_per_block)]
             pending = self._frame.one_per_window(OpenWindows.concat([pending, *opened], aggregates))
         return OpenWindows.concat([pending, self._completed.windows], aggregates)
+
+    def merge(self, partials: Partials, outcome: Outcome) -> None:
+        """Add partials of slices of time, whose windows are all before their end."""
+        outcome.add_assigned(partials.edges.sum())
+        spans = self._windows_at(partials.number * self._slice_ms + self._offset_ms)
+        outcome.add_edges(NEW, _repeated(partials.edges, spans.high - spans.low + 1))
+        new = _Slices(key_code=partials.key_code, number=partials.number, edges=partials.edges, states=partials.states)
+        self._slices = self._joined(self._slices, new)
 
     def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
         """Process a block of records and the steps before `until_step`."""
@@ -186,7 +195,7 @@ class SlidingWindows:
 
     def _collect(self, block: Block, rows: Int64s | slice) -> None:
         """Add records to their slices."""
-        number = (block.event_time_ms[rows] - self._offset_ms) // self._slice_ms
+        number = self.slices.numbers(block.event_time_ms[rows])
         if not len(number):
             return
         key_code = block.key_code[rows]

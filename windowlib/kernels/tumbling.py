@@ -10,7 +10,8 @@ from windowlib.kernels.grouping import stable_order, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.record_groups import CELLS_MAX, RecordGroups, grouped
-from windowlib.kernels.windows import Frame, Outcome
+from windowlib.kernels.slices_of_time import SlicesOfTime
+from windowlib.kernels.windows import Frame, Outcome, Partials
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Tumbling
 
@@ -26,6 +27,7 @@ class TumblingWindows:
         self._offset_ms = assigner.offset_ms
         self._completed = CompletedWindows(frame, assigner.size_ms, assigner.size_ms)
         self._watermark_ms = frame.plan.beginning.watermark_ms
+        self.slices = SlicesOfTime.of(assigner)
         self._pending = OpenWindows.none(frame.aggregates)
         """Windows before their end, ordered by (start, key number)."""
 
@@ -41,6 +43,18 @@ class TumblingWindows:
     def open(self) -> OpenWindows:
         """Return the open windows."""
         return OpenWindows.concat([self._pending, self._completed.windows], self._frame.aggregates)
+
+    def merge(self, partials: Partials, outcome: Outcome) -> None:
+        """Add partials of windows before their end."""
+        entered = partials.edges.sum()
+        outcome.add_assigned(entered)
+        outcome.add_edges(NEW, entered)
+        start_ms = partials.number * self._size_ms + self._offset_ms
+        opened = OpenWindows.fresh(
+            partials.key_code, (start_ms, start_ms + self._size_ms), edges=partials.edges, states=partials.states
+        )
+        windows = OpenWindows.concat([self._pending, opened], self._frame.aggregates)
+        self._pending = self._frame.one_per_window(windows)
 
     def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
         """Process a block of records and the steps before `until_step`."""

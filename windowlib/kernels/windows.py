@@ -94,6 +94,19 @@ class Frame:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partials:
+    """Records that were combined before (partials). Element i has those of one key in one slice of time.
+
+    `number` is the number of the slice of time, `edges` the tally of the records.
+    """
+
+    key_code: Int64s
+    number: Int64s
+    edges: EdgeColumns
+    states: tuple[Any, ...]
+
+
 @dataclass(slots=True)
 class Outcome:
     """What a block and its steps caused: rows by table, fates, and edges by term of the audit."""

@@ -100,6 +100,14 @@ def joined_fragments(fragments: Iterable[Fragment], *, rows: int) -> Iterator[tu
         yield slice_no, pa.concat_batches(waiting)
 
 
+def by_bucket(fragments: Iterable[Fragment]) -> dict[int, tuple[Fragment, ...]]:
+    """Return the fragments of each bucket, in the given order."""
+    found: dict[int, list[Fragment]] = {}
+    for one in fragments:
+        found.setdefault(one.bucket, []).append(one)
+    return {bucket: tuple(own) for bucket, own in found.items()}
+
+
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)

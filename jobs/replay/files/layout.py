@@ -24,7 +24,8 @@ class Block(NamedTuple):
 
     `sequence` is the place of the first record in the chunk, `rank` its place in the slice, `row` its row in the file.
     `row_groups` is None for a whole file. `commit` numbers the commits of a slice from 0. `partition` has the file's
-    values of the partition columns as text.
+    values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
+    of the chunk before it after `latest_before_ms`; None if that is not known (`time_bounds`).
     """
 
     path: str
@@ -37,6 +38,8 @@ class Block(NamedTuple):
     row: int
     records: int
     row_groups: tuple[int, ...] | None = None
+    latest_ms: int | None = None
+    latest_before_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
 """The first task of a chunk: it reads blocks of the log, judges each record, and passes on narrow columns by bucket.
 
-It counts ids of records, for the audit and for the fingerprint of the input. It finds the rises of event time inside
-each block. The driver joins them to the rises of the chunk, without a record.
+Where that saves work, it combines the records of a key and a slice of time before (windowlib.kernels.partials). It
+counts ids of records, for the audit and for the fingerprint of the input. It finds the rises of event time inside each
+block. The driver joins them to the rises of the chunk, without a record.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from jobs.replay.files.ascending import Ascending
+from jobs.replay.files.combine import BlockCombiner, PartialPlan
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.key_sets import KeySet, key_words
 from jobs.replay.files.layout import Block
@@ -23,9 +25,13 @@ from windowlib.columnar.instants import Codes
 from windowlib.columnar.log_reading import LogReading
 from windowlib.columnar.record_hashes import content_ids, invalid_ids, record_hashes
 from windowlib.columnar.steps import Int64s
+from windowlib.kernels.partials import Combiner
 from windowlib.records.row_ids import IdSum
 
 Buckets: TypeAlias = NDArray[np.uint16]
+
+NEVER_MS: Final = -(1 << 61)
+"""Before all event times, and far enough from the least integer to subtract the bound of a watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,7 @@ class ScanPlan:
     needs_commits: bool
     has_short_ranks: bool
     key_bits: int | None
+    partials: PartialPlan | None
     buckets: int
     directory: str
 
@@ -55,8 +62,9 @@ class ScanPlan:
 class Scanned:
     """What a scan task found in one block. The four sums are those of `SliceInput`; `content` covers rank and hash.
 
-    `rises_at` and `rises_to` are the sequence numbers and event times of the valid records that exceed all earlier ones
-    of the block. `keys` is the packed set of the keys of the valid records.
+    `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
+    sequence numbers and event times of the valid records that exceed all earlier ones of the block. `keys` is the
+    packed set of the keys of the valid records.
     """
 
     block: Block
@@ -64,8 +72,10 @@ class Scanned:
     records: IdSum
     invalid: IdSum
     invalid_rows: IdSum
+    latest_ms: int
     rises_at: Ascending
     rises_to: Ascending
+    partials_of_buckets: tuple[Fragment, ...]
     records_of_buckets: tuple[Fragment, ...]
     records_of_time: tuple[Fragment, ...]
     invalid_records: tuple[Fragment, ...]
@@ -97,11 +107,17 @@ def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
         LogError: a file cannot be read.
     """
     name = f"records-{blocks[0].sequence}"
-    records, passed, invalid = (
-        FragmentWriter(plan.directory, f"{kind}-{name}") for kind in ("feed", "time", "invalid")
-    )
-    with fragment_writers(records, passed, invalid):
-        return [_scan_block(block, plan, (records, passed, invalid)) for block in blocks]
+    writers = _Writers(*(FragmentWriter(plan.directory, f"{kind}-{name}") for kind in _Writers._fields))
+    combiner = None if plan.partials is None else plan.partials.combining.combiner()
+    with fragment_writers(*writers):
+        return [_scan_block(block, plan, writers=writers, combiner=combiner) for block in blocks]
+
+
+class _Writers(NamedTuple):
+    partials: FragmentWriter
+    records: FragmentWriter
+    time: FragmentWriter
+    invalid: FragmentWriter
 
 
 @dataclass(slots=True)
@@ -112,36 +128,40 @@ class _Found:
     invalid_rows: IdSum = field(default_factory=IdSum)
     rises_at: list[Int64s] = field(default_factory=list)
     rises_to: list[Int64s] = field(default_factory=list)
-    highest: int | None = None
+    latest_ms: int = NEVER_MS
     keys: KeySet | None = None
+    combiner: BlockCombiner | None = None
 
 
-def _scan_block(
-    block: Block, plan: ScanPlan, writers: tuple[FragmentWriter, FragmentWriter, FragmentWriter]
-) -> Scanned:
-    records, passed, invalid = writers
+def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None) -> Scanned:
     before = [len(one.fragments) for one in writers]
-    found = _Found(keys=None if plan.key_bits is None else KeySet.empty(plan.key_bits))
+    found = _Found(
+        keys=None if plan.key_bits is None else KeySet.empty(plan.key_bits),
+        combiner=BlockCombiner.of(block, plan.partials, combiner),
+    )
     for judged in judged_batches(block, plan):
         _count(judged, plan, found)
-        _write_records(judged, plan, block=block, writer=records, found=found)
+        before_ms = _count_rises(judged, found)
+        _write_records(judged, plan, block=block, writers=writers, found=found, before_ms=before_ms)
         if plan.asked is not None:
-            passed.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
+            writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
         if (judged.problems != 0).any():
-            invalid.write(_invalid(judged), slice_no=block.slice_no)
-    parts = (tuple(one.fragments[start:]) for one, start in zip(writers, before, strict=True))
-    own, own_passed, own_invalid = parts
+            writers.invalid.write(_invalid(judged), slice_no=block.slice_no)
+    written = (tuple(one.fragments[start:]) for one, start in zip(writers, before, strict=True))
+    partials, records, passed, invalid = written
     return Scanned(
         block=block,
         content=found.content,
         records=found.records,
         invalid=found.invalid,
         invalid_rows=found.invalid_rows,
+        latest_ms=found.latest_ms,
         rises_at=Ascending.of(_joined(found.rises_at)),
         rises_to=Ascending.of(_joined(found.rises_to)),
-        records_of_buckets=own,
-        records_of_time=own_passed,
-        invalid_records=own_invalid,
+        partials_of_buckets=partials,
+        records_of_buckets=records,
+        records_of_time=passed,
+        invalid_records=invalid,
         keys=None if found.keys is None else found.keys.packed(),
     )
 
@@ -192,53 +212,66 @@ def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
         found.invalid_rows.merge(
             IdSum.of_array(invalid_ids(pa.array(hashes), instants.problem_names(judged.problems[bad])))
         )
+
+
+def _count_rises(judged: Judged, found: _Found) -> Int64s:
+    """Find the rises of event time in a batch. Return the greatest event time before each valid record of the block."""
     valid = judged.valid()
     times = judged.event_time_ms[valid]
-    risen = rises(times, found.highest)
+    before_ms = latest_before(times, found.latest_ms)
+    risen = np.flatnonzero(times > before_ms)
     if len(risen):
         found.rises_at.append(judged.sequence[valid][risen])
         found.rises_to.append(times[risen])
-        found.highest = int(times[risen[-1]])
+        found.latest_ms = int(times[risen[-1]])
+    return before_ms
 
 
-def rises(times: Int64s, highest: int | None) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
-    """Return the indexes at which event times exceed `highest` and all earlier times."""
-    if not len(times):
-        return np.empty(0, dtype=np.intp)
-    reached = np.maximum.accumulate(times)
-    is_rise = np.empty(len(times), dtype=np.bool_)
-    is_rise[0] = True
-    np.greater(reached[1:], reached[:-1], out=is_rise[1:])
-    if highest is not None:
-        is_rise &= times > highest
-    return np.flatnonzero(is_rise)
+def latest_before(times: Int64s, latest_ms: int) -> Int64s:
+    """Return the greatest event time before each record: of the earlier ones, and of `latest_ms`."""
+    before_ms = np.empty(len(times), dtype=np.int64)
+    before_ms[:1] = latest_ms
+    np.maximum(np.maximum.accumulate(times[:-1]), latest_ms, out=before_ms[1:])
+    return before_ms
 
 
-def _write_records(judged: Judged, plan: ScanPlan, *, block: Block, writer: FragmentWriter, found: _Found) -> None:
-    """Write the narrow columns of the valid records, in log order inside each bucket (`fed_records`)."""
+def _write_records(
+    judged: Judged, plan: ScanPlan, *, block: Block, writers: _Writers, found: _Found, before_ms: Int64s
+) -> None:
+    """Write the narrow columns of the valid records (`fed_records`), or partials (`PartialRows`), by bucket."""
     valid = judged.valid()
     rows = judged.rows if isinstance(valid, slice) else judged.rows.take(pa.array(valid))
     words = {
-        "rank": judged.rank.astype(np.int32 if plan.has_short_ranks else np.int64),
-        "event_time_ms": judged.event_time_ms,
-        "record_hash": judged.hashes,
+        "rank": judged.rank.astype(np.int32 if plan.has_short_ranks else np.int64)[valid],
+        "event_time_ms": judged.event_time_ms[valid],
+        "record_hash": judged.hashes[valid],
     }
-    columns: dict[str, pa.Array] = {name: pa.array(word[valid]) for name, word in words.items()}
+    columns: dict[str, pa.Array] = {name: pa.array(word) for name, word in words.items()}
     keys = {f"k{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.reading.key)}
     inputs = {f"v{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.inputs)}
     if found.keys is not None:
         found.keys.add(key_words(keys))
     fed = pa.RecordBatch.from_pydict({**columns, **keys, **inputs})
-    if plan.buckets == 1:
-        writer.write(fed, slice_no=block.slice_no)
+    if found.combiner is not None:
+        partials, fed = found.combiner.combine(fed, before_ms)
+        if partials is not None:
+            _write_by_bucket(writers.partials, partials, plan, slice_no=block.slice_no)
+    _write_by_bucket(writers.records, fed, plan, slice_no=block.slice_no)
+
+
+def _write_by_bucket(writer: FragmentWriter, rows: pa.RecordBatch, plan: ScanPlan, *, slice_no: int) -> None:
+    """Write rows with key columns, in their order inside each bucket."""
+    if plan.buckets == 1 or not rows.num_rows:
+        writer.write(rows, slice_no=slice_no)
         return
-    owners = bucket_of(keys, plan.buckets)
+    keys = [f"k{place}" for place in range(len(plan.reading.key))]
+    owners = bucket_of({name: rows.column(name) for name in keys}, plan.buckets)
     # One pass for each of a few buckets takes a third of the time of a sort.
     own = [np.flatnonzero(owners == bucket) for bucket in range(plan.buckets)]
-    sorted_rows = pc.take(fed, pa.array(np.concatenate(own)), boundscheck=False)
+    sorted_rows = pc.take(rows, pa.array(np.concatenate(own)), boundscheck=False)
     start = 0
     for bucket, rows_of_bucket in enumerate(own):
-        writer.write(sorted_rows.slice(start, len(rows_of_bucket)), slice_no=block.slice_no, bucket=bucket)
+        writer.write(sorted_rows.slice(start, len(rows_of_bucket)), slice_no=slice_no, bucket=bucket)
         start += len(rows_of_bucket)
 
 

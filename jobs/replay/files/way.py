@@ -1,5 +1,6 @@
 """Runs a chunk through files: scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,8 +18,9 @@ from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import STATE, Sums, Tallies
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
 from jobs.replay.files.changeable import changeable_by
+from jobs.replay.files.combine import partial_plan
 from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
-from jobs.replay.files.fragments import Fragment, read_fragments
+from jobs.replay.files.fragments import Fragment, by_bucket, read_fragments
 from jobs.replay.files.key_sets import bits_for
 from jobs.replay.files.layout import Block, Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
@@ -26,13 +28,8 @@ from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.side_records import SideRecords
 from jobs.replay.files.state import DividedState, divide_plan, divided_state
-from jobs.replay.files.windows import (
-    BucketRows,
-    BucketTask,
-    WindowsPlan,
-    run_bucket,
-    save_steps,
-)
+from jobs.replay.files.time_bounds import are_right, with_time_bounds
+from jobs.replay.files.windows import BucketRows, BucketTask, WindowsPlan, run_bucket, save_steps
 from jobs.replay.pinned import Pinned
 from jobs.replay.stages import stage
 from jobs.replay.tasks import Tasks, tasks_of
@@ -52,6 +49,7 @@ if TYPE_CHECKING:
 
     from windowlib.columnar.steps import Int64s
 
+log = logging.getLogger(__name__)
 
 SHORT_RANKS: Final = 1 << 31
 """The records of a chunk with at most so many records have ranks of 32 bits."""
@@ -88,9 +86,11 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     size = pinned.sizes.task_records(pinned.log.records, cores=tasks.cores)
     layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
     plan = _scan_plan(pinned, layout, directory, buckets=pinned.buckets(layout.records, cores=tasks.cores))
+    if plan.partials is not None:
+        layout = replace(layout, blocks=with_time_bounds(layout.blocks, pinned, plan.reading.event_time))
     groups = _groups(layout.blocks, records=size)
     with stage("scan"):
-        scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
+        scanned = _scanned(tasks, groups, plan)
     with stage("time"):
         time = _time(pinned, layout, scanned)
     inputs = _slice_inputs(scanned, len(pinned.order.slices))
@@ -130,6 +130,14 @@ def _windows_or_scan(
     task: BucketTask | tuple[Block, ...], windows: WindowsPlan, plan: ScanPlan
 ) -> BucketRows | dict[int, IdSum]:
     return run_bucket(task, windows) if isinstance(task, BucketTask) else scan_again(task, plan)
+
+
+def _scanned(tasks: Tasks, groups: Sequence[tuple[Block, ...]], plan: ScanPlan) -> list[Scanned]:
+    scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
+    if plan.partials is None or are_right(scanned):
+        return scanned
+    log.warning("statistics of event log %s are wrong: a file has later event times than its bound", plan.log.uri)
+    return _scanned(tasks, groups, replace(plan, partials=None))
 
 
 def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
@@ -174,6 +182,7 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: str, *, buckets: int) 
         needs_commits=engine.time.needs_commits,
         has_short_ranks=layout.records <= SHORT_RANKS,
         key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,
+        partials=partial_plan(pinned, layout.records),
         buckets=buckets,
         directory=directory,
     )
@@ -244,13 +253,16 @@ def _windows_plan(
 
 
 def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState) -> list[BucketTask]:
-    of_bucket: dict[int, list[Fragment]] = {bucket: [] for bucket in range(buckets)}
-    for one in scanned:
-        for fragment in one.records_of_buckets:
-            of_bucket[fragment.bucket].append(fragment)
+    partials = by_bucket(fragment for one in scanned for fragment in one.partials_of_buckets)
+    records = by_bucket(fragment for one in scanned for fragment in one.records_of_buckets)
     return [
-        BucketTask(bucket=bucket, fragments=tuple(found), state=state.of_bucket.get(bucket, ()))
-        for bucket, found in of_bucket.items()
+        BucketTask(
+            bucket=bucket,
+            partials=partials.get(bucket, ()),
+            fragments=records.get(bucket, ()),
+            state=state.of_bucket.get(bucket, ()),
+        )
+        for bucket in range(buckets)
     ]
 
 

@@ -3,7 +3,9 @@
 import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from heapq import merge
 from io import BytesIO
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +39,10 @@ class WindowsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketTask:
-    """One bucket: the fragments of its records in log order, and those of its state by table."""
+    """One bucket: the fragments of its partials and of its records in log order, and those of its state by table."""
 
     bucket: int
+    partials: tuple[Fragment, ...]
     fragments: tuple[Fragment, ...]
     state: tuple[tuple[str, Fragment], ...] = ()
 
@@ -89,10 +92,18 @@ def _sink(tag: str, task: BucketTask, plan: WindowsPlan) -> RowSink:
 
 
 def _emitted(run: BucketRun, task: BucketTask) -> Iterator[tuple[int, str, pa.Table]]:
-    for slice_no, records in joined_fragments(task.fragments, rows=run.plan.records_per_block):
-        first = run.plan.slices[slice_no - 1].end_sequence if slice_no else 0
-        yield from run.process(slice_no, fed_records(records, first=first))
+    rows_max = run.plan.records_per_block
+    partials = ((slice_no, run.merge, rows) for slice_no, rows in joined_fragments(task.partials, rows=rows_max))
+    records = ((slice_no, run.process, _fed(run, slice_no, rows))
+               for slice_no, rows in joined_fragments(task.fragments, rows=rows_max))  # fmt: skip
+    # The partials of a slice come before its records.
+    for slice_no, take, rows in merge(partials, records, key=itemgetter(0)):
+        yield from take(slice_no, rows)
     yield from run.finish()
+
+
+def _fed(run: BucketRun, slice_no: int, records: pa.RecordBatch) -> pa.RecordBatch:
+    return fed_records(records, first=run.plan.slices[slice_no - 1].end_sequence if slice_no else 0)
 
 
 def save_steps(steps: Steps, directory: str) -> Steps:

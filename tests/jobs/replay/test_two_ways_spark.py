@@ -27,6 +27,8 @@ SMALL = Sizes(
     records_per_columnar_bucket=60,
     buckets=3,
     records_per_task=70,
+    combined_records=0,
+    combined_cells=10**9,
     rows_per_read=13,
     rows_per_file=40,
     rows_from=20,
@@ -46,13 +48,20 @@ OTHERS = {
 }
 SPECS = {
     "tumbling": PIPELINE,
+    "combined": PIPELINE.replace("  note_first: {first: note}\n  note_last: {last: note}\n", ""),
     "sessions": PIPELINE.replace("tumbling: {size: 1h}", "session: {gap: 7m}") + "  notes: {collect_list: note}\n",
     "gaps": PIPELINE.replace("tumbling: {size: 1h}", "sliding: {size: 20m, slide: 45m}") + "  mean: {avg: größe}\n",
 }
 
 
 @pytest.mark.parametrize(
-    "spec", ["tumbling", pytest.param("sessions", marks=pytest.mark.slow), pytest.param("gaps", marks=pytest.mark.slow)]
+    "spec",
+    [
+        "tumbling",
+        "combined",
+        pytest.param("sessions", marks=pytest.mark.slow),
+        pytest.param("gaps", marks=pytest.mark.slow),
+    ],
 )
 def test_both_ways_have_the_same_runs(
     spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, spec: str

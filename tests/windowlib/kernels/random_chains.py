@@ -7,10 +7,11 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tests.support.bucket_feed import placed_steps
-from windowlib.bounds import MIN_TIME_MS
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan, SliceRange
@@ -19,6 +20,7 @@ from windowlib.columnar.steps import Beginning
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.kernels.executor import KernelExecutor
+from windowlib.kernels.partials import Combining, why_not_combined
 from windowlib.kernels.record_groups import CELLS_MAX
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.records import tables
@@ -215,8 +217,13 @@ def play(random: Random, chunk: Chunk, state: StateColumns) -> tuple[list[Slice]
         executor._windows._cells_max = random.choice([0.0, 1.0, CELLS_MAX, 1_000.0])
     executor.restore(state)
     found = []
+    combines = why_not_combined(chunk.plan.spec, chunk.plan.layout) is None
     for records in chunk.records:
-        emitted: list[Emission] = [executor.process(batch) for batch in batches(random, chunk.plan, records)]
+        emitted: list[Emission] = []
+        fed = list(batches(random, chunk.plan, records))
+        if isinstance(executor, KernelExecutor) and combines and random.random() < 0.7:
+            fed = merged(random, executor, fed)
+        emitted.extend(map(executor.process, fed))
         emitted.append(executor.end_slice())
         state, tallies = executor.state(), executor.take_tallies()
         rows: dict[str, list[pa.Table]] = {}
@@ -233,6 +240,27 @@ def play(random: Random, chunk: Chunk, state: StateColumns) -> tuple[list[Slice]
             )
         )
     return found, state
+
+
+def merged(random: Random, executor: KernelExecutor, fed: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Combine records of a slice, merge the partials in any order, and return the other records."""
+    plan = executor._plan
+    combining = Combining(spec=plan.spec, layout=plan.layout, keys=plan.keys, inputs=plan.inputs)
+    combiner = replace(combining, cells_max=random.choice([0.25, 2, 1e9])).combiner()
+    partials, others = [], []
+    for batch in fed:
+        sequence = batch.column("sequence").to_numpy()
+        met_ms = executor._frame.clock.watermarks[np.searchsorted(plan.steps.sequence, sequence, side="left")]
+        # A bound on the watermark may be too high; more records are single then.
+        slack_ms = random.choice([0, 0, 10, 1 << 50])
+        combined = combiner.combine(batch, met_ms + np.minimum(slack_ms, MAX_TIME_MS - met_ms.clip(0)))
+        if combined is not None:
+            partials.append(combined.partials)
+        others.append(batch if combined is None else combined.others)
+    random.shuffle(partials)
+    for rows in partials:
+        executor.merge(rows)
+    return others
 
 
 def texts(table: pa.Table) -> list[str]:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from windowlib.errors import InvariantBroken
 from windowlib.functions.aggregates import Aggregate, Count, MeanInteger, SumDecimal, SumDouble, SumInteger
 from windowlib.functions.ordered_aggregates import CollectList, Extreme, FirstOrLast
 from windowlib.functions.variance import Variance
+from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate
 from windowlib.kernels.aggregates.decimal_sums import ColumnSumDecimal
 from windowlib.kernels.aggregates.exact_sums import ColumnSumDouble
@@ -13,6 +15,7 @@ from windowlib.kernels.aggregates.extremes import column_extreme
 from windowlib.kernels.aggregates.integer_sums import ColumnCount, ColumnMeanInteger, ColumnSumInteger
 from windowlib.kernels.aggregates.ordered import ColumnCollectList, ColumnFirstOrLast
 from windowlib.kernels.aggregates.variances import ColumnVariance
+from windowlib.windows.spec import WindowSpec
 
 _FORMS: Final[Mapping[type, Callable[[Any], AnyAggregate]]] = {
     Count: ColumnCount,
@@ -36,6 +39,27 @@ def column_aggregate(aggregate: Aggregate, input_type: str | None) -> AnyAggrega
     """
     form = _FORMS.get(type(aggregate))
     return None if form is None else form(aggregate)
+
+
+def column_aggregates(spec: WindowSpec) -> tuple[AnyAggregate, ...]:
+    """Return the column forms of a spec's aggregates.
+
+    Raises:
+        InvariantBroken: one of them has none.
+    """
+    function = spec.effective_function()
+    found = [column_aggregate(one, None) for one in function.aggregates] if isinstance(function, Aggregates) else []
+    covered = tuple(one for one in found if one is not None)
+    if not found or len(covered) != len(found):
+        raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")
+    return covered
+
+
+def reads_order(spec: WindowSpec) -> bool:
+    """Return whether an aggregate of a spec depends on the positions of the records in the log."""
+    function = spec.effective_function()
+    ordered = (FirstOrLast, CollectList)
+    return isinstance(function, Aggregates) and any(isinstance(one, ordered) for one in function.aggregates)
 
 
 def why_not(aggregate: object) -> str | None:

@@ -1,0 +1,86 @@
+"""Combining the records of a block in a scan task, before the tasks exchange them (windowlib.kernels.partials)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.engine.engine import Engine
+from jobs.replay.chunk.time_steps import combined, needs_pass
+from jobs.replay.files.layout import Block
+from jobs.replay.pinned import Pinned
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.steps import Int64s
+from windowlib.kernels.partials import Combiner, Combining, why_not_combined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialPlan:
+    """How scan tasks combine records: the watermark is `bound_ms` behind the greatest event time.
+
+    Before the chunk, the watermark was `watermark_ms`.
+    """
+
+    combining: Combining
+    bound_ms: int
+    watermark_ms: int
+
+
+@dataclass(slots=True)
+class BlockCombiner:
+    """Combines the records of one block, until that saves nothing.
+
+    No watermark that they meet exceeds both `least_ms` and the greatest event time before, minus `bound_ms`.
+    """
+
+    combiner: Combiner
+    bound_ms: int
+    least_ms: int
+    _is_worthwhile: bool = True
+
+    @classmethod
+    def of(cls, block: Block, plan: PartialPlan | None, combiner: Combiner | None) -> "BlockCombiner | None":
+        """Return the combiner of a block; None if its records cannot be combined."""
+        if plan is None or combiner is None or block.latest_before_ms is None:
+            return None
+        return cls(combiner, plan.bound_ms, max(block.latest_before_ms - plan.bound_ms, plan.watermark_ms))
+
+    def combine(self, records: pa.RecordBatch, before_ms: Int64s) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Return the partials of the next records of the block (None without any), and the other records.
+
+        `before_ms` is the greatest event time before each of them in the block (`scan.latest_before`).
+        """
+        if not self._is_worthwhile or not records.num_rows:
+            return None, records
+        combined = self.combiner.combine(records, np.maximum(before_ms - self.bound_ms, self.least_ms))
+        if combined is None:
+            self._is_worthwhile = False
+            return None, records
+        return combined.partials, combined.others
+
+
+def why_not_partials(engine: Engine) -> str | None:
+    """Return why tasks exchange single records, as one sentence; None if they combine them first."""
+    if needs_pass(engine):
+        return "the watermark depends on more than the greatest event time so far"
+    return why_not_combined(engine.operator, engine.layout)
+
+
+def partial_plan(pinned: Pinned, records: int) -> PartialPlan | None:
+    """Return how scan tasks combine records, if the pipeline allows it and there are enough."""
+    engine, sizes = pinned.tables.engine, pinned.sizes
+    if records < sizes.combined_records or why_not_partials(engine) is not None:
+        return None
+    assert engine.time.bound_ms is not None, "needs_pass checked it"
+    watermark_ms = combined(pinned.time_before).watermark_ms
+    return PartialPlan(
+        combining=Combining(
+            spec=engine.operator,
+            layout=engine.layout,
+            keys=pinned.tables.keys,
+            inputs=pinned.tables.inputs,
+            cells_max=sizes.combined_cells,
+        ),
+        bound_ms=engine.time.bound_ms,
+        watermark_ms=MIN_TIME_MS if watermark_ms is None else watermark_ms,
+    )

@@ -1,0 +1,81 @@
+"""Bounds of the event times of blocks, from statistics, so that a task knows which windows have not ended.
+
+A scan task must know that a record meets none of its windows after the end, before it combines the record with others
+(windowlib.kernels.partials). The watermark depends on all records before. Statistics of files and row groups bound it.
+They are the writer's: the driver compares them with what the scan found (`are_right`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobs.lake.event_log import PinnedLog
+from jobs.replay.chunk.time_steps import combined
+from jobs.replay.files.layout import Block
+from jobs.replay.files.scan import NEVER_MS, Scanned
+from jobs.replay.pinned import Pinned
+from jobs.storage import file_system
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.instants import read_instants
+from windowlib.columnar.log_reading import TimeColumn
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+
+def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) -> tuple[Block, ...]:
+    """Return the blocks of a chunk, in log order, with the bounds of their event times."""
+    log = pinned.log
+    greatest = log.upper_bounds(time.name)
+    of_files = {path: _ms(one, log, time, kind=one.type) for path, one in greatest.items()}
+    footers: dict[str, pq.FileMetaData] = {}
+    bounded: list[Block] = []
+    before = combined(pinned.time_before).max_event_time_ms
+    before = NEVER_MS if before is None else before
+    for block in blocks:
+        latest = of_files.get(block.named)
+        if block.row_groups is not None:
+            latest = _of_row_groups(block, log, time, footers=footers)
+        bounded.append(block._replace(latest_ms=latest, latest_before_ms=before))
+        before = None if before is None or latest is None else max(before, latest)
+    return tuple(bounded)
+
+
+def are_right(scanned: Iterable[Scanned]) -> bool:
+    """Return whether no block has a record after its bound."""
+    return all(one.block.latest_ms is None or one.latest_ms <= one.block.latest_ms for one in scanned)
+
+
+def _of_row_groups(
+    block: Block, log: PinnedLog, time: TimeColumn, *, footers: dict[str, "pq.FileMetaData"]
+) -> int | None:
+    import pyarrow.parquet as pq
+
+    if block.path not in footers:
+        footers[block.path] = pq.read_metadata(block.path, filesystem=file_system(log.uri)[0])
+    footer = footers[block.path]
+    paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
+    if time.name not in paths:
+        return None
+    index, kind = paths.index(time.name), footer.schema.to_arrow_schema().field(time.name).type
+    bounds: list[int] = []
+    for group in block.row_groups or ():
+        column = footer.row_group(group).column(index)
+        found = column.statistics if column.is_stats_set else None
+        if found is None or not found.has_min_max:
+            return None
+        latest = _ms(found.max_raw, log, time, kind=kind)
+        if latest is None:
+            return None
+        bounds.append(latest)
+    return max(bounds, default=None)
+
+
+def _ms(value: object, log: PinnedLog, time: TimeColumn, *, kind: pa.DataType) -> int | None:
+    """Return the instant of a value of the event time, whose Arrow type in a file is `kind`; None if it has none."""
+    if not (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+        return None  # statistics of texts may be shortened, and those of doubles miss NaN
+    plain = pa.array([value], kind).cast(arrow_type(log.nodes[time.name]))
+    read = read_instants(plain, time.unit)
+    return None if read.problems[0] or read.is_lost[0] else int(read.ms[0])

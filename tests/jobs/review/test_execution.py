@@ -1,0 +1,61 @@
+"""`plan --explain` says how a range would run, and why not otherwise."""
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.engine.window_spec import engine, pipeline_functions
+from jobs.replay.files.combine import why_not_partials
+from jobs.review.execution import Execution
+from tests.support.replays import pipeline_of
+
+BEST = Execution(why_not_kernels=None, why_not_files=None, why_not_partials=None)
+PIPELINE = """
+pipeline: counts
+log:
+  table: log
+  key: [k]
+  event_time: {{column: at, unit: ms}}
+  arrival_time: {{column: at, unit: ms}}
+  slice: {{by: day}}
+watermark: {watermark}
+windows: {windows}
+aggregates: {aggregates}
+"""
+BOUNDED, HOURS, COUNT = "{kind: bounded, out_of_orderness: 1h}", "{tumbling: {size: 1h}}", "{n: {count: {}}}"
+
+
+def test_the_sentences_tell_the_executor_who_reads_the_log_and_what_tasks_exchange() -> None:
+    assert BEST.sentences == (
+        "The columnar executor computes the windows.",
+        "Tasks read the log's files themselves.",
+        "They add up many records of one key and window before they exchange them.",
+    )
+    assert replace(BEST, why_not_partials="of this").sentences[2] == "They exchange single records: of this."
+    for other in (replace(BEST, why_not_kernels="of this"), replace(BEST, why_not_files="of this")):
+        assert len(other.sentences) == 2
+        assert any(sentence.endswith(": of this.") for sentence in other.sentences)
+
+
+@pytest.mark.parametrize(
+    ("watermark", "windows", "aggregates", "reason"),
+    [
+        (BOUNDED, HOURS, COUNT, None),
+        (BOUNDED, "{sliding: {size: 1h, slide: 5m}}", COUNT, None),
+        (BOUNDED, "{session: {gap: 1h}}", COUNT, "windows of Session have no slices of time"),
+        (BOUNDED, HOURS, "{one: {first: v}}", "an aggregate depends on the order of the records"),
+        (BOUNDED, "{count: {size: 3}}", COUNT, "windows of Global have no slices of time"),
+        (
+            "{kind: bounded, out_of_orderness: 1h, emit: {every: 1m}}",
+            HOURS,
+            COUNT,
+            "the watermark depends on more than the greatest event time so far",
+        ),
+    ],
+)
+def test_records_are_combined_where_the_contents_of_windows_do_not_depend_on_single_records(
+    watermark: str, windows: str, aggregates: str, reason: str | None
+) -> None:
+    pipeline = pipeline_of(PIPELINE.format(watermark=watermark, windows=windows, aggregates=aggregates))
+    columns = {"k": "string", "at": "bigint", "v": "bigint", "day": "date"}
+    assert why_not_partials(engine(pipeline, columns, pipeline_functions(pipeline))) == reason
