@@ -1,5 +1,7 @@
 """Arrow arrays as numpy arrays without copies: 64-bit words, spans of bytes, validity."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -42,7 +44,7 @@ def int_words(array: pa.Array) -> Words | None:
     if pa.types.is_boolean(kind):
         return _bits(array.buffers()[1], array.offset, len(array)).astype(np.uint64)
     if pa.types.is_floating(kind):
-        return _double_bits(_fixed(array, np.dtype(kind.to_pandas_dtype())).astype(np.float64, copy=False))
+        return _double_bits(_fixed(array, np.dtype(kind.to_pandas_dtype())))
     if pa.types.is_decimal(kind) and kind.precision <= _LONG_DECIMAL_DIGITS:
         return np.ascontiguousarray(_decimal_halves(array)[:, 0])
     numbers = _int_values(array)
@@ -134,8 +136,9 @@ def _bytes(buffer: pa.Buffer | None) -> NDArray[np.uint8]:
     return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
-def _double_bits(values: NDArray[np.float64]) -> Words:
-    bits: Words = (values + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
+def _double_bits(values: NDArray[np.floating[Any]]) -> Words:
+    with np.errstate(invalid="ignore"):  # a damaged or foreign file may have NaNs that signal
+        bits: Words = (values.astype(np.float64, copy=False) + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
     not_numbers = np.isnan(values)
     if not_numbers.any():
         bits[not_numbers] = _NAN
