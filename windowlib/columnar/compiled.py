@@ -51,11 +51,14 @@ def _hashes_rightly(loops: ModuleType) -> bool:
     loops.hash_seeded_words(words, words, seeded)
     one_span = np.frombuffer(text, np.uint8), np.zeros(1, np.uint64), np.full(1, len(text), np.uint64)
     loops.hash_spans(one_span, np.uint64(SEED), spans)
+    cells = np.zeros((2, 2), np.uint64)
+    loops.fold_cells(np.array([5, 3, 6], np.uint64), np.array([1, 0, 1], np.uint64), cells)
     return (
         found.tolist() == [hash_long(word, SEED) for word in range(3)]
         and folded.tolist() == [1 ^ hash_long(word, SEED) for word in range(3)]
         and seeded.tolist() == [hash_long(word, word) for word in range(3)]
         and spans.tolist() == [hash_bytes(text, SEED)]
+        and cells.tolist() == [[3, 5 ^ 6], [3, 5 + 6]]
     )
 
 

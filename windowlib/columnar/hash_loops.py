@@ -1,4 +1,6 @@
-"""XXH64 of whole columns as loops that numba compiles. Only `windowlib.columnar.compiled` imports this module.
+"""XXH64 of whole columns, and tallies of hashes, as loops that numba compiles.
+
+Only `windowlib.columnar.compiled` imports this module.
 
 `windowlib.columnar.xxhash` computes the same hashes with array operations of numpy. Here all integers are unsigned
 64-bit words, places and lengths too: numba gives a double for an operation on an unsigned and a signed integer.
@@ -21,6 +23,7 @@ _STRIPE: Final = np.uint64(xxh64.STRIPE)
 
 _word = types.uint64
 _Found = types.Array(_word, 1, "C")
+_Folds = types.Array(_word, 2, "C")
 # Arrays over the buffers of Arrow are read-only.
 _Words = types.Array(_word, 1, "C", readonly=True)
 _Bytes = types.Array(types.uint8, 1, "C", readonly=True)
@@ -135,3 +138,12 @@ def hash_spans(
     data, starts, lengths = spans
     for place in range(len(starts)):
         found[place] = _of_span(data, (starts[place], starts[place] + lengths[place]), seed)
+
+
+@numba.njit(types.void(_Words, _Words, _Folds), cache=True)
+def fold_cells(words: NDArray[np.uint64], cells: NDArray[np.uint64], folds: NDArray[np.uint64]) -> None:
+    """XOR each word to the element of `folds[0]` at its cell, and add it to the element of `folds[1]` there."""
+    for place in range(len(words)):
+        cell = cells[place]
+        folds[0, cell] ^= words[place]
+        folds[1, cell] += words[place]

@@ -53,9 +53,9 @@ def hash_words(words: Words, seed: int | Words, *, found: Words | None = None) -
     if loops is not None and words.ndim == 1:
         hashes = np.empty(len(words), np.uint64) if found is None else found
         if isinstance(seed, int):
-            loops.hash_words(_plain(words), np.uint64(seed & xxh64.MASK), hashes)
+            loops.hash_words(contiguous(words), np.uint64(seed & xxh64.MASK), hashes)
         else:
-            loops.hash_seeded_words(_plain(words), _plain(seed), hashes)
+            loops.hash_seeded_words(contiguous(words), contiguous(seed), hashes)
         return hashes
     found = np.multiply(words, _P2, out=found)
     spare = np.empty_like(found)
@@ -103,7 +103,7 @@ def fold_words(words: Words, seed: int, fold: Words) -> None:
     if loops is None:
         fold ^= hash_words(words, seed)
     else:
-        loops.fold_words(_plain(words), np.uint64(seed & xxh64.MASK), fold)
+        loops.fold_words(contiguous(words), np.uint64(seed & xxh64.MASK), fold)
 
 
 def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
@@ -118,7 +118,7 @@ def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
     loops = PROCESS.for_words(_WORDS_PER_SPAN * len(starts))
     if loops is not None:
         hashes = np.empty(len(starts), np.uint64)
-        plain = _plain(data), _plain(starts).view(np.uint64), _plain(lengths).view(np.uint64)
+        plain = contiguous(data), contiguous(starts).view(np.uint64), contiguous(lengths).view(np.uint64)
         loops.hash_spans(plain, np.uint64(seed & xxh64.MASK), hashes)
         return hashes
     if len(starts) <= few:
@@ -135,7 +135,7 @@ def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
     return found
 
 
-def _plain(values: "NDArray[Any]") -> "NDArray[Any]":
+def contiguous(values: "NDArray[Any]") -> "NDArray[Any]":
     """Return an array without gaps whose values are aligned, as compiled loops take it."""
     return np.require(values, requirements=["C", "A"])
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windowlib.columnar.compiled import PROCESS
+from windowlib.columnar.xxhash import contiguous
+from windowlib.kernels.aggregates.cells import Cells
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.aggregates.group_rounds import reduced_groups
 from windowlib.kernels.aggregates.segments import range_sums, sizes_of
@@ -34,6 +37,18 @@ class EdgeColumns:
             return cls.none(0)
         xor, total = (reduced_groups(function, ids, starts) for function in (np.bitwise_xor, np.add))
         return cls(sizes_of(starts, len(ids)), xor, total)
+
+    @classmethod
+    def of_cells(cls, ids: Int64s, cells: Cells) -> "EdgeColumns":
+        """Return the tally of each filled cell. `ids` has the id of each record."""
+        loops = PROCESS.for_words(0)
+        if loops is None:
+            xor, total = (cells.combined(one, ids, 0) for one in (np.bitwise_xor, np.add))
+            return cls(cells.counts(), xor, total)
+        folds = np.zeros((2, len(cells.sizes)), dtype=np.uint64)
+        words, places = (contiguous(one).view(np.uint64) for one in (ids, cells.of_record))
+        loops.fold_cells(words, places, folds)
+        return cls(cells.counts(), *folds.view(np.int64).take(cells.filled, axis=1))
 
     @classmethod
     def of_each(cls, ids: Int64s) -> "EdgeColumns":

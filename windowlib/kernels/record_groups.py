@@ -83,8 +83,7 @@ class _CellIds:
     def edges(self, low: int, high: int) -> EdgeColumns:
         rows = self._rows(low, high)
         if rows is None:
-            xor, total = (self.cells.combined(one, self.record_hash, 0) for one in (np.bitwise_xor, np.add))
-            return EdgeColumns(self.cells.counts(), xor, total)
+            return EdgeColumns.of_cells(self.record_hash, self.cells)
         order, cells = sorted_rows(self.cells.of_record[rows])
         return EdgeColumns.of_groups(self.record_hash[rows[order]], starts_of(cells))
 

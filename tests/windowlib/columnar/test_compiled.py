@@ -11,7 +11,7 @@ import pytest
 from windowlib.columnar import compiled, hash_loops, xxhash
 from windowlib.columnar.compiled import CompiledLoops, load_loops
 
-LOOPS = ("hash_words", "fold_words", "hash_seeded_words", "hash_spans")
+LOOPS = ("hash_words", "fold_words", "hash_seeded_words", "hash_spans", "fold_cells")
 
 
 def test_loops_are_loaded_once_when_numpy_has_hashed_enough_words() -> None:
@@ -67,7 +67,7 @@ def test_loops_with_other_hashes_are_not_used(
 
     def wrong(*arguments: Any) -> None:  # noqa: ANN401 - those of any loop
         right[name](*arguments)
-        arguments[-1][-1] ^= np.uint64(1)
+        arguments[-1].flat[-1] ^= np.uint64(1)
 
     other = cast("ModuleType", SimpleNamespace(**{**right, name: wrong}))
     monkeypatch.setattr(compiled, "import_module", lambda asked: numba if asked == "numba" else other)
