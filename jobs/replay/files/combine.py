@@ -30,7 +30,8 @@ class PartialPlan:
 class BlockCombiner:
     """Combines the records of one block, until that saves nothing.
 
-    No watermark that they meet exceeds both `least_ms` and the greatest event time before, minus `bound_ms`.
+    The watermark that a record meets is at most `least_ms`, or the greatest event time before it in the block minus
+    `bound_ms` if that is greater.
     """
 
     combiner: Combiner

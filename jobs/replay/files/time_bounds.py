@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 
 def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) -> tuple[Block, ...]:
-    """Return the blocks of a chunk, in log order, with the bounds of their event times."""
+    """Return the blocks of a chunk, in log order, with the bounds of their event times.
+
+    Raises:
+        LogError: the statistics of the Delta log cannot be read.
+    """
     log = pinned.log
     greatest = log.upper_bounds(time.name)
     of_files = {path: _ms(one, log, time, kind=one.type) for path, one in greatest.items()}
-    footers: dict[str, pq.FileMetaData] = {}
+    footers: dict[str, pq.FileMetaData | None] = {}
     bounded: list[Block] = []
     before = combined(pinned.time_before).max_event_time_ms
     before = NEVER_MS if before is None else before
@@ -48,15 +52,13 @@ def are_right(scanned: Iterable[Scanned]) -> bool:
 
 
 def _of_row_groups(
-    block: Block, log: PinnedLog, time: TimeColumn, *, footers: dict[str, "pq.FileMetaData"]
+    block: Block, log: PinnedLog, time: TimeColumn, *, footers: dict[str, "pq.FileMetaData | None"]
 ) -> int | None:
-    import pyarrow.parquet as pq
-
     if block.path not in footers:
-        footers[block.path] = pq.read_metadata(block.path, filesystem=file_system(log.uri)[0])
+        footers[block.path] = _footer(block.path, log)
     footer = footers[block.path]
-    paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
-    if time.name not in paths:
+    paths = [] if footer is None else [footer.schema.column(place).path for place in range(footer.num_columns)]
+    if footer is None or time.name not in paths:
         return None
     index, kind = paths.index(time.name), footer.schema.to_arrow_schema().field(time.name).type
     bounds: list[int] = []
@@ -70,6 +72,16 @@ def _of_row_groups(
             return None
         bounds.append(latest)
     return max(bounds, default=None)
+
+
+def _footer(path: str, log: PinnedLog) -> "pq.FileMetaData | None":
+    """Return the footer of a file; None if it cannot be read, which the scan reports."""
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_metadata(path, filesystem=file_system(log.uri)[0])
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def _ms(value: object, log: PinnedLog, time: TimeColumn, *, kind: pa.DataType) -> int | None:

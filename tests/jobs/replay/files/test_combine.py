@@ -152,6 +152,8 @@ def random_sizes(random: Random) -> Sizes:
         least_records=random.choice((1, 10**6)),
         records_per_columnar_bucket=random.choice((50, 10**6)),
         full_state_rows=0,
+        staying_rows=random.choice((0, 10**6)),
+        staying_share=0,
     )
 
 
