@@ -1,0 +1,122 @@
+"""The rows of a chunk that tasks have left in fragments and files: they are encoded in one job, and committed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jobs.lake.file_commits import commit_files
+from jobs.lake.store import add_fields
+from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.chunk.tallies import Tallies
+from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
+from jobs.replay.files.fragments import Fragment
+from jobs.replay.files.layout import Block, Layout
+from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.files.row_files import KnownRun
+from jobs.replay.files.scan import Scanned
+from jobs.replay.files.side_records import SideRecords
+from jobs.replay.files.windows import BucketRows
+from jobs.replay.pinned import Pinned
+from jobs.replay.stages import stage
+from jobs.replay.tasks import Tasks
+from jobs.storage import remove_directory
+from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.errors import InvariantBroken
+from windowlib.records import tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRows:
+    """The rows of the tasks in fragments, below the directory of the attempt."""
+
+    tasks: Tasks
+    pinned: Pinned
+    layout: Layout
+    columns: LogColumns
+    found: Sequence[BucketRows]
+    scanned: Sequence[Scanned]
+    known: KnownRun
+    directory: str
+
+    def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:  # noqa: ARG002 - the fragments have the counts
+        """Encode all tables in one job, and commit them."""
+        if runs[self.known.slice_no].columns() != self.known.columns:
+            raise InvariantBroken(
+                f"files were written for the run {dict(self.known.columns)}, and the run of their slice is "
+                f"{runs[self.known.slice_no].columns()}; please report this"
+            )
+        plan = EncodePlan(
+            rows_per_file=self.pinned.sizes.rows_per_file,
+            records=SideRecords(
+                log=self.columns,
+                names=self.pinned.tables.record_names,
+                record_id=self.pinned.order.pipeline.log.record_id,
+            ),
+        )
+        with stage("encode"):
+            done = self.tasks.run(lambda task: encode(task, plan), self._tasks(runs))
+        encoded = [file for found in [*(one.files for one in self.found), *done] for file in found]
+        for table in self.pinned.tables.stored:
+            files = [one.file for one in encoded if one.table == table.name]
+            if files:
+                add_fields(self.pinned.uri(table.name), table)
+                commit_files(self.pinned.uri(table.name), files)
+
+    def close(self) -> None:
+        """Delete the fragments."""
+        remove_directory(self.directory)
+
+    def _tasks(self, runs: Sequence[SliceRun]) -> list[EncodeTask]:
+        blocks: dict[int, list[Block]] = {}
+        for block in self.layout.blocks:
+            blocks.setdefault(block.slice_no, []).append(block)
+        made: list[EncodeTask] = []
+        for table in self.pinned.tables.stored:
+            root, by_slice = self.pinned.uri(table.name), self._fragments(table.name, runs)
+            slices: list[SliceRows] = []
+            for run in runs:
+                holds_records = table.name in tables.RECORD_TABLES
+                needed = tuple(blocks.get(run.slice_no, ())) if holds_records else ()
+                for own in self._files(by_slice.get(run.slice_no, []), is_whole=holds_records):
+                    slices.append(SliceRows(run=run, fragments=own, blocks=needed))
+                    if (
+                        sum(one.rows for part in slices for one in part.fragments)
+                        >= self.pinned.sizes.rows_per_encoding
+                    ):
+                        made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
+                        slices = []
+            if slices:
+                made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
+        return made
+
+    def _files(self, fragments: Sequence[Fragment], *, is_whole: bool) -> Iterator[tuple[Fragment, ...]]:
+        """Cut the fragments of a slice into files. Tasks write the files of a large slice in parallel."""
+        group: list[Fragment] = []
+        rows = 0
+        for one in fragments:
+            if group and not is_whole and rows + one.rows > self.pinned.sizes.rows_per_file:
+                yield tuple(group)
+                group, rows = [], 0
+            group.append(one)
+            rows += one.rows
+        if group:
+            yield tuple(group)
+
+    def _fragments(self, table: str, runs: Sequence[SliceRun]) -> dict[int, list[Fragment]]:
+        """Return the fragments of a table by slice: of a checkpoint, those of the form in which it is stored."""
+        is_whole = {run.slice_no: run.stores_whole_state for run in runs}
+        match table:
+            case tables.INVALID_RECORDS:
+                found = [one for part in self.scanned for one in part.invalid_records]
+            case tables.STATE_REMOVALS:
+                found = [one for one in self._of_tag(table) if not is_whole[one.slice_no]]
+            case _:
+                kept = [one for one in self._of_tag(KEPT_TAG + table) if is_whole[one.slice_no]]
+                found = [*self._of_tag(table), *kept]
+        by_slice: dict[int, list[Fragment]] = {}
+        for one in found:
+            by_slice.setdefault(one.slice_no, []).append(one)
+        return by_slice
+
+    def _of_tag(self, tag: str) -> Iterator[Fragment]:
+        for part in self.found:
+            yield from part.fragments.get(tag, ())
