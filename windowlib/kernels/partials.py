@@ -23,7 +23,7 @@ from windowlib.kernels.block import chosen_rows, value_columns
 from windowlib.kernels.coverage import why_not
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable, feed_type
-from windowlib.kernels.record_groups import GroupColumns, RecordGroups, cell_count, in_cells, sorted_groups
+from windowlib.kernels.record_groups import Grid, GroupColumns, RecordGroups, in_cells, sorted_groups
 from windowlib.kernels.slices_of_time import SlicesOfTime
 from windowlib.kernels.windows import Partials
 from windowlib.keyed.operator_protocol import OperatorSpec
@@ -137,23 +137,23 @@ class Combiner:
         rows: Int64s | slice = slice(None) if is_combined.all() else np.flatnonzero(is_combined)
         columns = value_columns(records, self._plan.layout)
         to_group = GroupColumns(
-            number=number,
-            key_code=self._keys.encode(keys, records.num_rows),
+            number=number[rows],
+            key_code=self._keys.encode(keys, records.num_rows)[rows],
             record_hash=records.column("record_hash").to_numpy(),
             values=[None if name is None else columns[name] for name in self._plan.layout.columns],
             rows=rows,
         )
-        cells = cell_count(to_group)
-        if not 0 < cells <= self._plan.cells_max * len(number):
+        grid = Grid.of(to_group)
+        if not grid.fits(self._plan.cells_max):
             return None
-        groups = self._grouped(to_group)
+        groups = self._grouped(to_group, grid)
         others = (
             records.slice(0, 0) if isinstance(rows, slice) else records.take(pa.array(np.flatnonzero(~is_combined)))
         )
         return Combined(partials=self._rows.rows(groups), others=others)
 
-    def _grouped(self, columns: GroupColumns) -> RecordGroups:
-        found = in_cells(self._aggregates, columns, cells_max=record_groups.CELLS_MAX)
+    def _grouped(self, columns: GroupColumns, grid: Grid) -> RecordGroups:
+        found = in_cells(self._aggregates, columns, grid) if grid.fits(record_groups.CELLS_MAX) else None
         if found is not None:
             return found
 

@@ -99,9 +99,10 @@ class _CellIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupColumns:
-    """Records to group: the `rows` of the columns of a block. `number` is the number of each record's window.
+    """Records to group, which are the `rows` of a block.
 
-    `values` has the input of each aggregate, None where it reads no column.
+    `number` and `key_code` have the numbers of the window and of the key of each record. The other columns are those of
+    the block: the hashes, and the input of each aggregate (None where it reads no column).
     """
 
     number: Int64s
@@ -109,6 +110,34 @@ class GroupColumns:
     record_hash: Int64s
     values: Sequence[pa.Array | None]
     rows: Int64s | slice
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of some records: each key, from number 0, in each window from the `first` to the last one."""
+
+    records: int
+    first: int
+    windows: int
+    keys: int
+
+    @classmethod
+    def of(cls, columns: GroupColumns) -> "Grid":
+        """Return the grid of records."""
+        number, key_code = columns.number, columns.key_code
+        if not len(number):
+            return cls(0, 0, 0, 0)
+        first = int(number.min())
+        return cls(len(number), first, int(number.max()) - first + 1, int(key_code.max()) + 1)
+
+    @property
+    def cells(self) -> int:
+        """The number of cells."""
+        return self.windows * self.keys
+
+    def fits(self, cells_max: float) -> bool:
+        """Return whether there are records, and at most `cells_max` cells for each."""
+        return 0 < self.cells <= cells_max * self.records
 
 
 def grouped(
@@ -119,15 +148,17 @@ def grouped(
     The records are sorted if there are more than `cells_max` cells for each record, or if an aggregate needs that.
     """
     columns = GroupColumns(
-        number=number,
-        key_code=block.key_code,
+        number=number[rows],
+        key_code=block.key_code[rows],
         record_hash=block.record_hash,
         values=block.values[: len(frame.aggregates)],
         rows=rows,
     )
-    found = in_cells(frame.aggregates, columns, cells_max=cells_max)
-    if found is not None:
-        return found
+    grid = Grid.of(columns)
+    if grid.fits(cells_max):
+        found = in_cells(frame.aggregates, columns, grid)
+        if found is not None:
+            return found
 
     def reduced(chosen: Int64s, starts: Int64s) -> tuple[Any, ...]:
         return frame.reduced(block, chosen, starts) if len(starts) else frame.empty(0)
@@ -141,8 +172,7 @@ def sorted_groups(columns: GroupColumns, reduced: Callable[[Int64s, Int64s], tup
     `reduced` gets the rows in the order of the groups and the start of each group, and returns the states of all groups
     (`Frame.reduced`).
     """
-    rows = columns.rows
-    number, key_code = columns.number[rows], columns.key_code[rows]
+    rows, number, key_code = columns.rows, columns.number, columns.key_code
     order, codes = sorted_rows(window_codes(number, key_code))
     starts = starts_of(codes)
     chosen = order if isinstance(rows, slice) else rows[order]
@@ -156,31 +186,15 @@ def sorted_groups(columns: GroupColumns, reduced: Callable[[Int64s, Int64s], tup
     )
 
 
-def cell_count(columns: GroupColumns) -> int:
-    """Return how many cells records have: keys times the windows from the first to the last one."""
-    number, key_code = columns.number[columns.rows], columns.key_code[columns.rows]
-    if not len(number):
-        return 0
-    return (int(number.max()) - int(number.min()) + 1) * (int(key_code.max()) + 1)
-
-
-def in_cells(aggregates: Sequence[AnyAggregate], columns: GroupColumns, *, cells_max: float) -> RecordGroups | None:
-    """Return the groups of records as cells.
-
-    None: there are more than `cells_max` cells for each record, or an aggregate needs the records by group.
-    """
-    rows = columns.rows
-    number, key_code = columns.number[rows], columns.key_code[rows]
-    if not len(number) or not all(isinstance(one, CellAggregate) for one in aggregates):
+def in_cells(aggregates: Sequence[AnyAggregate], columns: GroupColumns, grid: Grid) -> RecordGroups | None:
+    """Return the groups of one or more records, which are cells of a grid; None if an aggregate needs them sorted."""
+    if not all(isinstance(one, CellAggregate) for one in aggregates):
         return None
-    count = cell_count(columns)
-    if count > cells_max * len(number):
-        return None
-    first, keys = int(number.min()), int(key_code.max()) + 1
-    of_record = number - first
+    rows, first, keys = columns.rows, grid.first, grid.keys
+    of_record = columns.number - first
     of_record *= keys
-    of_record += key_code
-    cells = Cells.of(of_record, count)
+    of_record += columns.key_code
+    cells = Cells.of(of_record, grid.cells)
     states = cell_states(aggregates, chosen_rows(columns.values, rows), cells)
     if states is None:
         return None
