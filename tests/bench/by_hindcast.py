@@ -23,7 +23,8 @@ from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
 from jobs.replay.files import way
 from jobs.replay.files.ascending import Ascending
-from jobs.replay.files.layout import Block, layout_of
+from jobs.replay.files.blocks import Block
+from jobs.replay.files.layout import layout_of
 from jobs.replay.files.scan import NEVER_MS, Scanned, ScanPlan, latest_before
 from jobs.replay.pinned import pin
 from jobs.replay.tasks import SparkTasks

@@ -5,13 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from jobs.engine.engine import Engine
-from jobs.replay.chunk.time_steps import combined, needs_pass
-from jobs.replay.files.layout import Block
-from jobs.replay.pinned import Pinned
-from windowlib.bounds import MIN_TIME_MS
+from jobs.replay.files.blocks import Block
 from windowlib.columnar.steps import Int64s
-from windowlib.kernels.partials import Combiner, Combining, why_not_combined
+from windowlib.kernels.partials import Combiner, Combining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,30 +54,3 @@ class BlockCombiner:
             self._is_worthwhile = False
             return None, records
         return combined.partials, combined.others
-
-
-def why_not_partials(engine: Engine) -> str | None:
-    """Return why tasks exchange single records, as one sentence; None if they combine them first."""
-    if needs_pass(engine):
-        return "the watermark depends on more than the greatest event time so far"
-    return why_not_combined(engine.operator, engine.layout)
-
-
-def partial_plan(pinned: Pinned, records: int) -> PartialPlan | None:
-    """Return how scan tasks combine records, if the pipeline allows it and there are enough."""
-    engine, sizes = pinned.tables.engine, pinned.sizes
-    if records < sizes.combined_records or why_not_partials(engine) is not None:
-        return None
-    assert engine.time.bound_ms is not None, "needs_pass checked it"
-    watermark_ms = combined(pinned.time_before).watermark_ms
-    return PartialPlan(
-        combining=Combining(
-            spec=engine.operator,
-            layout=engine.layout,
-            keys=pinned.tables.keys,
-            inputs=pinned.tables.inputs,
-            cells_max=sizes.combined_cells,
-        ),
-        bound_ms=engine.time.bound_ms,
-        watermark_ms=MIN_TIME_MS if watermark_ms is None else watermark_ms,
-    )

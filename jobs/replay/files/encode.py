@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.files.blocks import Block
 from jobs.replay.files.fragments import Fragment, read_fragments
-from jobs.replay.files.layout import Block
 from jobs.replay.files.row_files import EncodedFile, RowFiles
 from jobs.replay.files.side_records import SideRecords
 from windowlib.records import tables

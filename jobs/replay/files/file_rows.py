@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jobs.lake.file_commits import commit_files
 from jobs.lake.store import add_fields
@@ -9,7 +10,7 @@ from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import Tallies
 from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment
-from jobs.replay.files.layout import Block, Layout
+from jobs.replay.files.layout import Layout
 from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned
@@ -22,6 +23,9 @@ from jobs.storage import remove_directory
 from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.errors import InvariantBroken
 from windowlib.records import tables
+
+if TYPE_CHECKING:
+    from jobs.replay.files.blocks import Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,40 +6,17 @@ with the row. So log order is: slice, commit version, first row id of the file, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.pinned_files import PinnedFile
+from jobs.replay.files.blocks import Block
 from jobs.runs import Slice
 from jobs.storage import file_system
 from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken, LogError
-
-
-class Block(NamedTuple):
-    """Some contiguous records of one data file: all of them, or some row groups.
-
-    `sequence` is the place of the first record in the chunk, `rank` its place in the slice, `row` its row in the file.
-    `row_groups` is None for a whole file. `commit` numbers the commits of a slice from 0. `partition` has the file's
-    values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
-    of the chunk before it after `latest_before_ms`; None if that is not known (`time_bounds`).
-    """
-
-    path: str
-    named: str
-    partition: Mapping[str, str | None]
-    slice_no: int
-    commit: int
-    sequence: int
-    rank: int
-    row: int
-    records: int
-    row_groups: tuple[int, ...] | None = None
-    latest_ms: int | None = None
-    latest_before_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.lake.damage import REMOTE_ADVICE, one_line
-from jobs.replay.files.layout import Block
+from jobs.replay.files.blocks import Block
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError

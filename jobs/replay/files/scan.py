@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from jobs.replay.files.ascending import Ascending
+from jobs.replay.files.blocks import Block
 from jobs.replay.files.combine import BlockCombiner, PartialPlan
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.key_sets import KeySet, key_words
-from jobs.replay.files.layout import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar import instants
 from windowlib.columnar.instants import Codes

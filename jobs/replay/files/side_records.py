@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from jobs.replay.files.layout import Block
+from jobs.replay.files.blocks import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.row_identity import RowIdentity

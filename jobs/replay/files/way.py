@@ -14,17 +14,17 @@ from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
 from jobs.replay.chunk.log_pin import log_reading
 from jobs.replay.chunk.tallies import STATE, Sums
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
+from jobs.replay.files.blocks import Block
 from jobs.replay.files.changeable import changeable_by
-from jobs.replay.files.combine import partial_plan
 from jobs.replay.files.file_rows import FileRows
 from jobs.replay.files.fragments import by_bucket, read_fragments
 from jobs.replay.files.key_sets import bits_for
-from jobs.replay.files.layout import Block, Layout, layout_of
+from jobs.replay.files.layout import Layout, layout_of
 from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.files.partial_aggregation import are_right, partial_plan, with_time_bounds
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.state import DividedState, divide_plan, divided_state
-from jobs.replay.files.time_bounds import are_right, with_time_bounds
 from jobs.replay.files.windows import BucketRows, BucketTask, WindowsPlan, run_bucket, save_steps
 from jobs.replay.pinned import Pinned
 from jobs.replay.stages import stage

@@ -23,8 +23,8 @@ from jobs.planning.workspace import Asked, open_workspace
 from jobs.reading.verify import verify
 from jobs.replay.files import way
 from jobs.replay.files.layout import layout_of
+from jobs.replay.files.partial_aggregation import with_time_bounds
 from jobs.replay.files.scan import NEVER_MS, latest_before
-from jobs.replay.files.time_bounds import with_time_bounds
 from jobs.replay.pinned import pin
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.replay.files.layout import Block
+from jobs.replay.files.blocks import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.errors import LogError
 from windowlib.records.column_types import parse_type

@@ -1,4 +1,4 @@
-"""Bounds of the event times of blocks, from statistics, so that a task knows which windows have not ended.
+"""What the driver decides about partial aggregation: whether scan tasks combine records, and bounds of event times.
 
 A scan task must know that a record meets none of its windows after the end, before it combines the record with others
 (windowlib.kernels.partials). The watermark depends on all records before. Statistics of files and row groups bound it.
@@ -10,18 +10,49 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobs.engine.engine import Engine
 from jobs.lake.event_log import PinnedLog
-from jobs.replay.chunk.time_steps import combined
-from jobs.replay.files.layout import Block
+from jobs.replay.chunk.time_steps import combined, needs_pass
+from jobs.replay.files.blocks import Block
+from jobs.replay.files.combine import PartialPlan
 from jobs.replay.files.scan import NEVER_MS, Scanned
 from jobs.replay.pinned import Pinned
 from jobs.storage import file_system
+from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.instants import read_instants
 from windowlib.columnar.log_reading import TimeColumn
+from windowlib.kernels.partials import Combining, why_not_combined
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+
+
+def why_not_partials(engine: Engine) -> str | None:
+    """Return why tasks exchange single records, as one sentence; None if they combine them first."""
+    if needs_pass(engine):
+        return "the watermark depends on more than the greatest event time so far"
+    return why_not_combined(engine.operator, engine.layout)
+
+
+def partial_plan(pinned: Pinned, records: int) -> PartialPlan | None:
+    """Return how scan tasks combine records, if the pipeline allows it and there are enough."""
+    engine, sizes = pinned.tables.engine, pinned.sizes
+    if records < sizes.combined_records or why_not_partials(engine) is not None:
+        return None
+    assert engine.time.bound_ms is not None, "needs_pass checked it"
+    watermark_ms = combined(pinned.time_before).watermark_ms
+    return PartialPlan(
+        combining=Combining(
+            spec=engine.operator,
+            layout=engine.layout,
+            keys=pinned.tables.keys,
+            inputs=pinned.tables.inputs,
+            cells_max=sizes.combined_cells,
+        ),
+        bound_ms=engine.time.bound_ms,
+        watermark_ms=MIN_TIME_MS if watermark_ms is None else watermark_ms,
+    )
 
 
 def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) -> tuple[Block, ...]:

@@ -1,0 +1,27 @@
+"""Blocks: contiguous records of a file of the log. A scan task reads some. Tasks import this module, so it is light."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Block(NamedTuple):
+    """Some contiguous records of one data file: all of them, or some row groups.
+
+    `sequence` is the place of the first record in the chunk, `rank` its place in the slice, `row` its row in the file.
+    `row_groups` is None for a whole file. `commit` numbers the commits of a slice from 0. `partition` has the file's
+    values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
+    of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`).
+    """
+
+    path: str
+    named: str
+    partition: Mapping[str, str | None]
+    slice_no: int
+    commit: int
+    sequence: int
+    rank: int
+    row: int
+    records: int
+    row_groups: tuple[int, ...] | None = None
+    latest_ms: int | None = None
+    latest_before_ms: int | None = None
