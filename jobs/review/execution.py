@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import chunk_tables
-from jobs.replay.chunk.eligibility import why_not_files
+from jobs.replay.chunk.eligibility import why_not_files, why_not_partials
 from jobs.replay.chunk.log_pin import pin_chunk
-from jobs.replay.files.partial_aggregation import why_not_partials
 from jobs.runs import Slice
 from windowlib.kernels.coverage import why_not
 

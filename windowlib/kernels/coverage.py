@@ -32,6 +32,17 @@ def why_not(spec: OperatorSpec, layout: ValueLayout) -> str | None:
     return _why_not_options(spec) or _why_not_windows(spec) or _why_not_function(spec, layout)
 
 
+def why_not_combined(spec: OperatorSpec, layout: ValueLayout) -> str | None:
+    """Return why records cannot be combined before their exchange, as one sentence; None if they can be."""
+    reason = why_not(spec, layout)
+    if reason is not None:
+        return reason
+    assert isinstance(spec, WindowSpec), "the columnar executor covers no other specs"
+    if not isinstance(spec.assigner, Tumbling | Sliding):
+        return f"windows of {type(spec.assigner).__name__} have no slices of time"
+    return "an aggregate depends on the order of the records" if choice.reads_order(spec) else None
+
+
 def _why_not_options(spec: WindowSpec) -> str | None:
     if spec.evictor is not None:
         return f"the windows have an evictor ({type(spec.evictor).__name__}), which needs whole records"

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.kernels import record_groups
-from windowlib.kernels.aggregates.choice import column_aggregates, reads_order
+from windowlib.kernels.aggregates.choice import column_aggregates
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s, Positions
 from windowlib.kernels.block import chosen_rows, value_columns
-from windowlib.kernels.coverage import why_not
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable, feed_type
 from windowlib.kernels.record_groups import Grid, GroupColumns, RecordGroups, in_cells, sorted_groups
@@ -36,7 +35,7 @@ CELLS_MAX: Final = 0.125
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combining:
-    """How to combine the records of a pipeline; `why_not_combined` tells whether they can be.
+    """How to combine the records of a pipeline; `coverage.why_not_combined` tells whether they can be.
 
     `keys` and `inputs` map a column to its Spark type. Records that would become more than `cells_max` cells for each
     record are not combined. A cell is a key and a slice of time between the first and last of a batch.
@@ -166,14 +165,3 @@ class Combiner:
             )
 
         return sorted_groups(columns, reduced)
-
-
-def why_not_combined(spec: OperatorSpec, layout: ValueLayout) -> str | None:
-    """Return why records cannot be combined before their exchange, as one sentence; None if they can be."""
-    reason = why_not(spec, layout)
-    if reason is not None:
-        return reason
-    assert isinstance(spec, WindowSpec), "the columnar executor covers no other specs"
-    if not isinstance(spec.assigner, Tumbling | Sliding):
-        return f"windows of {type(spec.assigner).__name__} have no slices of time"
-    return "an aggregate depends on the order of the records" if reads_order(spec) else None

@@ -5,15 +5,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobs.engine.engine import Engine
 from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.log_pin import log_reading
+from jobs.replay.chunk.time_steps import needs_pass
 from jobs.runs import Slice
 from jobs.storage import is_remote, is_s3
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.instants import can_read_instants
+from windowlib.kernels.coverage import why_not_combined
 from windowlib.records.column_types import spell_type
 
 if TYPE_CHECKING:
@@ -76,3 +79,10 @@ def _of_columns(
 def _can_name_records(kind: pa.DataType) -> bool:
     """Return whether Arrow and Spark spell the values of a record id of this type alike."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind))
+
+
+def why_not_partials(engine: Engine) -> str | None:
+    """Return why tasks exchange single records, as one sentence; None if they combine them first."""
+    if needs_pass(engine):
+        return "the watermark depends on more than the greatest event time so far"
+    return why_not_combined(engine.operator, engine.layout)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.engine.engine import Engine
 from jobs.lake.event_log import PinnedLog
-from jobs.replay.chunk.time_steps import combined, needs_pass
+from jobs.replay.chunk.eligibility import why_not_partials
+from jobs.replay.chunk.time_steps import combined
 from jobs.replay.files.blocks import Block
 from jobs.replay.files.combine import PartialPlan
 from jobs.replay.files.scan import NEVER_MS, Scanned
@@ -22,17 +22,10 @@ from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.instants import read_instants
 from windowlib.columnar.log_reading import TimeColumn
-from windowlib.kernels.partials import Combining, why_not_combined
+from windowlib.kernels.partials import Combining
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
-
-
-def why_not_partials(engine: Engine) -> str | None:
-    """Return why tasks exchange single records, as one sentence; None if they combine them first."""
-    if needs_pass(engine):
-        return "the watermark depends on more than the greatest event time so far"
-    return why_not_combined(engine.operator, engine.layout)
 
 
 def partial_plan(pinned: Pinned, records: int) -> PartialPlan | None:

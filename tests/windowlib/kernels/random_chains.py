@@ -19,8 +19,9 @@ from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.steps import Beginning
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, aggregate
+from windowlib.kernels.coverage import why_not_combined
 from windowlib.kernels.executor import KernelExecutor
-from windowlib.kernels.partials import Combining, why_not_combined
+from windowlib.kernels.partials import Combining
 from windowlib.kernels.record_groups import CELLS_MAX
 from windowlib.kernels.tumbling import TumblingWindows
 from windowlib.records import tables
