@@ -25,6 +25,13 @@ def least_spent(work: Callable[[], object], rounds: int = ROUNDS) -> float:
     return min(spent(work) for _ in range(rounds))
 
 
+LINEAR: Final = 35
+"""`growth` for ten times the items is below this limit if the time is linear (10), and above it if quadratic (100).
+
+Memory and caches of a busy machine make 10 into 24.
+"""
+
+
 def growth(work: Callable[[int], object], few: int, many: int) -> float:
     """Return how many times as long the work of `many` items takes as that of `few` (best rounds)."""
     return least_spent(lambda: work(many)) / max(least_spent(lambda: work(few)), 1e-4)
