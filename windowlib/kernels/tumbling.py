@@ -58,7 +58,7 @@ class TumblingWindows:
 
     def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
         """Process a block of records and the steps before `until_step`."""
-        number = (block.event_time_ms - self._offset_ms) // self._size_ms
+        number = self.slices.numbers(block.event_time_ms)
         start_ms = number * self._size_ms + self._offset_ms
         is_behind = start_ms + (self._size_ms - 1) <= block.watermark_ms
         rows: Int64s | slice = slice(None)
