@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from jobs.console import print_table
 from tests.support.fuzzing import seeds
-from tests.support.timing import LINEAR, growth
+from tests.support.timing import growth
 
 COLUMNS = ("slice", "run", "why", "records")
 
@@ -67,7 +67,7 @@ def test_long_tables_are_printed_in_linear_time(
 
     for columns in ("60", "30", "200"):
         monkeypatch.setenv("COLUMNS", columns)
-        assert growth(printed, 300, 3_000) < LINEAR, columns
+        assert growth(printed, 300, 3_000) < 20, columns
         capsys.readouterr()
         printed(3_000)
         assert len(capsys.readouterr().out.splitlines()) >= 3_000

@@ -20,21 +20,12 @@ def spent(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def least_spent(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Return the CPU seconds of the best of some rounds, because other processes slow a round down."""
-    return min(spent(work) for _ in range(rounds))
+def growth(work: Callable[[int], object], few: int, many: int, rounds: int = ROUNDS) -> float:
+    """Return how many times as long the work of `many` items takes as that of `few`, in the best round.
 
-
-LINEAR: Final = 35
-"""`growth` for ten times the items is below this limit if the time is linear (10), and above it if quadratic (100).
-
-Memory and caches of a busy machine make 10 into 24.
-"""
-
-
-def growth(work: Callable[[int], object], few: int, many: int) -> float:
-    """Return how many times as long the work of `many` items takes as that of `few` (best rounds)."""
-    return least_spent(lambda: work(many)) / max(least_spent(lambda: work(few)), 1e-4)
+    Both are measured one after the other in each round: the speed of a shared machine changes between rounds.
+    """
+    return min(spent(lambda: work(many)) / max(spent(lambda: work(few)), 1e-4) for _ in range(rounds))
 
 
 def usual_seconds(work: Callable[[], object], rounds: int = ROUNDS, *, enough: float = 0) -> float:
