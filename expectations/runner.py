@@ -12,7 +12,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from expectations.answers import Answer, outcome
@@ -41,6 +41,24 @@ _SHOWN = (
 )  # fmt: skip
 _RESULT_FORMAT = {"result_format": "BASIC", "partial_unexpected_count": MAX_ITEMS}
 _ONE_AT_A_TIME = threading.Lock()
+
+
+@functools.cache
+def begin_import() -> threading.Thread:
+    """Begin to import Great Expectations in a thread, so that its 5 s overlap with other work of the process.
+
+    Only the import is in the thread. A check that needs Great Expectations waits for its end.
+    """
+    thread = threading.Thread(target=_import, name="import of great_expectations", daemon=True)
+    thread.start()
+    return thread
+
+
+def _import() -> None:
+    # If the import fails, the check that needs it imports again, and fails in the same way. All threads share the
+    # filters of warnings, so another thread may turn a warning of the import into an error.
+    with _ONE_AT_A_TIME, _quiet(), suppress(Exception):
+        import great_expectations  # noqa: F401
 
 
 def prepare(suite: Suite) -> None:

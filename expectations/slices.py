@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from expectations.answers import Answer, outcome
+from expectations.confirming import Confirm, confirmed
 from expectations.suites import RUN, Check, Suite
 from expectations.tables import Engine
 
@@ -39,36 +40,83 @@ class SlicedTable(Protocol):
         ...
 
 
-def check_slices(suite: Suite, table: SlicedTable, *, compiled: bool = True) -> "list[list[Outcome]]":
-    """Return the outcomes of every slice, in the order of the suite.
+class SuiteChecks:
+    """The checks of a suite over many slices. The compiled ones are computed when the object is made.
 
-    An expectation that is not compiled for the types of its columns, or whose answer for a slice could differ from that
-    of Great Expectations, is run by Great Expectations itself for that slice.
-
-    Args:
-        suite: the checks.
-        table: the rows of all slices.
-        compiled: whether checks are compiled at all. False: Great Expectations runs all, slice by slice.
-
-    Raises:
-        SpecError: Great Expectations does not accept the suite.
-        InvariantBroken: Great Expectations returned no result for some checks.
+    `asks` tells whether Great Expectations has checks to run. If it has, a thread has begun to import it.
     """
-    measures = _measures(suite, table) if compiled else {}
+
+    def __init__(self, suite: Suite, table: SlicedTable, *, confirm: Confirm = "none") -> None:
+        """Compute the compiled checks of all slices in one pass.
+
+        Args:
+            suite: the checks.
+            table: the rows of all slices.
+            confirm: the results of compiled checks that Great Expectations confirms.
+        """
+        self._suite, self._table = suite, table
+        self._compiled = _compiled_outcomes(suite, table)
+        self._asked = [_to_ask(suite, outcomes, confirm) for outcomes in self._compiled]
+        self.asks = any(self._asked)
+        if self.asks:
+            from expectations.runner import begin_import
+
+            begin_import()
+
+    def outcomes(self) -> "list[list[Outcome]]":
+        """Ask Great Expectations, slice by slice, and return the outcomes of every slice, in the order of the suite.
+
+        An expectation that is not compiled for the types of its columns, or whose answer for a slice could differ from
+        that of Great Expectations, has the outcome of Great Expectations. So has one that is confirmed; if its two
+        results differ, its outcome has an exception.
+
+        Raises:
+            SpecError: Great Expectations does not accept the suite.
+            InvariantBroken: Great Expectations returned no result for some checks.
+        """
+        every: list[list[Outcome]] = []
+        for number, (outcomes, checks) in enumerate(zip(self._compiled, self._asked, strict=True)):
+            asked = _ask(replace(self._suite, checks=checks), self._table, number) if checks else []
+            own = outcomes | {
+                one.index: confirmed(outcomes[one.index], one) if one.index in outcomes else one for one in asked
+            }
+            every.append([own[check.index] for check in self._suite.checks])
+        return every
+
+
+def check_slices(suite: Suite, table: SlicedTable, *, confirm: Confirm = "none") -> "list[list[Outcome]]":
+    """Return the outcomes of every slice, as `SuiteChecks` describes."""
+    return SuiteChecks(suite, table, confirm=confirm).outcomes()
+
+
+def _compiled_outcomes(suite: Suite, table: SlicedTable) -> "list[dict[int, Outcome]]":
+    """Return the outcomes of compiled checks by index, for each slice."""
+    measures = _measures(suite, table)
     _feed(list(measures.values()), table, _read(suite, measures))
     only = _only_values(suite, table)
-    found: list[list[Outcome]] = []
+    every = []
     for number in range(table.slice_count):
         answers = {index: measure.answer(number) for index, measure in measures.items()}
-        outcomes = {
-            check.index: outcome(check, _alone(check, answer, only[number]))
-            for check in suite.checks
-            if (answer := answers.get(check.index)) is not None
-        }
-        rest = tuple(check for check in suite.checks if check.index not in outcomes)
-        outcomes |= {one.index: one for one in _ask(replace(suite, checks=rest), table, number)} if rest else {}
-        found.append([outcomes[check.index] for check in suite.checks])
-    return found
+        every.append(
+            {
+                check.index: outcome(check, _alone(check, answer, only[number]))
+                for check in suite.checks
+                if (answer := answers.get(check.index)) is not None
+            }
+        )
+    return every
+
+
+def _to_ask(suite: Suite, outcomes: "Mapping[int, Outcome]", confirm: Confirm) -> tuple[Check, ...]:
+    """Return the checks of a slice that Great Expectations runs: those without an outcome, and those to confirm."""
+
+    def is_asked(check: Check) -> bool:
+        compiled = outcomes.get(check.index)
+        if compiled is None or confirm == "all":
+            return True
+        return confirm == "failures" and not compiled.success
+
+    return tuple(check for check in suite.checks if is_asked(check))
 
 
 def needs_great_expectations(suite: Suite, schema: "pa.Schema") -> bool:

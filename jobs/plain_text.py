@@ -43,6 +43,17 @@ def shortened(text: str, most: int = _MAX_SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def without_credentials(uri: str) -> str:
+    """Return a URI with `***` in place of a user and a password: `s3://***@bucket/path`. Other texts are not changed.
+
+    A secret may have `/` and `@`. Only in an hdfs URI, a port is usual and `@` is allowed in the path.
+    """
+    scheme, separator, rest = uri.partition("://") if "://" in uri else ("", "", uri)
+    secret = (rest.partition("/")[0] if scheme.lower() == "hdfs" else rest).rpartition("@")[0]
+    user, colon, _ = secret.partition(":")
+    return f"{scheme}{separator}***{rest[len(secret) :]}" if colon and "/" not in user else uri
+
+
 def counted(number: int, noun: str) -> str:
     """Return `1 slice` or `1,234 slices`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -2,6 +2,8 @@
 
 Each function reads one version of the ledger first. So all slices that it returns were published at that version, and
 two calls with the same `at` return tables that belong together.
+
+Both let the session compare page checksums of Parquet files: a DataFrame of a damaged file fails when it is computed.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.reading.published import HIDDEN, PublishedView, published_runs, published_sql, quote_spark, runs_by_keys
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.spark.session import COMPARE_PAGES
 from jobs.storage import spark_uri
 from jobs.wall_clock import now_ms
 from windowlib.errors import LedgerError
@@ -112,6 +115,7 @@ def _checked_rows(spark: "SparkSession", lake: Lake, asked: _Asked) -> "DataFram
     limits = {None: CONTENT_ROWS, True: None, False: 0}
     stored = StoredRuns(lake, asked.pipeline, asked.view, limits[asked.verify])
     stored.read(asked.table, published_runs(asked.view), (ROW_ID,))
+    spark.conf.set(COMPARE_PAGES, "true")  # Delta does not pass an option of one read on to Parquet
     rows = spark.read.format("delta").load(spark_uri(lake.table(asked.pipeline, asked.table)))
     return rows.select(*(f"`{name.replace('`', '``')}`" for name in rows.columns))
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+SHOWN_DIGITS = 12
+"""Messages, tables and commands show so many digits of the id of a run."""
+
 
 class Verdict(Enum):
     """The result of the checks of a run. ERROR: a check itself broke, or two attempts left different rows."""
@@ -42,9 +45,14 @@ class Counts:
 class LogCoordinates:
     """The position of a run's input in the log: table id, version read, and facts on the slice's files at that version.
 
-    `commits` are the known commits that added records to the slice: those of `since..version`, and those that earlier
-    readers have found. `digest` is a hash of the entries of the slice's files in the Delta log (path, size, records,
-    modification); it is empty in old ledgers. At version `sound`, no slice of the log had lost a record.
+    The commits `since..version` are known: they were read now, or by an earlier reader, and none removed records of the
+    slice. `commits` are those that are known to have added records to it. `digest` is a hash of the entries of the
+    slice's files in the Delta log (path, size, records, modification); it is empty in old ledgers. At version `sound`,
+    no slice of the log had lost a record.
+
+    `file_digests` has the digests of those files of the slice that no checksum covers whole (jobs.lake.covered_files);
+    it is empty if a reading compared no byte. `log_digests` has those of files of `_delta_log` that no run before had
+    stored; one slice of a chunk has them.
     """
 
     table_id: str
@@ -56,6 +64,8 @@ class LogCoordinates:
     digest: str = ""
     since: int = 0
     sound: int = -1
+    file_digests: str = field(default="", compare=False)
+    log_digests: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

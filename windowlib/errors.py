@@ -37,7 +37,10 @@ class LedgerError(HindcastError):
 
 
 class AuditError(HindcastError):
-    """An equation of the audit does not hold for the committed rows. Run it again; if it fails twice, report it."""
+    """An attempt is void: an equation of its audit does not hold, or a file that its tasks exchange is damaged.
+
+    A run replays the attempt once by itself. If the second attempt fails as well, the operator has to act.
+    """
 
 
 class InvariantBroken(HindcastError):

@@ -20,13 +20,14 @@ _FALSE = pa.scalar(value=False)
 
 
 class Kind(Enum):
-    """The kinds of columns that are compiled. Of an OTHER column, only the nulls are known."""
+    """The kinds of columns that are compiled. Of OPAQUE columns, only the nulls are known; of OTHER ones, nothing."""
 
     WHOLE = "whole"
     REAL = "real"
     FLAG = "flag"
     TEXT = "text"
     TIME = "time"
+    OPAQUE = "opaque"
     OTHER = "other"
 
 
@@ -36,7 +37,7 @@ COMPARED = frozenset({Kind.WHOLE, Kind.REAL, Kind.FLAG, Kind.TEXT, Kind.TIME})
 
 
 def kind_of(arrow: pa.DataType) -> Kind:
-    """Return the kind of an Arrow type. A type that pandas treats in another way than Arrow is OTHER."""
+    """Return the kind of an Arrow type. A type whose nulls or values pandas reads in another way is OTHER."""
     if pa.types.is_signed_integer(arrow):
         return Kind.WHOLE
     if pa.types.is_float64(arrow):
@@ -47,11 +48,11 @@ def kind_of(arrow: pa.DataType) -> Kind:
         return Kind.TEXT
     if pa.types.is_timestamp(arrow) and arrow.unit == "us" and arrow.tz in {None, "UTC"}:
         return Kind.TIME
-    return Kind.OTHER
+    return Kind.OPAQUE if _has_plain_nulls(arrow) else Kind.OTHER
 
 
-def has_plain_nulls(arrow: pa.DataType) -> bool:
-    """Return whether the nulls of an OTHER column are exactly Arrow's nulls, and pandas shows them as None."""
+def _has_plain_nulls(arrow: pa.DataType) -> bool:
+    """Return whether the nulls for pandas are exactly Arrow's nulls, and pandas shows them as None."""
     return bool(
         pa.types.is_decimal(arrow)
         or pa.types.is_date32(arrow)
@@ -67,8 +68,8 @@ class Column:
     Attributes:
         kind: the kind of its values.
         array: the column as an Arrow array.
-        null: which rows are null, or NaN.
-        values: the values as numpy numbers, 0 where null; not defined for TEXT and OTHER.
+        null: which rows are null, or NaN; not defined for OTHER.
+        values: the values as numpy numbers, 0 where null; not defined for TEXT, OPAQUE and OTHER.
     """
 
     __slots__ = ("array", "kind", "null", "values")
@@ -102,7 +103,7 @@ def flags(found: pa.Array) -> Flags:
 
 def _numbers(array: pa.Array, kind: Kind, null: Flags) -> Numbers:
     match kind:
-        case Kind.TEXT | Kind.OTHER:
+        case Kind.TEXT | Kind.OPAQUE | Kind.OTHER:
             return np.empty(0)
         case Kind.FLAG:
             return flags(array)

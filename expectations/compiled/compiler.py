@@ -20,7 +20,7 @@ from expectations.compiled.aggregates import (
     StatisticCheck,
     range_of,
 )
-from expectations.compiled.columns import COMPARED, NUMERIC, Flags, Kind, Rows, flags, has_plain_nulls, kind_of
+from expectations.compiled.columns import COMPARED, NUMERIC, Flags, Kind, Rows, flags, kind_of
 from expectations.compiled.conditions import Mask, compile_condition, is_number, members
 from expectations.compiled.distincts import DistinctCheck, Judge, count_in, set_is, share_in
 from expectations.compiled.measures import Measure
@@ -83,7 +83,6 @@ class _Compiler:
         self.kind = check.type
         self.kwargs = check.kwargs
         self.names = check.columns
-        self.schema = schema
         self.kinds = {field.name: kind_of(field.type) for field in schema}
         self.slice_count = slice_count
         self.where: Mask | None = None
@@ -137,11 +136,9 @@ class _Compiler:
         return set_is(self.kwargs["value_set"], no_other=no_other, all_of_it=all_of_it)
 
     def _nulls(self, name: str, kind: Kind) -> Measure | None:
-        if self.kind == "expect_column_values_to_be_null" and kind is not Kind.OTHER:
+        if self.kind == "expect_column_values_to_be_null" and kind in COMPARED:
             expected: Mask = lambda rows: rows.column(name).null  # noqa: E731
-        elif self.kind == "expect_column_values_to_not_be_null" and (
-            kind is not Kind.OTHER or has_plain_nulls(self.schema.field(name).type)
-        ):
+        elif self.kind == "expect_column_values_to_not_be_null" and kind is not Kind.OTHER:
             expected = not_null(self.names)
         else:
             return None

@@ -55,6 +55,8 @@ def _compile(condition: Mapping[str, Any], kinds: Kinds) -> Mask | None:
     if name not in kinds or not name.isascii() or not name.isidentifier() or keyword.iskeyword(name):
         return None
     if condition["type"] == "nullity":
+        if kinds[name] is Kind.OTHER:
+            return None
         wanted = condition["is_null"]
         return (lambda rows: rows.column(name).null) if wanted else (lambda rows: ~rows.column(name).null)
     return _comparison(name, kinds[name], condition)

@@ -23,7 +23,13 @@ from starlette.responses import JSONResponse
 
 from jobs.airflow_ui.context import Site
 from jobs.airflow_ui.security import may
-from jobs.orchestration.backfill_form import BackfillForm, FormError, read_form, replayable_range
+from jobs.orchestration.backfill_form import (
+    BackfillForm,
+    FormError,
+    check_chain,
+    read_form,
+    replayable_range,
+)
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.workspace import open_workspace
@@ -106,12 +112,14 @@ def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
     """
     try:
         work = open_workspace(pipeline, Site.of_environment().lake(), now_ms=now_ms)
-        return read_form(pipeline, conf, now_ms=now_ms(), replayable=lambda: replayable_range(work))
+        form = read_form(pipeline, conf, now_ms=now_ms(), replayable=lambda: replayable_range(work))
+        check_chain(work, form)
     except FormError:
         raise
     except HindcastError as error:
         log.warning("the form of backfill_%s was not checked: %s", pipeline.name, error)
         return None
+    return form
 
 
 def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm) -> dict[str, Any]:

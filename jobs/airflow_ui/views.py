@@ -12,7 +12,6 @@ from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.wall_clock import now_ms
-from windowlib.errors import LedgerError
 
 MAX_LEDGERS = 32
 
@@ -29,12 +28,7 @@ class _Kept:
         with self._lock:
             if _directory_of(self._uri) != self._directory:
                 self._open()  # the lake was removed, or made anew
-            try:
-                return self._ledger.view()
-            except LedgerError:
-                # The lake may have been restored from a backup, so it is read from its beginning.
-                self._open()
-                return self._ledger.view()
+            return self._ledger.view()
 
     def _open(self) -> None:
         self._directory = _directory_of(self._uri)

@@ -7,10 +7,12 @@ from pathlib import Path
 import click
 
 from jobs.console import log_to_stderr, run_command, say
+from jobs.lake.lake import Lake
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import Home
 from jobs.project import HOME, ROOT
 from jobs.review.links import in_airflow, overview
+from jobs.storage import is_remote
 
 
 def default_home() -> Home:
@@ -18,10 +20,10 @@ def default_home() -> Home:
 
     The lake and the pipelines are those of HINDCAST_LAKE and HINDCAST_PIPELINES, else those of the clone.
     """
-    lake = os.environ.get("HINDCAST_LAKE") or str(HOME / "lake")
+    lake = Lake(root=os.environ.get("HINDCAST_LAKE") or str(HOME / "lake")).root
     return Home(
         root=HOME / "airflow",
-        lake=lake if "://" in lake else str(Path(lake).resolve()),  # tasks run in another directory
+        lake=lake if is_remote(lake) else str(Path(lake).resolve()),  # tasks run in another directory
         pipelines=Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines").resolve(),
     )
 

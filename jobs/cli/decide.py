@@ -1,13 +1,20 @@
 """The commands for a person's decisions: publish, waive, cancel, rollback, resume."""
 
+import sys
+
 import click
 
 from jobs.cli import common
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.slices import show_instant
 from jobs.planning.workspace import Workspace
-from jobs.publishing.decisions import cancel, resume, rollback, waive
+from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.publishing import publish
-from jobs.publishing.rules import Publication
+from jobs.publishing.rules import Publication, describe_run, stop_reasons
 from jobs.publishing.seen import By
+from jobs.publishing.waivers import SliceWaiver, runs_to_examine, waive, waive_events
+from jobs.runs import SHOWN_DIGITS
+from windowlib.errors import RequestError
 
 
 @click.command(
@@ -53,7 +60,7 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
 @click.command(
     "waive",
     short_help="Accept a failed slice, with a reason.",
-    epilog='Example: hindcast waive flights 2013-02-08 --reason "a blizzard; the cancellations are real"',
+    epilog='Example: hindcast waive flights 2013-02-08 --run 8c1f --reason "a blizzard; the cancellations are real"',
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.argument("slice_id", metavar="SLICE")
@@ -63,8 +70,8 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     "run_id",
     default=None,
     metavar="ID",
-    help="The id of the run that you have reviewed, or its first letters. The command is refused if another run was "
-    "staged after it.  [default: the newest run]",
+    help="The id of the run that you have examined, or its first digits; `hindcast status` prints it. "
+    "Without this option, the command shows the run and asks on a terminal, and is refused elsewhere.",
 )
 @common.json_option
 @common.existing_place_options
@@ -77,17 +84,55 @@ def waive_command(
     which is checked again. A check that itself failed to run (verdict error) cannot be waived.
     """
     pipeline = places.pipeline(pipeline_name)
-    run = waive(places.workspace(pipeline), slice_id, reason=reason, who=common.who(), run_id=run_id)
+    work = places.workspace(pipeline)
+    seen = None
+    if run_id is None:
+        seen = work.ledger.view()
+        examined = _confirmed_run(work, seen, slice_id, reason=reason, may_ask=not as_json)
+        if examined is None:
+            common.complain("nothing was waived")
+            return common.REFUSED
+        run_id = examined.result.run_id
+    by = By(who=common.who(), decision_id=work.new_id(), seen=seen)
+    run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
     one = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
     if as_json:
         common.print_json(one | {"who": common.who(), "reason": reason.strip()})
     else:
         common.say(
-            f"waived: slice {one['slice_id']} of {pipeline.name} (run {one['run_id'][:12]}), by {common.who()}: "
-            f"{reason.strip()}",
+            f"waived: slice {one['slice_id']} of {pipeline.name} (run {one['run_id'][:SHOWN_DIGITS]}), by "
+            f"{common.who()}: {reason.strip()}",
             f"next: hindcast publish {pipeline.name}",
         )
     return common.OK
+
+
+def _confirmed_run(work: Workspace, view: LedgerView, slice_id: str, *, reason: str, may_ask: bool) -> StagedRun | None:
+    """Show the failed run of a slice on a terminal, and return it if the person confirms the waiver, otherwise None.
+
+    Raises:
+        RequestError: the waiver would be refused; or several runs could be meant, or there is no terminal. Then the
+            message has the runs and their failed checks.
+    """
+    runs = runs_to_examine(work, view, slice_id)
+    if len(runs) > 1 or not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
+        command = f"hindcast waive {work.pipeline.name} {slice_id} --run {runs[-1].result.run_id[:SHOWN_DIGITS]}"
+        raise RequestError(
+            f"the waiver of slice {slice_id} of pipeline {work.pipeline.name} names no run, so nothing was waived. "
+            f"Staged is {'; '.join(describe_run(run) for run in runs)}. Look at it (`hindcast report "
+            f"{work.pipeline.name}`), and name it if it may pass: `{command} --reason …`"
+        )
+    [run] = runs
+    counts, run_id = run.result.counts, run.result.run_id
+    waiver = SliceWaiver(slice_id=slice_id, run_id=run_id, reason=reason)
+    waive_events(work, view, waivers=[waiver], by=By(who=common.who(), decision_id="", seen=view))
+    common.say(
+        f"slice {run.result.slice.slice_id} of {work.pipeline.name}, run {run_id[:SHOWN_DIGITS]} of request "
+        f"{run.request_id[:SHOWN_DIGITS]}, staged at {show_instant(run.at_ms)}",
+        f"  records {counts.read:,}, late {counts.late:,}, invalid {counts.invalid:,}, panes {counts.panes:,}",
+        *(f"  failed: {why}" for why in stop_reasons(run)),
+    )
+    return run if click.confirm("Waive this run?", default=False) else None
 
 
 @click.command(

@@ -1,21 +1,27 @@
 """The commands that read stored rows: show, explain, report."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from jobs.cli import common
+from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import escaped_json
+from jobs.planning.log_state import known_log
 from jobs.planning.workspace import on_published_spec
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
 from jobs.review.explain import Locator, explain
 from jobs.runs import CheckpointRef, Slice
 from jobs.storage import is_remote
+
+_BEGINS_WITH_MINUS = re.compile(r"-[^-]")
 
 
 @click.command(
@@ -86,10 +92,22 @@ def show_command(
     return common.OK
 
 
+class _WithRecordId(click.Command):
+    """A command without short options: an argument that begins with one `-` is the id of a record."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ids = [text for text in args if _BEGINS_WITH_MINUS.match(text) and text not in ctx.help_option_names]
+        if ids and "--" not in args:
+            args = [*(text for text in args if text not in ids), "--", *ids]
+        return super().parse_args(ctx, args)
+
+
 @click.command(
     "explain",
+    cls=_WithRecordId,
     short_help="Print the fate of one record, and why.",
-    epilog="Example: hindcast explain flights RECORD_ID",
+    epilog="Example: hindcast explain flights RECORD_ID. Write -- before an id that begins with two minus signs.",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.argument("record_id", metavar="RECORD_ID")
@@ -108,11 +126,13 @@ def explain_command(
 ) -> int:
     """Print the fate of one record and why: its windows, or why it is late, unassigned or invalid.
 
-    RECORD_ID is a value of the column that the pipeline file names in log.record_id.
+    RECORD_ID is a value of the column that the pipeline file names in log.record_id. Without log.record_id, it is the
+    record_id of a late, unassigned or invalid record: the hash of the record, 16 hexadecimal digits.
     """
     work, _ = on_published_spec(places.workspace(places.pipeline(pipeline_name)))
-    locate = _locator(work.pipeline, places, master=master) if with_position else None
-    explanation = explain(places.lake, work.pipeline, record_id, view=work.ledger.view(), locate=locate)
+    view = work.ledger.view()
+    locate = _locator(work.pipeline, places, view=view, master=master) if with_position else None
+    explanation = explain(places.lake, work.pipeline, record_id, view=view, locate=locate)
     if as_json:
         common.print_json(explanation.to_json())
     else:
@@ -143,13 +163,13 @@ def report_command(*, pipeline_name: str, output: Path | None, places: common.Pl
     return common.OK
 
 
-def _locator(pipeline: Pipeline, places: common.Places, *, master: str | None) -> Locator:
+def _locator(pipeline: Pipeline, places: common.Places, *, view: LedgerView, master: str | None) -> Locator:
     def find(one: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
         from jobs.engine.user_errors import explained
         from jobs.review.position import Wanted, locate
         from jobs.spark.session import spark_session
 
-        wanted = Wanted(one=one, record_id=record_id, before=before)
+        wanted = Wanted(one=one, record_id=record_id, before=before, known=known_log(view, [one]))
         with explained(pipeline):
             spark = spark_session("hindcast explain", master, reads=(places.lake.event_log(pipeline),))
             found = locate(spark, pipeline, places.lake, wanted=wanted)

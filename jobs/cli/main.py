@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "report": "jobs.cli.look:report_command",
     "verify": "jobs.cli.verify:verify_command",
     "clean": "jobs.cli.clean:clean_command",
+    "recover": "jobs.cli.recover:recover_command",
     "suite": "jobs.cli.suite:suite_command",
     "load-flights": "jobs.cli.run:load_flights_command",
     "metrics": "jobs.cli.metrics:metrics_command",
@@ -47,7 +48,7 @@ Examples:
   hindcast show flights --limit 5                            print published windows
   hindcast status flights                                    list open requests, and why they are open
   hindcast diff flights                                      compare an open request with what readers see
-  hindcast waive flights 2013-02-08 --reason "a blizzard"    accept a failed slice
+  hindcast waive flights 2013-02-08 --run 8c1f --reason …    accept a failed slice, after a look at that run
   hindcast publish flights                                   publish a staged request
   hindcast explain flights RECORD_ID                         print the fate of one record
   hindcast verify flights                                    check all stored rows against the ledger

@@ -35,9 +35,10 @@ The reasons to replay a slice:
   input changed         its run read other records than the log has now
   spec changed          the pipeline file would give other rows now
   state before changed  the slice before it would end with another state
-  input unverified      the log has other files for it, and the commits that
-                        explain them were removed; `run` replays it, and
-                        --verify compares its records without a replay
+  input unverified      the log has other files for it, and commits that
+                        would explain them are gone (OPTIMIZE, or DELETE or
+                        MERGE); --verify compares its records; `run` replays
+                        it, and holds other records for a person
 
 All other slices are current. With --verify, the exit status is 1 if records differ.
 
@@ -129,7 +130,7 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
     "--chunk",
     type=click.IntRange(min=1),
     default=None,
-    help="The largest number of slices that one Spark job replays.  [default: no limit]",
+    help="The largest number of slices that are replayed together.  [default: no limit]",
 )
 @click.option(
     "--chunk-records",

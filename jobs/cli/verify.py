@@ -1,9 +1,14 @@
 """The command `hindcast verify`."""
 
+from dataclasses import replace
+
 import click
 
 from jobs.cli import common
 from jobs.pipeline.slices import parse_bound
+from jobs.plain_text import counted
+from jobs.reading.verified_ledger import verify_ledger
+from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span, verify
 
 
@@ -22,22 +27,29 @@ from jobs.reading.verify import Span, verify
 def verify_command(
     *, pipeline_name: str, from_text: str | None, to_text: str | None, as_json: bool, places: common.Places
 ) -> int:
-    """Compare every stored row of every published or staged run with the ledger.
+    """Compare the ledger, every stored row of published and staged runs, and the log's files with what was written.
 
     The command finds lost, duplicated and changed rows and unreadable files in all tables: outputs, side tables,
-    checkpoints, tallies and results of checks. The exit status is 1 if there is a finding.
+    checkpoints, tallies and results of checks. Of the event log, it reads the files of the published slices, and
+    compares them with their checksums, or with the digests that the runs have stored. Notes name files of the ledger
+    that no commit names. The exit status is 1 if there is a finding.
     """
     work = places.workspace(places.pipeline(pipeline_name))
     bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
     span = Span(from_ms=bounds[0], to_ms=bounds[1])
-    found = verify(places.lake, work.pipeline.name, work.ledger.view(), span=span)
+    view = work.ledger.view()
+    found = verify(places.lake, work.pipeline.name, view, span=span)
+    ledger = verify_ledger(work.ledger)
+    log = verify_log(places.lake, work.pipeline, view, span=span)
+    found = replace(found, findings=(*ledger.findings, *found.findings, *log.findings))
     if as_json:
-        common.print_json(found.to_json())
+        further = {"notes": [*ledger.notes], "log_files": log.files, "log_files_unknown": log.unknown}
+        common.print_json(found.to_json() | further)
     else:
-        common.say(*map(str, found.findings))
-        verdict = f"{len(found.findings):,} findings" if found.findings else "all rows are as they were written"
+        common.say(*map(str, found.findings), *(f"note: {note}" for note in ledger.notes))
+        verdict = counted(len(found.findings), "finding") if found.findings else "everything is as it was written"
         common.say(
-            f"{found.pipeline}: {found.rows:,} rows of {found.runs:,} runs (ledger version {found.ledger_version}): "
-            f"{verdict}"
+            f"{found.pipeline}: {found.rows:,} rows of {found.runs:,} runs (ledger version {found.ledger_version}); "
+            f"{log}: {verdict}"
         )
     return common.REFUSED if found.findings else common.OK

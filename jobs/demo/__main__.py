@@ -65,7 +65,7 @@ def year() -> None:
     _load(stage, *YEAR)
     stage.chapter("Airflow starts", "As in the demonstration.")
     with _airflow(stage) as follower:
-        stage.chapter("One backfill", "One DAG run replays every slice of 2013. Each Spark job replays a month.")
+        stage.chapter("One backfill", "One DAG run replays every slice of 2013, up to 31 of them together.")
         follower.wait_for_dag(f"backfill_{PIPELINE}")
         run = follower.trigger(f"backfill_{PIPELINE}", _params(*YEAR, "the whole year"))
     view = stage.ledger()
@@ -82,8 +82,9 @@ def year() -> None:
         stage.tell_run(one)
     if held:
         stage.say(
-            f"Nothing is published while a check holds a day. Waive each: `hindcast waive {PIPELINE} DAY --reason …`. "
-            f"Then `hindcast publish {PIPELINE}` publishes the whole year at once."
+            "Nothing is published while a check holds a day. Look at each day, then waive its run, whose id is above: "
+            f"`hindcast waive {PIPELINE} DAY --run RUN --reason …`. Then `hindcast publish {PIPELINE}` publishes the "
+            "whole year at once."
         )
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
     _how_to_go_on(stage)
@@ -108,7 +109,9 @@ def _single_days(stage: Stage, follower: Follower) -> None:
     stage.chapter(
         "Three days, one by one",
         "Airflow's own backfill of the daily DAG replay_flights. Each DAG run finds the slices that are due in the "
-        "ledger, replays them in Spark from the state after the day before, checks the result, and publishes it.",
+        "ledger, replays them from the state after the day before, checks the result, and publishes it. spark-submit "
+        "starts the driver, and Spark would distribute the tasks of a large day. A day of flights is little work, so "
+        "it runs in the driver's process.",
     )
     for dag_id in (f"replay_{PIPELINE}", f"backfill_{PIPELINE}"):
         follower.wait_for_dag(dag_id)
@@ -121,7 +124,8 @@ def _blizzard(stage: Stage, follower: Follower) -> DagRunState:
     """Replay the other days as one backfill, and return its DAG run. Two days fail a check; readers see no change."""
     stage.chapter(
         "The rest, as one backfill",
-        f"backfill_flights replays [{SINGLE_DAYS_END}, {END}) in one Spark session and publishes all of it or nothing.",
+        f"backfill_flights replays [{SINGLE_DAYS_END}, {END}) together and publishes all of it or nothing. Checks are "
+        "computed on columns; a check that fails is run again by Great Expectations itself before it holds its day.",
     )
     before = _what_readers_see(stage)
     run = follower.trigger(f"backfill_{PIPELINE}", _params(SINGLE_DAYS_END, END, "the first half of February"))
@@ -134,8 +138,9 @@ def _blizzard(stage: Stage, follower: Follower) -> DagRunState:
         )
     shares = [f"{one.result.counts.invalid / one.result.counts.read:.0%}" for _, one in sorted(failed.items())]
     stage.say(
-        f"A check failed. Because of a blizzard, {shares[0]} and {shares[1]} of the flights reported on 8 and 9 "
-        f"February were cancelled; the check allows {MAX_SHARE:.0%}. Nothing is published, not even the other days:"
+        f"A check failed, and Great Expectations confirmed it. Because of a blizzard, {shares[0]} and {shares[1]} of "
+        f"the flights reported on 8 and 9 February were cancelled; the check allows {MAX_SHARE:.0%}. Nothing is "
+        "published, not even the other days:"
     )
     stage.hindcast("status", PIPELINE)
     after = _what_readers_see(stage)

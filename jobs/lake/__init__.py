@@ -9,7 +9,10 @@ The event log belongs to the user and is only read. `event_log.pin_log` fixes th
 `delta_log` opens one version and lists its data files (`log_files` lists the files of its `_delta_log`), `log_cut`
 assigns each file to a slice, `commit_history` reads which commits added records and whether one removed some, and
 `event_log` refuses a log that did not only grow (`pinned_files`: that lost files or records). The result holds the
-coordinates of each slice. `log_match` compares these coordinates with those of an earlier run. `row_tracking` reads the
-row ids of each file, and `direct_reading` tells whether Python tasks can read the files themselves. Only `log_rows`
-reads records (single ones, for `explain`).
+coordinates of each slice. `log_match` compares these coordinates with those of an earlier run.
+
+`row_tracking` reads the row ids of each file, `append_order` finds the order in which the files were appended, and
+`direct_reading` tells whether Python tasks can read the files themselves. Only `log_rows` reads records (single ones,
+for `explain`). `covered_files` compares the bytes of the log's files with checksums, or with digests that runs have
+stored (`known_log`).
 """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.delta_log import log_errors, place_of
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.parquet_files import open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +32,7 @@ def checkpoint_entries(files: LogFiles, columns: Sequence[str]) -> Iterator[Entr
         return
     with log_errors(files.uri, "reading its checkpoint"):
         for path in files.checkpoint.paths:
+            files.check([path])
             yield from _entries(files, path, (*columns, _SIDECAR))
 
 
@@ -41,8 +43,10 @@ def _entries(files: LogFiles, path: str, columns: Sequence[str]) -> Iterator[Ent
             sidecars.append(str(entry["sidecar"]["path"]))
         else:
             yield entry
-    for name in sidecars:
-        yield from _rows(files, place_of(f"{files.root}/_delta_log/_sidecars", name), columns)
+    places = [place_of(f"{files.root}/_delta_log/_sidecars", name) for name in sidecars]
+    files.check(places)
+    for place in places:
+        yield from _rows(files, place, columns)
 
 
 def _json_entries(files: LogFiles, path: str) -> Iterator[Entry]:
@@ -60,7 +64,5 @@ def _rows(files: LogFiles, path: str, columns: Sequence[str]) -> Iterator[Entry]
 
 
 def _read(files: LogFiles, path: str, columns: Sequence[str]) -> "pa.Table":
-    import pyarrow.parquet as pq
-
     with files.system.open_input_file(path) as data:
-        return pq.ParquetFile(data).read(columns=list(columns))  # columns that the file does not have are left out
+        return open_parquet(data).read(columns=list(columns))  # columns that the file does not have are left out

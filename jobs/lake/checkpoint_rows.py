@@ -69,7 +69,7 @@ class PartFiles:
             return
         known = [name for name in columns if name in self.schema.names]
         repeated = [name for name in known if name in _REPEATED]
-        with reading(self.uri):
+        with reading(self.uri, {one.file.attempt for one in chosen}):
             dataset = files_dataset(self.uri, [one.file for one in chosen], self.schema, repeated=repeated)
             fragments = [*dataset.get_fragments()]
             part_of = {fragment.path: one.part for fragment, one in zip(fragments, chosen, strict=True)}

@@ -172,7 +172,7 @@ def _action(
         raise LogError(
             f"event log {log.uri} has a commit that {'adds' if is_add else 'removes'} the file {path} without its "
             f"partition by {column!r}; found {given!r}. Hindcast can replay only a log whose commits name the "
-            "partition of every file; replay a new copy of the table"
+            "partition of every file: append its records to a new table, and name it in `log.table` (docs/LOGS.md)"
         )
     mark = "" if vector is None else json.dumps(vector, sort_keys=True)
     return _Action(

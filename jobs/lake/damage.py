@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from jobs.lake.delta_tables import open_delta
+from jobs.lake.parquet_files import open_parquet
 from jobs.storage import is_remote
 from windowlib.errors import HindcastError, StoreError
 
@@ -44,13 +46,17 @@ def table_errors(
 
 
 @contextmanager
-def reading(uri: str) -> Iterator[None]:
+def reading(uri: str, attempts: Collection[tuple[str, str]] = ()) -> Iterator[None]:
     """Turn the errors of reading a damaged table of ours into a `StoreError`.
+
+    Args:
+        uri: the place of the table.
+        attempts: pairs of (slice_id, attempt_id). Their files are searched for damage before the other files.
 
     Raises:
         StoreError: names the table and, where it can be told, the file.
     """
-    with table_errors(lambda error: unreadable(uri, error)):
+    with table_errors(lambda error: unreadable(uri, error, attempts)):
         yield
 
 
@@ -59,9 +65,9 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def unreadable(uri: str, error: BaseException) -> StoreError:
-    """Return a `StoreError` that names the table and, if one is found, the damaged file."""
-    found = damaged_file(uri)
+def unreadable(uri: str, error: BaseException, attempts: Collection[tuple[str, str]] = ()) -> StoreError:
+    """Return a `StoreError` that names the table and, if one is found, the damaged file. `attempts` as in `reading`."""
+    found = damaged_file(uri, attempts)
     if found is None:
         advice = REMOTE_ADVICE if is_remote(uri) else ADVICE
         return StoreError(f"table {uri} cannot be read: {one_line(error)}. {advice}")
@@ -75,8 +81,10 @@ def one_line(error: BaseException) -> str:
     return " ".join(re.sub(r"note: run with `RUST_BACKTRACE[^\n]*", "", text).split()) or type(error).__name__
 
 
-def damaged_file(uri: str) -> tuple[str, str] | None:
-    """Return the first damaged file of a local table and the reason; the log's files are tried before the data files.
+def damaged_file(uri: str, attempts: Collection[tuple[str, str]] = ()) -> tuple[str, str] | None:
+    """Return the first damaged file of a local table and the reason.
+
+    The log's files are tried first, then the data files of `attempts`, then the other data files.
 
     Returns:
         None if every file can be read, or if the table is not local.
@@ -87,11 +95,17 @@ def damaged_file(uri: str) -> tuple[str, str] | None:
         why = _log_problem(path)
         if why is not None:
             return str(path), why
-    for path in data_files(uri):
+    own = {(f"slice_id={slice_id}", f"attempt_id={attempt_id}") for slice_id, attempt_id in attempts}
+    for path in sorted(data_files(uri), key=lambda file: _directories(file) not in own):
         why = data_problem(path)
         if why is not None:
             return str(path), why
     return None
+
+
+def _directories(file: Path) -> tuple[str, str]:
+    """Return the names of the two directories of a data file: those of its slice and attempt."""
+    return unquote(file.parent.parent.name), unquote(file.parent.name)
 
 
 def data_files(uri: str) -> list[Path]:
@@ -110,10 +124,9 @@ def data_files(uri: str) -> list[Path]:
 def data_problem(path: Path) -> str | None:
     """Return the reason why a Parquet file cannot be read; None if it can."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        pq.ParquetFile(path).read().validate(full=True)
+        open_parquet(path).read().validate(full=True)
     except FileNotFoundError:
         return "it does not exist"
     except (OSError, pa.ArrowException, ValueError) as error:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
+from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import REMOTE_ADVICE, table_errors
 from jobs.lake.delta_tables import open_delta, open_newest
-from jobs.lake.log_files import LogFiles, list_log_files
+from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, spell_type
@@ -115,16 +116,27 @@ class LogTable:
     physical: Mapping[str, str]
     widened: Mapping[str, str]
     _files: dict[str, list[DataFile]] = field(default_factory=dict, compare=False, repr=False)
+    _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_mapped(self) -> bool:
         """Whether the files have other column names than the table (Delta's column mapping)."""
         return self.configuration.get(_MAPPING_MODE) in _MAPPED
 
-    def log_files(self) -> LogFiles:
-        """List the files of `_delta_log` up to this version."""
+    def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
+        """List the files of `_delta_log` up to this version, and check those that the version follows from.
+
+        Args:
+            stored: digests that earlier runs have stored. A file is checked once for each `LogTable`.
+
+        Raises:
+            LogError: a file is not as it was written, or cannot be read.
+        """
         system, root = file_system(self.uri)
-        return list_log_files(self.uri, system, root, version=self.version)
+        files = list_log_files(self.uri, system, root, version=self.version, stored=stored, digests=self._digests)
+        with log_errors(self.uri, "reading the log of its commits"):
+            files.check(files.current)
+        return files
 
     @property
     def columns(self) -> dict[str, str]:
@@ -244,6 +256,11 @@ def _file_name(path: str) -> str:
     return unquote(path).rpartition("/")[2]
 
 
+def is_whole_uri(path: str) -> bool:
+    """Return whether a path in a commit is a whole URI, as of the files that a shallow clone shares."""
+    return _WHOLE_URI.match(path) is not None
+
+
 def place_of(root: str, path: str) -> str:
     """Return the path of a data file in the file system of its table.
 
@@ -252,7 +269,7 @@ def place_of(root: str, path: str) -> str:
         path: the path in a commit: URI-encoded, and relative to the table. In a shallow clone it is the whole URI of a
             file of the original table.
     """
-    if _WHOLE_URI.match(path):
+    if is_whole_uri(path):
         parts = urlsplit(path)
         return unquote(parts.path) if parts.scheme == "file" else f"{parts.netloc}{unquote(parts.path)}"
     return unquote(path) if path.startswith("/") else f"{root}/{unquote(path)}"

@@ -31,14 +31,13 @@ def direct_reading(log: PinnedLog, *, order: Sequence[str] | None = None, reader
     If the result is None:
     - Every file of `log.files` is a Parquet file at `log.place(file)` in the file system of the log, and
       all its rows belong to the log.
-    - The log order inside a slice is `log.in_log_order()`, and inside a file the order of its rows. Row i has the row
-      id `file.base_row_id + i` and the row commit version `file.default_row_commit_version`.
+    - The log order inside a slice is `log.in_log_order()`, and inside a file the order of its rows (`file.appended`).
     - A file has each column of the log under its own name, with the Arrow type `arrow_type(node)` (strings and lists
       may be the large variants or dictionaries), or does not have it; its values are then null. The value of a
       partition column is `file.partition`, as text.
 
     Args:
-        log: the log, pinned with `row_ids=True`.
+        log: the log, pinned with its row ids if they give the order.
         order: the columns of the pipeline's `log.order`; None for the order of commits.
         readers: how many threads read footers.
 
@@ -74,8 +73,6 @@ def _of_table(log: PinnedLog, order: Sequence[str] | None) -> Iterator[str]:
     layout = log.layout
     if order is not None:
         yield f"the pipeline orders records by columns ({', '.join(order)})"
-    if not log.row_tracking:
-        yield "the log has no row tracking"
     if is_remote(log.uri) and not is_s3(log.uri):
         yield f"the log is neither a directory nor in an S3 object store ({log.uri})"
     if layout.is_mapped:
@@ -105,12 +102,12 @@ def _of_file(
     log: PinnedLog, file: PinnedFile, footer: _Footer, *, wanted: Mapping[str, "pa.DataType"]
 ) -> Iterator[str]:
     """Yield the reasons that a file gives."""
-    if file.base_row_id is None or file.default_row_commit_version is None:
+    if file.appended is None:
         yield f"the Delta log gives no row ids of the file {file.path}"
     if is_remote(log.place(file)):
         yield f"the file {file.path} is not in the file system of the log"
     if log.layout.row_id_column in footer.schema.names:
-        yield f"the file {file.path} was rewritten (OPTIMIZE) and has its row ids in a column"
+        yield f"the file {file.path} was rewritten (such as by OPTIMIZE) and has its row ids in a column"
     if not footer.keys.isdisjoint(_OLD_CALENDAR):
         yield f"the file {file.path} has dates in the Julian calendar"
     yield from _of_columns(file, footer.schema, wanted)

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, History, read_history
+from jobs.lake.covered_files import CoveredFile
 from jobs.lake.delta_log import LogTable, describe_log, place_of
 from jobs.lake.delta_tables import is_newest
+from jobs.lake.known_log import KnownLog, covered_files
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
-from jobs.lake.row_tracking import ROW_ID_COLUMN, ROW_TRACKING, RowPlace, row_places
+from jobs.lake.row_tracking import ROW_ID_COLUMN
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, without_variants
@@ -43,19 +46,6 @@ class FileLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownLog:
-    """Results of earlier reads of the log, from the ledger. `pin_log` uses them to skip commits.
-
-    `sound` maps a table's id to a version at which no slice had lost a record. `seen` maps a slice to the coordinates
-    at which its content was compared with a run. `opened` is the table as it was read a moment ago by this thread.
-    """
-
-    sound: Mapping[str, int] = field(default_factory=dict)
-    seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
-    opened: LogTable | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedLog:
     """The input of a replay: the log at one version.
 
@@ -71,12 +61,12 @@ class PinnedLog:
     columns: Mapping[str, str]
     nodes: Mapping[str, Node]
     widened: Mapping[str, str]
-    row_tracking: bool
     layout: FileLayout
     files: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
     history: History
     _coordinates: Mapping[str, LogCoordinates]
+    _known: KnownLog
     _table: LogTable = field(compare=False, repr=False)
 
     @property
@@ -93,15 +83,24 @@ class PinnedLog:
         return place_of(self.layout.root, file.path)
 
     def in_log_order(self) -> tuple[PinnedFile, ...]:
-        """Return the files in the order of the slices, and of the commits in a slice. They need row ids."""
+        """Return the files in the order of the slices, and of appending in a slice. They need row ids."""
         starts = {slice_id: number for number, slice_id in enumerate(self._coordinates)}
 
         def order(file: PinnedFile) -> tuple[int, int, int]:
-            assert file.base_row_id is not None, "the log was pinned with its row ids"
-            assert file.default_row_commit_version is not None, "both are known or none"
-            return starts[file.slice_id], file.default_row_commit_version, file.base_row_id
+            assert file.appended is not None, "the log was pinned with its row ids"
+            return starts[file.slice_id], *file.appended
 
         return tuple(sorted(self.files, key=order))
+
+    def moved(self) -> dict[int, tuple[int, int]]:
+        """Return the first row id of each file whose row ids are not in the order of appending -> its place in it."""
+        return {
+            file.row_ids.base_row_id: file.appended
+            for file in self.files
+            if file.row_ids is not None
+            and file.appended is not None
+            and file.appended != (file.row_ids.commit_version, file.row_ids.base_row_id)
+        }
 
     def upper_bounds(self, column: str) -> "Mapping[str, pa.Scalar[Any]]":
         """Return the path of each file -> the greatest value of a column, where the log has statistics of it."""
@@ -111,10 +110,24 @@ class PinnedLog:
         """Return the coordinates of a slice's input. They are never part of a fingerprint (DESIGN, section 2)."""
         return self._coordinates[slice_id]
 
+    def covered_files(self) -> tuple[CoveredFile, ...]:
+        """Return the files in the order of their paths, with the digests that earlier readings of them have stored."""
+        return covered_files(self._table, self.files, known=self._known)
+
     def known(self) -> KnownLog:
         """Return the results of this read, which make the next `pin_log` cheaper."""
-        seen = {slice_id: (found,) for slice_id, found in self._coordinates.items()}
-        return KnownLog(sound={self.table_id: self.history.sound}, seen=seen, opened=self._table)
+        seen = {
+            slice_id: (replace(own, file_digests="".join(self._known.file_digests(self.table_id, slice_id))),)
+            for slice_id, own in self._coordinates.items()
+        }
+        read = frozenset((one.since, one.sound) for one in self._coordinates.values())
+        return KnownLog(
+            sound={self.table_id: self.history.sound},
+            read={self.table_id: read},
+            seen=seen,
+            log_digests=self._known.log_digests,
+            opened=self._table,
+        )
 
 
 def pin_log(
@@ -125,7 +138,7 @@ def pin_log(
     slices: Sequence[Slice],
     version: int | None = None,
     known: KnownLog | None = None,
-    row_ids: bool = False,
+    order: CommitOrder | None = None,
     few_commits: int = FEW_COMMITS,
 ) -> PinnedLog:
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
@@ -137,25 +150,27 @@ def pin_log(
         slices: the slices to replay, contiguous and ascending.
         version: the version to read; the newest when None.
         known: the results of earlier reads; commits that they cover are not read again.
-        row_ids: also read the row ids of each file, from Delta's newest checkpoint and the commits after it.
+        order: if the records are read in the order of commits: find it, or refuse the log.
         few_commits: so many new commits are read although a checkpoint covers them.
 
     Raises:
-        LogError: the log has records without a slice, a delete or update inside the range, or a lost or truncated
-            file.
+        LogError: the log has records without a slice, a delete or update inside the range, a lost or truncated file,
+            or no known order; or a file of `_delta_log` is not as it was written, or as an earlier run has read it.
     """
+    known = known or KnownLog()
     log = _opened_log(uri, version, known, slice_column=slice_column)
     cut = Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices))
-    log_files = log.log_files()
+    log_files = log.log_files(stored=known.stored_in_log(log.table_id))
     files, data_ms = _cut_files(log, cut)
-    if row_ids and log.configuration.get(ROW_TRACKING) == "true":
-        files = _with_places(files, log_files)
+    if order is not None:
+        files = with_append_places(log, files, log_files, live=log.files(cut.column), order=order)
     by_slice = _by_slice(files, slices)
     digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
-    start = _first_commit(log, digests, known or KnownLog())
+    start = _first_commit(log, digests, known)
     history = read_history(log, slice_column, start=start, files=log_files, few=few_commits)
-    before, commits = _commits_before(known, log.table_id), _commits(history, cut)
-    shared = _empty_coordinates(log, history)
+    commits = _commits(history, cut, before=_commits_before(known, log.table_id))
+    since = _known_since(log, history, log_files, known=known)
+    shared = _empty_coordinates(log, history, since=since, log_digests=log_files.new_digests())
     refuse_damage(log, files)
     return PinnedLog(
         uri=uri,
@@ -164,28 +179,35 @@ def pin_log(
         columns=log.columns,
         nodes={name: without_variants(node) for name, node in log.nodes.items()},
         widened=log.widened,
-        row_tracking=log.configuration.get(ROW_TRACKING) == "true",
         layout=_layout(log, log_files.root),
         files=files,
         data_ms=data_ms,
         history=history,
-        _coordinates={
-            slice_id: _with_files(
-                shared, own, digests[slice_id], commits={*before.get(slice_id, ()), *commits.get(slice_id, ())}
-            )
-            for slice_id, own in by_slice.items()
-        },
+        _coordinates=_coordinates(by_slice, digests=digests, commits=commits, shared=shared),
+        _known=known,
         _table=log,
     )
 
 
-def _opened_log(uri: str, version: int | None, known: KnownLog | None, *, slice_column: str) -> LogTable:
+def files_of_slices(
+    log: LogTable, *, slice_column: str, zone: ZoneInfo, slices: Sequence[Slice]
+) -> tuple[PinnedFile, ...]:
+    """Return the files that a version of the log has for some slices. They need not be contiguous.
+
+    Raises:
+        LogError: as for `pin_log`, without a look at the commits and at the files themselves.
+    """
+    _check_slice_column(log, slice_column)
+    return _cut_files(log, Cut(uri=log.uri, column=slice_column, zone=zone, slices=tuple(slices)))[0]
+
+
+def _opened_log(uri: str, version: int | None, known: KnownLog, *, slice_column: str) -> LogTable:
     """Return the log at a version (None: the newest), which may be the table that `known` has.
 
     Raises:
         LogError: as for `describe_log`, or the log is not partitioned by the slice column.
     """
-    opened = None if known is None else known.opened
+    opened = known.opened
     is_opened = version is None and opened is not None and opened.uri == uri and is_newest(uri, opened.version)
     log = opened if is_opened and opened is not None else describe_log(uri, version)
     _check_slice_column(log, slice_column)
@@ -209,7 +231,17 @@ def _layout(log: LogTable, root: str) -> FileLayout:
     )
 
 
-def _empty_coordinates(log: LogTable, history: History) -> LogCoordinates:
+def _known_since(log: LogTable, history: History, files: LogFiles, *, known: KnownLog) -> int:
+    """Return the first of the commits that are known without a gap: they were read now, or by earlier readers."""
+    since, sound = history.since, known.sound.get(log.table_id, -1)
+    while since - 1 in files.commits and since - 1 <= sound:
+        since -= 1
+    for first, last in sorted(known.read.get(log.table_id, ()), key=lambda read: read[1], reverse=True):
+        since = first if first < since <= last + 1 else since
+    return since
+
+
+def _empty_coordinates(log: LogTable, history: History, *, since: int, log_digests: str) -> LogCoordinates:
     """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
     return LogCoordinates(
         table_id=log.table_id,
@@ -218,37 +250,46 @@ def _empty_coordinates(log: LogTable, history: History) -> LogCoordinates:
         files=0,
         records=0,
         bytes=0,
-        since=history.since,
+        since=since,
         sound=history.sound,
+        log_digests=log_digests,
     )
 
 
-def _with_files(
-    shared: LogCoordinates, files: Sequence[PinnedFile], digest: str, *, commits: set[int]
-) -> LogCoordinates:
-    return LogCoordinates(
-        table_id=shared.table_id,
-        version=shared.version,
-        commits=tuple(sorted(commits)),
-        files=len(files),
-        records=sum(file.records or 0 for file in files),
-        bytes=sum(file.bytes for file in files),
-        since=shared.since,
-        sound=shared.sound,
-        digest=digest,
-    )
+def _coordinates(
+    by_slice: Mapping[str, Sequence[PinnedFile]],
+    *,
+    digests: Mapping[str, str],
+    commits: Mapping[str, set[int]],
+    shared: LogCoordinates,
+) -> dict[str, LogCoordinates]:
+    """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`."""
+    return {
+        slice_id: replace(
+            shared,
+            commits=tuple(sorted(commits.get(slice_id, ()))),
+            files=len(own),
+            records=sum(file.records or 0 for file in own),
+            bytes=sum(file.bytes for file in own),
+            digest=digests[slice_id],
+            log_digests="" if number else shared.log_digests,
+        )
+        for number, (slice_id, own) in enumerate(by_slice.items())
+    }
 
 
 def _check_slice_column(log: LogTable, column: str) -> None:
     if column not in log.partition_columns:
         raise LogError(
             f"event log {log.uri} is not partitioned by {column!r} but by {list(log.partition_columns) or 'nothing'}; "
-            "`log.slice.by` must name a partition column of the log"
+            "`log.slice.by` must name a partition column of the log. If no partition column has the day or hour of "
+            "arrival, make a copy of the table that has one (docs/LOGS.md)"
         )
     kind = log.columns[column]
     if kind not in SLICE_COLUMN_TYPES:
         raise LogError(
-            f"slice column {column!r} of event log {log.uri} is a {kind}; allowed are {', '.join(SLICE_COLUMN_TYPES)}"
+            f"slice column {column!r} of event log {log.uri} is a {kind}; allowed are {', '.join(SLICE_COLUMN_TYPES)}. "
+            "Name another partition column in `log.slice.by`, or make a copy of the table that has one (docs/LOGS.md)"
         )
 
 
@@ -285,16 +326,6 @@ def _cut_files(log: LogTable, cut: Cut) -> tuple[tuple[PinnedFile, ...], tuple[i
     return tuple(files), tuple(sorted(filled))
 
 
-def _with_places(files: Sequence[PinnedFile], log_files: LogFiles) -> tuple[PinnedFile, ...]:
-    """Return the files with the row ids that the Delta log gives them."""
-    places: Mapping[str, RowPlace] = row_places(log_files) if files else {}
-    found = ((file, places.get(place_of(log_files.root, file.path))) for file in files)
-    return tuple(
-        file if at is None else replace(file, base_row_id=at.base_row_id, default_row_commit_version=at.commit_version)
-        for file, at in found
-    )
-
-
 def _digest(files: Iterable[PinnedFile]) -> str:
     """Return a hash over path, size, records and modification time of a slice's files; equal for the same files."""
     lines = sorted(f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" for file in files)
@@ -317,17 +348,16 @@ def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) ->
     return start
 
 
-def _commits_before(known: KnownLog | None, table_id: str) -> dict[str, set[int]]:
+def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
     """Return slice -> the commits that earlier reads found for it."""
-    seen = {} if known is None else known.seen
     return {
         slice_id: {commit for one in places if one.table_id == table_id for commit in one.commits}
-        for slice_id, places in seen.items()
+        for slice_id, places in known.seen.items()
     }
 
 
-def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
-    """Return slice -> versions of the commits that added records to it.
+def _commits(history: History, cut: Cut, *, before: Mapping[str, set[int]]) -> dict[str, set[int]]:
+    """Return slice -> versions of the commits that added records to it, with those that were found before.
 
     Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
     ignored, too.
@@ -335,9 +365,10 @@ def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
     Raises:
         LogError: a commit removed or changed records of a slice.
     """
-    found: dict[str, set[int]] = {}
+    found = {slice_id: {*commits} for slice_id, commits in before.items()}
     for value, one in history.partitions.items():
-        slice_id = cut.slice_id(value)
+        # A value that is no instant is in no file any more. Otherwise the log was refused before.
+        slice_id = cut.slice_id(value) if cut.is_instant(value) else None
         if slice_id is None:
             continue
         if one.broken is not None:
@@ -345,7 +376,9 @@ def _commits(history: History, cut: Cut) -> dict[str, tuple[int, ...]]:
             raise LogError(
                 f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log "
                 f"{cut.uri}. Hindcast can replay only an append-only log, without a DELETE, UPDATE, MERGE or overwrite "
-                f"inside the range. Restore the table to version {version - 1}, or replay a new copy of it"
+                "inside the range. Ranges without this slice can be replayed, and what readers see has not changed. To "
+                f"get the records back, restore the table to version {version - 1}. To keep them removed, append the "
+                "records that are left to a new table, and name it in `log.table` (docs/LOGS.md)"
             )
         found.setdefault(slice_id, set()).update(one.commits)
-    return {slice_id: tuple(sorted(numbers)) for slice_id, numbers in found.items()}
+    return found

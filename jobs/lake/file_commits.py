@@ -1,4 +1,4 @@
-"""Commits Parquet files that tasks have written to a Delta table, and lists the files of attempts. No Spark."""
+"""Commits Parquet files to a Delta table, appends rows as such files, and lists the files of attempts. No Spark."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from uuid import uuid4
 
 from jobs.lake.arrow_types import is_same_type
 from jobs.lake.damage import reading
@@ -14,6 +15,7 @@ from jobs.lake.delta_log import place_of
 from jobs.lake.file_statistics import file_statistics
 from jobs.lake.listing import listed_files
 from jobs.lake.opened_tables import expect_commits
+from jobs.lake.parquet_files import write_parquet
 from jobs.lake.store import MAX_ATTEMPTS, Attempt, bounded_columns, open_table, until_committed
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
 READERS = 4
+WRITERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +69,53 @@ def new_path(attempt: Attempt, name: str) -> str:
     return "/".join([*parts, name])
 
 
+def append_rows(
+    uri: str, rows: "pa.Table", *, metadata: Mapping[str, str] | None = None, writers: int = WRITERS
+) -> None:
+    """Append rows to an existing table in one commit, as one file for each attempt.
+
+    Args:
+        uri: the place of the table, which is partitioned by slice and attempt.
+        rows: the rows, with the columns of the partition. They may lack other columns.
+        metadata: what the commit stores besides.
+        writers: how many threads write files. An object store answers them in parallel.
+
+    Raises:
+        StoreError: as for `commit_files`.
+    """
+    if not rows.num_rows:
+        return
+    (system, root), bounded = file_system(uri), bounded_columns(uri)
+
+    def write(part: tuple[Attempt, "pa.Table"]) -> _Footer:
+        attempt, own = part
+        file = WrittenFile(path=new_path(attempt, f"part-{uuid4()}.parquet"), attempt=attempt)
+        write_parquet(f"{uri}/{file.path}", own, bounded=bounded)
+        return _read_footer(system, root, file, bounded=bounded)
+
+    with reading(uri), ThreadPoolExecutor(max_workers=writers) as pool:
+        footers = [*pool.map(write, _by_attempt(rows))]
+    until_committed(uri, lambda: _commit(uri, footers, metadata or {}), attempts=MAX_ATTEMPTS)
+
+
+def _by_attempt(rows: "pa.Table") -> "Iterator[tuple[Attempt, pa.Table]]":
+    """Yield each attempt of some rows, and its rows without the columns of the partition."""
+    import pyarrow.compute as pc
+
+    columns = rows.drop_columns(list(PARTITION_COLUMNS))
+    slice_id, attempt_id = (rows[name] for name in PARTITION_COLUMNS)
+    for attempt in sorted({*zip(slice_id.to_pylist(), attempt_id.to_pylist(), strict=True)}):
+        is_own = pc.and_(pc.equal(slice_id, attempt[0]), pc.equal(attempt_id, attempt[1]))
+        yield attempt, columns.filter(is_own)
+
+
 def commit_files(
-    uri: str, files: Sequence[WrittenFile], *, attempts: int = MAX_ATTEMPTS, readers: int = READERS
+    uri: str,
+    files: Sequence[WrittenFile],
+    *,
+    metadata: Mapping[str, str] | None = None,
+    attempts: int = MAX_ATTEMPTS,
+    readers: int = READERS,
 ) -> list[StoredFile]:
     """Add files to an existing table in one commit, with the statistics from their footers. No row is read.
 
@@ -76,6 +124,7 @@ def commit_files(
     Args:
         uri: the place of the table, which is partitioned by slice and attempt.
         files: the files. They have to be complete on the disk.
+        metadata: what the commit stores besides: name -> text.
         attempts: how many times to try the commit.
         readers: how many threads read footers.
 
@@ -94,7 +143,7 @@ def commit_files(
     with reading(uri), ThreadPoolExecutor(max_workers=readers) as pool:
         found = [one for one in pool.map(footer, files) if one.stored.records]
     if found:
-        until_committed(uri, lambda: _commit(uri, found), attempts=attempts)
+        until_committed(uri, lambda: _commit(uri, found, metadata or {}), attempts=attempts)
     return [one.stored for one in found]
 
 
@@ -154,7 +203,9 @@ def _read_footer(
     )
 
 
-def _commit(uri: str, found: Sequence[_Footer]) -> None:
+def _commit(uri: str, found: Sequence[_Footer], metadata: Mapping[str, str]) -> None:
+    from deltalake import CommitProperties
+
     table = open_table(uri)
     if table is None:
         raise StoreError(f"table {uri} does not exist, so no file can be added to it")
@@ -164,7 +215,11 @@ def _commit(uri: str, found: Sequence[_Footer]) -> None:
         for problem in _problems(one, columns):
             raise StoreError(f"the new file {one.stored.path} does not fit table {uri}: {problem}")
     table.create_write_transaction(
-        [_action(one) for one in found], mode="append", schema=schema, partition_by=list(PARTITION_COLUMNS)
+        [_action(one) for one in found],
+        mode="append",
+        schema=schema,
+        partition_by=list(PARTITION_COLUMNS),
+        commit_properties=CommitProperties(custom_metadata=dict(metadata)),
     )
     expect_commits(uri)  # the transaction leaves the opened table as it was
 

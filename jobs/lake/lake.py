@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from jobs.pipeline.models.log import CREDENTIALS
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.plain_text import escaped, shortened
+from jobs.plain_text import escaped, shortened, without_credentials
 from jobs.storage import canonical_uri, forbid_metadata_service, is_remote, is_s3
 from windowlib.errors import RequestError, SpecError
 
@@ -35,8 +36,12 @@ def checked_place(text: str, what: str) -> str:
         what: the name of that setting, for the message.
 
     Raises:
-        SpecError: the scheme is not allowed, or the Delta library would misread a character.
+        SpecError: the scheme is not allowed, the URI has credentials, or the Delta library would misread a character.
+            The message has no credentials.
     """
+    masked = without_credentials(text)
+    if masked != text:
+        raise SpecError(f"{what}: {shortened(masked)!r} {CREDENTIALS}")
     problem = f"{what} must be a directory or a URI, found {shortened(text)!r}"
     if not text.strip() or escaped(text) != text:
         raise SpecError(f"{problem}; write a path without control characters")
@@ -51,17 +56,20 @@ def checked_place(text: str, what: str) -> str:
             f"{problem}; allowed are paths and URIs of {', '.join(SCHEMES)} and file (a path with a colon begins "
             "with ./)"
         )
-    try:
-        has_host = bool(urlsplit(text).netloc)
-    except ValueError:
-        has_host = False
-    if not has_host:
+    if not _has_host(text):
         raise SpecError(f"{problem}; a URI names a bucket or host, such as {scheme}://bucket/path")
     place = canonical_uri(text)
     if is_s3(place):
         _check_object_uri(place, problem)
         forbid_metadata_service()
     return place
+
+
+def _has_host(uri: str) -> bool:
+    try:
+        return bool(urlsplit(uri).netloc)
+    except ValueError:
+        return False
 
 
 def _check_object_uri(uri: str, problem: str) -> None:
@@ -174,7 +182,7 @@ class Lake:
             SpecError: the path is absolute, is a URI, or has '..'.
         """
         if ".." in relative.split("/") or Path(relative).is_absolute() or "://" in relative:
-            raise SpecError(f"{relative!r} must be a path below the lake, without '..'")
+            raise SpecError(f"{without_credentials(relative)!r} must be a path below the lake, without '..'")
         return self._below(relative)
 
     def _below(self, relative: str) -> str:

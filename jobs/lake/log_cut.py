@@ -36,6 +36,13 @@ class Cut:
         index = bisect_right(self._starts, at_ms) - 1
         return self.slices[index].slice_id if index >= 0 and at_ms < self.slices[index].end_ms else None
 
+    def is_instant(self, value: str | None) -> bool:
+        """Return whether a value is an ISO date or time."""
+        try:
+            return value is not None and self.instant_ms(value) is not None
+        except LogError:
+            return False
+
     def instant_ms(self, value: str) -> int:
         """Return the instant at which a value begins, in ms; a time without an offset is local to the zone.
 
@@ -50,7 +57,8 @@ class Cut:
         except ValueError as error:
             raise LogError(
                 f"slice column {self.column!r} of event log {self.uri} has the value {value!r}, which is not an ISO "
-                "date or time such as 2013-02-08 or 2013-02-08T05"
+                "date or time such as 2013-02-08 or 2013-02-08T05. Remove the records with that value (DELETE), and "
+                "append them again with the right one, or name another partition column in `log.slice.by`"
             ) from error
         return at_ms
 

@@ -1,16 +1,19 @@
 """Lists and reads the files of an event log's `_delta_log`: JSON commits and Delta's checkpoints.
 
-A commit file is read and parsed once for each `LogFiles`. Format of the files: the Delta protocol, sections "Delta Log
-Entries" and "Checkpoints".
+A commit file is read and parsed once for each `LogFiles`. The bytes of each file are checked before they are used
+(covered_files). Format of the files: the Delta protocol, sections "Delta Log Entries" and "Checkpoints".
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file, digests_text
+from jobs.storage import is_remote
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
@@ -19,8 +22,12 @@ if TYPE_CHECKING:
 Entry = Mapping[str, Any]
 """One line of a commit: an object with one key, the kind of the action."""
 
+READERS = 8
+"""So many threads read the files of a log in an object store."""
+NO_DIGESTS = StoredDigests(by_key={})
 _DIGITS = 20
 _COMMIT = re.compile(rf"(\d{{{_DIGITS}}})\.json")
+_OTHERS = re.compile(rf"\d{{{_DIGITS}}}\.(?:crc|\d{{{_DIGITS}}}\.compacted\.json)")
 # One file (classic), one of several parts, or the version 2 with an id, whose adds may be in sidecar files.
 _CHECKPOINT = re.compile(
     rf"(?P<version>\d{{{_DIGITS}}})\.checkpoint\."
@@ -38,14 +45,65 @@ class DeltaCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """The commit files and the newest complete checkpoint up to a version; `commits` maps a version to its path."""
+    """The commit files and the newest complete checkpoint up to a version; `commits` maps a version to its path.
+
+    `current` are the paths of the files that the version follows from: the checkpoint, and all files after it. `stored`
+    are digests that earlier runs have stored. `digests` maps the name of a file that was checked (`_name`) to its
+    digest; None if a checksum file covers it. The `LogFiles` of one version may share it.
+    """
 
     uri: str
     system: "pafs.FileSystem"
     root: str
     commits: Mapping[int, str]
     checkpoint: DeltaCheckpoint | None
+    current: tuple[str, ...] = ()
+    stored: StoredDigests = NO_DIGESTS
+    digests: dict[str, bytes | None] = field(default_factory=dict)
     _read: dict[int, Sequence[Entry]] = field(default_factory=dict)
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Check the bytes of files that were not checked before.
+
+        deltalake compares no checksum, so a page checksum does not count here.
+
+        Raises:
+            LogError: a file is not as it was written.
+            OSError: a file cannot be read.
+        """
+        files = {name: path for path in paths if (name := self._name(path)) not in self.digests}
+        if is_remote(self.uri):
+            with ThreadPoolExecutor(max_workers=READERS) as pool:
+                digests = [*pool.map(self._digest, files, files.values())]
+        else:
+            digests = [*map(self._digest, files, files.values())]
+        self.digests.update(zip(files, digests, strict=True))
+
+    def new_digests(self) -> str:
+        """Return the digests of the files that were checked and are not in `stored`, as a text."""
+        new = {name: digest for name, digest in self.digests.items() if self.stored.of_path(name) is None}
+        return digests_text({name: digest for name, digest in new.items() if digest is not None})
+
+    def _name(self, path: str) -> str:
+        """Return the name under which the digest of a file is stored: its path relative to the root of the table.
+
+        Only commit files are never written again. The name of a checkpoint has the time of its modification, too.
+        """
+        name = path.removeprefix(f"{self.root}/")
+        if _COMMIT.fullmatch(name.rpartition("/")[2]):
+            return name
+        return f"{name}@{self.system.get_file_info(path).mtime_ns}"
+
+    def _digest(self, name: str, path: str) -> bytes | None:
+        file = CoveredFile(
+            uri=self.uri,
+            path=path.removeprefix(f"{self.root}/"),
+            place=path,
+            owner="the log of its commits",
+            way_on="If it is a checkpoint of Delta and all commit files still exist, you can remove it instead",
+            stored=self.stored.of_path(name),
+        )
+        return check_file(self.system, file, compares_pages=False)
 
     def entries(self, version: int) -> Sequence[Entry]:
         """Return the actions of a commit.
@@ -58,6 +116,7 @@ class LogFiles:
         return self._read[version]
 
     def _parse(self, path: str) -> Sequence[Entry]:
+        self.check([path])
         with self.system.open_input_stream(path) as stream:
             raw = stream.read()
         try:
@@ -72,19 +131,42 @@ class LogFiles:
         return entries
 
 
-def list_log_files(uri: str, system: "pafs.FileSystem", root: str, *, version: int) -> LogFiles:
+def list_log_files(
+    uri: str,
+    system: "pafs.FileSystem",
+    root: str,
+    *,
+    version: int,
+    stored: StoredDigests = NO_DIGESTS,
+    digests: dict[str, bytes | None] | None = None,
+) -> LogFiles:
     """Return the files of `_delta_log` up to a version. The directory is listed once; no file is read."""
     commits: dict[int, str] = {}
+    names: list[str] = []
     parts: dict[tuple[int, int], list[str]] = {}
     place = f"{root}/_delta_log"
     for name in _names(system, place):
-        if not name[:1].isdigit():  # Spark stores a checksum beside each file
+        if not name[:_DIGITS].isdigit() or int(name[:_DIGITS]) > version:  # or Hadoop's checksum file of a file
             continue
-        if (commit := _COMMIT.fullmatch(name)) and int(commit[1]) <= version:
+        if commit := _COMMIT.fullmatch(name):
             commits[int(commit[1])] = f"{place}/{name}"
-        elif (found := _CHECKPOINT.fullmatch(name)) and int(found["version"]) <= version:
+        elif found := _CHECKPOINT.fullmatch(name):
             parts.setdefault((int(found["version"]), int(found["parts"] or 1)), []).append(f"{place}/{name}")
-    return LogFiles(uri=uri, system=system, root=root, commits=commits, checkpoint=_newest(parts))
+        elif not _OTHERS.fullmatch(name):  # another process is writing it
+            continue
+        names.append(name)
+    checkpoint = _newest(parts)
+    since = 0 if checkpoint is None else checkpoint.version
+    return LogFiles(
+        uri=uri,
+        system=system,
+        root=root,
+        commits=commits,
+        checkpoint=checkpoint,
+        current=tuple(f"{place}/{name}" for name in sorted(names) if int(name[:_DIGITS]) >= since),
+        stored=stored,
+        digests={} if digests is None else digests,
+    )
 
 
 def _names(system: "pafs.FileSystem", place: str) -> list[str]:

@@ -14,7 +14,7 @@ class Match(Enum):
     """How a slice's present input compares with the records that a run read."""
 
     SAME = "same"
-    CHANGED = "changed"  # the Delta log shows a change: another table, number of records, or a commit with data
+    CHANGED = "changed"  # the Delta log shows a change: another table, or a commit that added records
     DIFFERENT = "different"  # the Delta log shows no change, but a comparison found other records
     UNKNOWN = "unknown"  # other files, and the commits that could show whether the records changed are gone
 
@@ -32,15 +32,17 @@ def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
     found = {compare_coordinates(one.log, now): one for one in sightings}  # the newest sighting of each result
     if Match.SAME in found:
         return Match.SAME if found[Match.SAME].is_equal else Match.DIFFERENT
+    if Match.CHANGED in found and found[Match.CHANGED].is_equal:
+        return Match.CHANGED
     return Match.UNKNOWN if Match.UNKNOWN in found else Match.CHANGED
 
 
 def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
     """Compare the coordinates of a slice at two versions of a table.
 
-    The same files have the same records. Other files have the same records if every commit between the versions was
-    read and none changed data (OPTIMIZE). If these commits are gone, an equal number of records proves nothing: one
-    record may have been deleted and another one inserted.
+    The same files have the same records. If every commit between the versions is known, none of them removed a record,
+    and the number of records tells whether one added some. If commits are gone, nothing is proven: a DELETE may have
+    removed a record, and an append have added another one.
 
     Returns:
         SAME, CHANGED or UNKNOWN.
@@ -49,6 +51,7 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
         return Match.CHANGED
     if then.digest and then.digest == now.digest:
         return Match.SAME
-    if then.records != now.records or any(commit > then.version for commit in now.commits):
-        return Match.CHANGED
-    return Match.SAME if now.since <= then.version + 1 else Match.UNKNOWN
+    if now.since > then.version + 1:
+        return Match.UNKNOWN
+    has_new = then.records != now.records or any(commit > then.version for commit in now.commits)
+    return Match.CHANGED if has_new else Match.SAME

@@ -6,9 +6,13 @@ widened types, or files outside the table (a shallow clone).
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jobs.lake.covered_files import CoveredFile, check_file
 from jobs.lake.delta_log import LogTable, log_errors, place_of
+from jobs.lake.known_log import REWRITE
+from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system
 
 if TYPE_CHECKING:
@@ -18,34 +22,39 @@ READERS = 8
 _PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "short": "int16", "byte": "int8"}
 
 
-Keep = Callable[[Mapping[str, Any]], bool]
-"""Returns whether the files with these values of the partition columns are searched."""
+Search = Callable[[str, str, Mapping[str, Any]], CoveredFile | None]
+"""(path in the Delta log, place, values of the partition columns) -> a file to search; None if it is not searched."""
 
 
-def find_record(log: LogTable, column: str, value: str, *, keep: Keep | None = None) -> dict[str, Any] | None:
+def find_record(log: LogTable, column: str, value: str, *, search: Search | None = None) -> dict[str, Any] | None:
     """Return a record whose `column`, as text, equals `value`; None if there is no such record.
 
     Args:
         log: the log.
         column: the logical name of a column.
         value: the text to find.
-        keep: restricts the search to some files; all when None.
+        search: chooses the files, and tells with which digest each is compared. None: all files, without a digest.
 
     Returns:
         The record's values by logical column name, as plain Python values.
 
     Raises:
-        LogError: a data file is lost or damaged.
+        LogError: a data file is lost, damaged, or not as an earlier reading has found it.
     """
     system, root = file_system(log.uri)
+    search = search or partial(_without_digest, log)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
-        files = [file for file in _files(log, root) if keep is None or keep(file[1])]
+        files = [(file, values) for path, place, values in _files(log, root) if (file := search(path, place, values))]
         found = readers.map(lambda file: _in_file(log, system, file, wanted=(column, value)), files)
         return next((one for one in found if one is not None), None)
 
 
-def _files(log: LogTable, root: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the path of each data file, and the values of its partition columns."""
+def _without_digest(log: LogTable, path: str, place: str, _values: Mapping[str, Any]) -> CoveredFile:
+    return CoveredFile(uri=log.uri, path=path, place=place, owner="a data file", way_on=REWRITE)
+
+
+def _files(log: LogTable, root: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return the path and the place of each data file, and the values of its partition columns."""
     columns = {name: log.files(name) for name in log.partition_columns}
     if not columns:
         return []
@@ -53,8 +62,8 @@ def _files(log: LogTable, root: str) -> list[tuple[str, dict[str, Any]]]:
         {name: _partition_value(log, name, files[index].value) for name, files in columns.items()}
         for index in range(len(next(iter(columns.values()))))
     )
-    paths = [place_of(root, file.path) for file in next(iter(columns.values()))]
-    return list(zip(paths, values, strict=True))
+    paths = [file.path for file in next(iter(columns.values()))]
+    return [(path, place_of(root, path), own) for path, own in zip(paths, values, strict=True)]
 
 
 def _partition_value(log: LogTable, name: str, text: str | None) -> object:
@@ -67,15 +76,18 @@ def _partition_value(log: LogTable, name: str, text: str | None) -> object:
 
 
 def _in_file(
-    log: LogTable, system: "pafs.FileSystem", file: tuple[str, Mapping[str, Any]], *, wanted: tuple[str, str]
+    log: LogTable, system: "pafs.FileSystem", file: tuple[CoveredFile, Mapping[str, Any]], *, wanted: tuple[str, str]
 ) -> dict[str, Any] | None:
     import pyarrow.dataset as ds
 
-    (place, partition), (column, value) = file, wanted
+    from windowlib.columnar.undecodable import escaped, without_undecodable
+
+    (covered, partition), (column, value) = file, wanted
     if column in partition and str(partition[column]) != value:
         return None
-    with log_errors(log.uri, f"reading the data file {place}"):
-        dataset = ds.dataset(place, format="parquet", filesystem=system)
+    with log_errors(log.uri, f"reading the data file {covered.place}"):
+        check_file(system, covered, footer_only=True)
+        dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
         stored = log.physical[column]
         if column not in partition and stored not in dataset.schema.names:
             return None
@@ -83,5 +95,8 @@ def _in_file(
         rows = dataset.to_table(filter=condition)
     if not rows.num_rows:
         return None
-    first = {name: rows[name][0].as_py() for name in rows.column_names}
+    first = {
+        name: without_undecodable(column.slice(0, 1).combine_chunks(), escaped)[0].as_py()
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    }
     return {name: partition[name] if name in partition else first.get(log.physical[name]) for name in log.nodes}

@@ -2,10 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jobs.lake.delta_log import LogTable, place_of
+from jobs.lake.row_tracking import RowPlace
 from jobs.storage import file_system
 from windowlib.errors import LogError
+
+
+class AppendPlace(NamedTuple):
+    """Row i of a file, from 0, is at (commit, first + i) in the order of appending. Both are ascending.
+
+    This is true only for files without the hidden columns that OPTIMIZE writes.
+    """
+
+    commit: int
+    first: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,9 +25,8 @@ class PinnedFile:
     """One data file of the pinned version, with its value of the slice column and its slice.
 
     `records` is None if the log has no statistics for the file. `values` maps every partition column to its value as
-    text. Row i of the file, from 0, has the row id `base_row_id + i` and the row commit version
-    `default_row_commit_version`, unless OPTIMIZE has written its ids into the file (see `direct_reading`). Both are
-    None without row tracking, and if the log was pinned without `row_ids`.
+    text. `row_ids` are the ids that the Delta log gives its rows. `appended` is its place in the order of appending,
+    which is another one if row tracking was switched on later. Both are None if the log was pinned without row ids.
     """
 
     path: str
@@ -25,8 +36,8 @@ class PinnedFile:
     bytes: int
     modified_ms: int
     values: Mapping[str, str | None] = field(default_factory=dict)
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    row_ids: RowPlace | None = None
+    appended: AppendPlace | None = None
 
 
 def refuse_damage(log: LogTable, files: Sequence[PinnedFile]) -> None:
@@ -48,8 +59,10 @@ def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
     if deleted:
         raise LogError(
             f"records of slice {deleted[0].slice_id} in event log {log.uri} were deleted (file {deleted[0].path} has a "
-            "deletion vector). Hindcast can replay only an append-only log. Restore the table to a version before the "
-            "deletion, or replay a new copy of it"
+            "deletion vector). Hindcast can replay only an append-only log. Ranges without this slice can be replayed, "
+            "and what readers see has not changed. To get the records back, restore the table to a version before the "
+            "deletion. To keep them removed, append the records that are left to a new table, and name it in "
+            "`log.table` (docs/LOGS.md)"
         )
 
 

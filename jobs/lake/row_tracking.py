@@ -14,6 +14,7 @@ from jobs.lake.log_files import LogFiles
 
 ROW_TRACKING = "delta.enableRowTracking"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PLACES = ("add.path", "add.baseRowId", "add.defaultRowCommitVersion")
 _APPENDED = (*_PLACES, "add.partitionValues", "add.stats", "add.deletionVector.storageType", "domainMetadata")
 _DOMAIN = "delta.rowTracking"

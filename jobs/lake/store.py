@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import checkpoint_interval, keep, open_newest
+from jobs.lake.delta_tables import checkpoint_interval, open_newest
 from jobs.lake.listing import ListedFile, listed_files
 from jobs.lake.opened_tables import forget_table, opened_table
+from jobs.lake.parquet_files import parquet_format
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
@@ -249,10 +250,7 @@ def files_dataset(
     import pyarrow.dataset as pads
 
     system, root = file_system(uri)
-    files = pads.ParquetFileFormat(
-        read_options=pads.ParquetReadOptions(dictionary_columns={*repeated}),
-        default_fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=True),
-    )
+    files = parquet_format(dictionaries=repeated)
     texts = pa.dictionary(pa.int32(), pa.string())
     columns = [field.with_type(texts) if field.name in repeated else field for field in schema]
     fragments = [
@@ -272,18 +270,6 @@ def _shared(files: list[ListedFile], share: Share) -> list[ListedFile]:
     return files if parts == 1 else sorted(files, key=lambda one: one.path)[number::parts]
 
 
-def append_rows(uri: str, rows: "pa.Table") -> None:
-    """Append rows to an existing table in one commit. New fields of a struct are added to the table.
-
-    Raises:
-        StoreError: the table cannot be read, or another process committed first at every try.
-    """
-    # Delta retries an append itself, except when another process has changed the schema. If a retry doubled rows, the
-    # audit would find them.
-    if rows.num_rows:
-        _append(uri, rows)
-
-
 def add_fields(uri: str, table: Table) -> None:
     """Add the struct fields that a table lacks, nullable: those of `record`, after the log got a new column.
 
@@ -294,27 +280,19 @@ def add_fields(uri: str, table: Table) -> None:
     if all(node == existing.get(name) for name, node in table.stored_columns().items() if not isinstance(node, str)):
         return
     import pyarrow as pa
+    from deltalake import write_deltalake
 
     from windowlib.columnar.arrow import arrow_type
 
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
-    _append(uri, schema.empty_table())
-    forget_table(uri)
 
-
-def _append(uri: str, rows: "pa.Table") -> None:
-    """Append rows in one commit. Each try reads the table's present state. An opened table then has the commit."""
-    from deltalake import write_deltalake
-
-    options = delta_options(uri)
-
-    def commit() -> None:
+    def commit() -> None:  # without rows, it changes the columns of the table and writes no file
         table = open_table(uri)
-        write_deltalake(table or uri, rows, mode="append", schema_mode="merge", storage_options=options)
         if table is not None:
-            keep(uri, table)  # it has the commit
+            write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge")
 
     until_committed(uri, commit, attempts=MAX_ATTEMPTS)
+    forget_table(uri)
 
 
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
@@ -334,7 +312,7 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
     import pyarrow as pa
 
     pairs = set(attempts)
-    with reading(uri):
+    with reading(uri, pairs):
         table = open_table(uri) if pairs else None
         if table is None:
             return pa.table({})
@@ -348,7 +326,7 @@ def count_rows(uri: str, attempts: Iterable[Attempt]) -> int:
         StoreError: the table cannot be read; the message names the damaged file.
     """
     pairs = set(attempts)
-    with reading(uri):
+    with reading(uri, pairs):
         table = open_table(uri) if pairs else None
         return 0 if table is None else int(dataset_of(table, pairs).count_rows())
 
@@ -361,7 +339,7 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
     """
     import pyarrow as pa
 
-    with reading(uri):
+    with reading(uri, attempts):
         table = open_table(uri) if attempts else None
         if table is None:
             return [pa.table({}) for _ in attempts]
@@ -379,11 +357,12 @@ def attempt_batches(
     Raises:
         StoreError: the table cannot be read; the message names the damaged file.
     """
-    with reading(uri):
+    pairs = set(attempts)
+    with reading(uri, pairs):
         table = open_table(uri)
         if table is None:
             return
-        dataset = dataset_of(table, attempts, share=share)
+        dataset = dataset_of(table, pairs, share=share)
         known = [name for name in columns if name in dataset.schema.names]
         scanned = dataset.to_batches(columns=known, batch_size=rows, batch_readahead=2, fragment_readahead=1)
         yield from (batch for batch in scanned if batch.num_rows)

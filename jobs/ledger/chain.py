@@ -1,13 +1,17 @@
-"""The hash chain of the ledger: every event stores the hash of the event before it, so a reader detects damage.
+"""The hash chain of the ledger, by which a reader detects every event that was changed, added, moved or lost.
 
-The hash of an event is the lower-case hex of the SHA-256 of its row as canonical JSON: all columns that are not null,
-`previous` included, with sorted keys, without spaces, in UTF-8. The first event stores `GENESIS` as `previous`. Each
-event also stores the number of events of its commit, so a reader detects a commit that lost its last events.
+An event stores its own hash (`hash`) and the hash of the event before it (`previous`; of the first event: `GENESIS`).
+The hash is the lower-case hex of the SHA-256 of the event's row as canonical JSON: all columns that are not null except
+`hash`, with sorted keys, without spaces, in UTF-8. Each event also stores the number of events of its commit, so a
+reader detects a commit that lost its last events. The head of the ledger (jobs.ledger.head) protects the last commit.
+
+Ledgers of earlier versions have no own hashes. Their newest event is protected when the next event is appended.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from windowlib.errors import LedgerError
@@ -17,73 +21,111 @@ GENESIS = "0" * 64
 Row = Mapping[str, Any]
 """An event as the ledger's table stores it: column -> plain value."""
 
+REQUIRED: Mapping[str, type] = {
+    "seq": int, "ordinal": int, "at_ms": int, "commit_events": int,
+    "event": str, "commit_id": str, "previous": str, "details": str,
+}  # fmt: skip
+"""The columns that no event leaves null, and the type of their values."""
+
 
 def event_hash(row: Row) -> str:
-    """Return the hash of a stored event.
+    """Return the hash of an event. Its own column `hash` is not part of it.
 
     Raises:
         ValueError, TypeError: the row holds a value that is not JSON, so no event wrote it.
     """
-    filled = {name: value for name, value in row.items() if value is not None}
+    filled = {name: value for name, value in row.items() if value is not None and name != "hash"}
     text = json.dumps(filled, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def linked(rows: Sequence[Row], previous: str) -> list[dict[str, Any]]:
-    """Return the rows of one commit, each with the hash of the row before it; `previous` is that of the first."""
+    """Return the rows of one commit with their hashes; `previous` is the hash of the event before the first row."""
     chained: list[dict[str, Any]] = []
     for row in rows:
-        chained.append({**row, "previous": previous})
-        previous = event_hash(chained[-1])
+        event = {**row, "previous": previous}
+        previous = event_hash(event)
+        chained.append({**event, "hash": previous})
     return chained
 
 
-def check_chain(rows: Sequence[Row], previous: str, *, uri: str) -> str:
-    """Check the chain of rows and return the hash of the last row (`previous` if there are no rows).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The last event that a reader has checked: its hash, and whether events store their own hash from here on."""
+
+    tip: str = GENESIS
+    has_own_hashes: bool = False
+
+
+def check_chain(
+    rows: Sequence[Row], before: Link, *, uri: str, file_of: Callable[[int], str | None] = lambda _seq: None
+) -> Link:
+    """Check the chain of rows and return the link of the last row (`before` if there are no rows).
 
     Args:
         rows: stored events, sorted by (seq, ordinal).
-        previous: the hash of the event before the rows, or `GENESIS`.
-        uri: the ledger, for the message.
+        before: the event before the rows; `Link()` for the first row of a ledger.
+        uri: the ledger, for messages.
+        file_of: returns the data file of the events of a version, for messages.
 
     Raises:
         LedgerError: an event was changed, added, moved, or lost.
     """
-    left = 0
+    check = _Check(uri, file_of)
+    left, tip, has_own_hashes = 0, before.tip, before.has_own_hashes
     for index, row in enumerate(rows):
+        digest = check.digest(row)
         is_first = index == 0 or rows[index - 1]["seq"] != row["seq"]
         if is_first and left:
-            raise damaged(uri, rows[index - 1], f"{left} later events of the same commit are missing")
+            raise check.damaged(rows[index - 1], f"{left} later events of the same commit are missing")
         expected = 0 if is_first else rows[index - 1]["ordinal"] + 1
         if row["ordinal"] != expected:
-            raise damaged(uri, row, f"it is event {row['ordinal']} of its commit, expected was event {expected}")
-        if row["previous"] != previous:
-            raise damaged(
-                uri,
-                row,
-                f"it names the hash {_short(row['previous'])}, but the event before it has hash {_short(previous)}",
+            raise check.damaged(row, f"it is event {row['ordinal']} of its commit, expected was event {expected}")
+        if row["previous"] != tip:
+            raise check.damaged(
+                row, f"it names the hash {row['previous'][:12]}, but the event before it has hash {tip[:12]}"
             )
-        previous = _hash(row, uri)
+        stored = row.get("hash")
+        if stored != digest and (stored is not None or has_own_hashes):
+            raise check.damaged(row, f"it stores the hash {str(stored)[:12]}, but its content has hash {digest[:12]}")
+        tip, has_own_hashes = digest, stored is not None
         left = row["commit_events"] - row["ordinal"] - 1
     if left:
-        raise damaged(uri, rows[-1], f"{left} later events of the same commit are missing")
-    return previous
+        raise check.damaged(rows[-1], f"{left} later events of the same commit are missing")
+    if rows and not has_own_hashes:
+        check.refuse_unreadable_details(rows[-1])
+    return Link(tip=tip, has_own_hashes=has_own_hashes)
 
 
-def damaged(uri: str, row: Row, what: str) -> LedgerError:
-    """Return the error for a damaged event; `what` describes the damage."""
-    return LedgerError(
-        f"ledger {uri} is damaged at event {row['ordinal']} of version {row['seq']} ({row['event']}): {what}. This "
-        "event, or one before it, was changed or lost. Restore the ledger's directory from a backup"
-    )
+@dataclass(frozen=True, slots=True)
+class _Check:
+    uri: str
+    file_of: Callable[[int], str | None]
 
+    def digest(self, row: Row) -> str:
+        """Return the hash of a row whose required columns have values of their types."""
+        wrong = next((name for name, kind in REQUIRED.items() if type(row.get(name)) is not kind), None)
+        if wrong is not None:
+            raise self.damaged(row, f"its column {wrong} has the value {row.get(wrong)!r}")
+        try:
+            return event_hash(row)
+        except (TypeError, ValueError) as error:
+            raise self.damaged(row, f"it holds a value that is not JSON ({error})") from error
 
-def _hash(row: Row, uri: str) -> str:
-    try:
-        return event_hash(row)
-    except (TypeError, ValueError) as error:
-        raise damaged(uri, row, f"it holds a value that is not JSON ({error})") from error
+    def refuse_unreadable_details(self, row: Row) -> None:
+        """Raise if the details of a row without protection are not JSON, which readers decode much later."""
+        try:
+            details = json.loads(row["details"])
+        except ValueError as error:
+            raise self.damaged(row, f"its details are not JSON ({error})") from error
+        if not isinstance(details, dict):
+            raise self.damaged(row, f"its details are {type(details).__name__}, and not an object of JSON")
 
-
-def _short(value: object) -> str:
-    return str(value)[:12]
+    def damaged(self, row: Row, what: str) -> LedgerError:
+        seq = row.get("seq")
+        file = self.file_of(seq) if isinstance(seq, int) else None
+        place = "" if file is None else f" in file {file}"
+        return LedgerError(
+            f"ledger {self.uri} is damaged at event {row.get('ordinal')} of version {seq} ({row.get('event')}){place}: "
+            f"{what}. This event, or one before it, was changed or lost. Restore the ledger's directory from a backup"
+        )

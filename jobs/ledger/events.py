@@ -44,6 +44,7 @@ class EventKind(Enum):
     FAILED = "failed"  # an attempt ended with an error
     CLOSED = "closed"  # the request ended without publication
     VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run
+    RECOVERED = "recovered"  # a person goes on without the last commits of the ledger, which were lost
     NOTE = "note"  # free text; changes nothing
 
 

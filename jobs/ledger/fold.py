@@ -148,7 +148,7 @@ class Fold:
                 self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.TOLD:
                 self._tell(event)
-            case EventKind.NOTE:
+            case EventKind.NOTE | EventKind.RECOVERED:
                 pass
             case _:
                 assert_never(event.kind)

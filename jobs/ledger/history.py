@@ -7,15 +7,16 @@ table still has each of its files, and each file has the size, time and inode th
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any
 
-from jobs.ledger.chain import GENESIS, Row, check_chain
+from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
 from jobs.ledger.fold import Fold
+from jobs.ledger.head import lost_head
 from jobs.storage import FileStamp
 from windowlib.errors import LedgerError
 
@@ -24,14 +25,19 @@ from windowlib.errors import LedgerError
 class History:
     """The events of a ledger up to version `known`, which were checked and folded.
 
-    `tip` is the hash of the last event. `commits` maps a version to the id of its commit. `files` are the data files
-    that were read.
+    `link` is the last event in the chain. `commits` maps a version to the id of its commit, `tips` to the hash of its
+    last event. `given_up` maps the hash of a lost event without which a person has decided to go on to the versions
+    that were lost with it. `files` are the data files that were read, and `table_id` is Delta's id of their table
+    (None: of no table).
     """
 
+    table_id: str | None = None
     events: list[LedgerEvent] = field(default_factory=list)
     fold: Fold = field(default_factory=Fold)
-    tip: str = GENESIS
+    link: Link = field(default_factory=Link)
     commits: dict[int, str] = field(default_factory=dict)
+    tips: dict[int, str] = field(default_factory=dict)
+    given_up: dict[str, range] = field(default_factory=dict)
     files: dict[str, FileStamp] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -40,29 +46,45 @@ class History:
         """The version of the last event; 0 without events."""
         return self.events[-1].seq if self.events else 0
 
-    def take_in(self, rows: Sequence[Row], files: Mapping[str, FileStamp], *, uri: str) -> None:
+    def take_in(
+        self,
+        rows: Sequence[Row],
+        files: Mapping[str, FileStamp],
+        *,
+        uri: str,
+        file_of: Callable[[int], str | None] = lambda _seq: None,
+    ) -> None:
         """Check the next events and fold them. After an error, the history has a part of the rows: drop it.
 
         Raises:
             LedgerError: an event was changed or lost, or cannot be read.
         """
         with self._lock:
-            self.tip = check_chain(rows, self.tip, uri=uri)
+            self.link = check_chain(rows, self.link, uri=uri, file_of=file_of)
             for row in rows:
                 event = event_of(row)
+                if event.seq != self.known and self.events:
+                    self.tips[self.known] = row["previous"]
                 self.events.append(event)
                 self.fold.add(event)
                 self.commits[event.seq] = row["commit_id"]
+                if (lost := lost_head(event)) is not None:
+                    self.given_up[lost.tip] = range(event.seq, lost.version + 1)
+            if rows:
+                self.tips[self.known] = self.link.tip
             self.files.update(files)
 
     def copy(self) -> "History":
         """Return a history that takes in events of its own. Another thread may take events into this one meanwhile."""
         with self._lock:
             return History(
+                table_id=self.table_id,
                 events=self.events.copy(),
                 fold=self.fold.copy(),
-                tip=self.tip,
+                link=self.link,
                 commits=self.commits.copy(),
+                tips=self.tips.copy(),
+                given_up=self.given_up.copy(),
                 files=self.files.copy(),
             )
 

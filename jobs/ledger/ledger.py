@@ -3,9 +3,11 @@
 A write reads version v, calls a pure function that decides which events to append, and commits them as version v + 1,
 without a retry by Delta. If another writer has committed v + 1, the write reads and decides again. So every decision is
 based on the version directly before its commit. If the store reports a failed commit, the write looks for the id of the
-commit in the ledger, because the commit may have been written.
+commit in the ledger, because the commit may have been written. After each commit, the write stores the head of the
+ledger (jobs.ledger.head), with which every reader compares what it has read.
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,10 +17,13 @@ from random import SystemRandom
 from jobs.ledger.chain import linked
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.fold import fold
+from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, History
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
 from windowlib.errors import LedgerError
+
+_log = logging.getLogger(__name__)
 
 Clock = Callable[[], int]
 """Returns the current time in epoch milliseconds. Injected, so that tests control the time."""
@@ -57,6 +62,7 @@ class Ledger:
         self._jitter = SystemRandom()
         self._table = LedgerTable(uri) if store is None else None  # a ledger in another store is not remembered
         self._store: LedgerStore = self._table or store or LedgerTable(uri)
+        self._given_up: Head | None = None
         self._forget()
 
     def twin(self) -> "Ledger":
@@ -105,36 +111,112 @@ class Ledger:
             "Find the other processes that run this pipeline, and run again"
         )
 
+    def newest(self) -> Head | None:
+        """Return the newest event that this object has read or written; None for a ledger without events."""
+        version = self._history.known
+        return Head(version=version, tip=self._history.tips[version]) if version else None
+
+    def has(self, head: Head) -> bool:
+        """Return whether an event is of this ledger, or was lost and a person has decided to go on without it."""
+        return not self._is_unknown(head) or any(head.version in lost for lost in self._history.given_up.values())
+
+    def recover(self, *, who: str, reason: str) -> Head:
+        """Let the ledger go on without its last commits, which were lost for good. Return the head of the lost commits.
+
+        Raises:
+            LedgerError: no commits are lost, or the ledger cannot be read or written.
+        """
+        self._take_in_new_events()
+        head = self._head()
+        if head is None or not self._is_unknown(head):
+            raise LedgerError(
+                f"ledger {self.uri} has lost no commit that its head names, so there is nothing to recover"
+            )
+        self._given_up = head
+        self.write(lambda _view: [recovered_event(head, who=who, reason=reason)])
+        return head
+
     def _forget(self) -> None:
         self._history = History()
 
     def _refresh(self) -> int:
-        """Read and check the new events; return the version, 0 for a ledger without events."""
+        """Read and check the new events; return the version, 0 for a ledger without events.
+
+        Raises:
+            LedgerError: the table cannot be read, an event was changed or lost, or the last commits were lost.
+        """
+        version = self._take_in_new_events()
+        head = self._head()
+        if head is None or head == self._given_up or not self._is_unknown(head):
+            return version
+        version = self._take_in_new_events()  # another process may have committed between the two reads
+        if self._is_unknown(head):
+            raise LedgerError(
+                f"ledger {self.uri} has lost its last commits: its head names version {head.version} with hash "
+                f"{head.tip[:12]}, and the table {self._what_it_has(head)}. Restore the ledger's directory from a "
+                "backup. If the commits are lost for good, `hindcast recover PIPELINE --reason …` goes on without them"
+            )
+        return version
+
+    def _head(self) -> Head | None:
+        """Return the newest stored head. Events with own hashes are of a version that stores one with each write."""
+        head = self._store.head()
+        if head is not None or not self._history.link.has_own_hashes:
+            return head
+        head = self._store.head_elsewhere()
+        return None if head is None or self.has(head) else head
+
+    def _is_unknown(self, head: Head) -> bool:
+        """Return whether the history lacks the event that a head names."""
+        return self._history.tips.get(head.version) != head.tip and head.tip not in self._history.given_up
+
+    def _what_it_has(self, head: Head) -> str:
+        tip = self._history.tips.get(head.version)
+        if tip is not None:
+            return f"has other events there (hash {tip[:12]})"
+        return f"ends at version {self._history.known}"
+
+    def _take_in_new_events(self) -> int:
+        # Before the table, because another thread may commit between the two reads.
+        remembered = None if self._history.events else REMEMBERED.find(self.uri)
         version = self._store.refresh()
         if self._table is not None and not self._history.events:
-            self._history = self._remembered(self._table, version) or self._history
+            self._history = self._usable(remembered, self._table, version) or History(table_id=self._table.table_id)
         known = self._history.known
         if version < known:
-            raise LedgerError(
-                f"ledger {self.uri} is at version {version}, but this process has read version {known} before: "
-                "commits were removed. Restore the ledger's directory from a backup"
-            )
+            raise self._lost_commits(version, known)
         if version > known:
             self._read(after=known)
         return version
 
-    def _remembered(self, table: LedgerTable, version: int) -> History | None:
-        """Return what this process has read of the ledger, if a read of the present version would give it again."""
-        found = REMEMBERED.find(self.uri)
-        if found is None or found.known > version or not table.still_has(found.files, after=found.known):
-            return None
-        return found
+    def _usable(self, history: History | None, table: LedgerTable, version: int) -> History | None:
+        """Return what this process has read of the ledger, if a read of the present version would give it again.
+
+        Raises:
+            LedgerError: this process has read a later version of the same table.
+        """
+        if history is None or history.table_id != table.table_id:
+            return None  # the ledger was removed and made anew
+        if history.known > version:
+            raise self._lost_commits(version, history.known)
+        return history if table.still_has(history.files, after=history.known) else None
+
+    def _lost_commits(self, version: int, known: int) -> LedgerError:
+        return LedgerError(
+            f"ledger {self.uri} is at version {version}, but this process has read version {known} before: "
+            "commits were removed. Restore the ledger's directory from a backup. If it was restored to version "
+            f"{version} on purpose, start this process again"
+        )
 
     def _read(self, *, after: int) -> None:
         history = self._history
         try:
             rows = self._store.read(after=after)
-            history.take_in(rows, {} if self._table is None else self._table.read_files, uri=self.uri)
+            table = self._table
+            if table is None:
+                history.take_in(rows, {}, uri=self.uri)
+            else:
+                history.take_in(rows, table.read_files, uri=self.uri, file_of=table.file_of)
         except LedgerError:
             REMEMBERED.drop(self.uri, history)
             self._forget()  # the history may have taken in a part of the rows
@@ -150,11 +232,22 @@ class Ledger:
         """
         at_ms, commit_id = self.now_ms(), uuid.uuid4().hex
         stamped = [replace(event, seq=version + 1, ordinal=index, at_ms=at_ms) for index, event in enumerate(events)]
+        rows = linked(event_rows(stamped, commit_id=commit_id), self._history.link.tip)
         try:
-            self._store.append(linked(event_rows(stamped, commit_id=commit_id), self._history.tip))
+            self._store.append(rows)
         except ConflictError as error:
             # The store may have written the commit although it reported a failure: look for the commit's id.
-            if self._refresh() <= version:
+            if self._take_in_new_events() <= version:
                 raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
-            return self._history.commits.get(version + 1) == commit_id
+            if self._history.commits.get(version + 1) != commit_id:
+                return False
+        self._put_head(Head(version=version + 1, tip=rows[-1]["hash"]))
         return True
+
+    def _put_head(self, head: Head) -> None:
+        try:
+            self._store.put_head(head, instead_of=self._given_up)
+        except LedgerError as error:
+            _log.warning("%s", error)  # the commit is written, so the write has succeeded
+        else:
+            self._given_up = None

@@ -11,9 +11,11 @@ from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
+from jobs.lake.parquet_files import open_parquet
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
+from jobs.ledger.head import Head, head_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
 
@@ -26,8 +28,10 @@ _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.dataSkippingStatsColumns": "seq",  # readers skip files by it, and Delta reads all bounds with each commit
 }
-WITHOUT_EVENTS = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+WITHOUT_EVENTS = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "ADD COLUMN", "VACUUM START", "VACUUM END"})
 """Operations of Delta whose commits hold no events."""
+LATER_COLUMNS = frozenset({"hash"})
+"""Columns that the ledgers of earlier versions do not have. The next write adds them."""
 
 
 class ConflictError(Exception):
@@ -61,6 +65,18 @@ class LedgerStore(Protocol):
         """Merge small files. If another writer commits meanwhile, do nothing."""
         ...
 
+    def head(self) -> Head | None:
+        """Return the newest head that a writer has stored beside the events; None if there is none."""
+        ...
+
+    def head_elsewhere(self) -> Head | None:
+        """Return a head that is stored elsewhere, for a ledger whose head is lost; it may be an old one."""
+        ...
+
+    def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
+        """Store the head of the newest commit, also if it is older than the lost head `instead_of`."""
+        ...
+
 
 class LedgerTable:
     """A ledger in a Delta table, through deltalake: put-if-absent commits in milliseconds, no JVM.
@@ -72,6 +88,41 @@ class LedgerTable:
         self.uri = uri
         self._table: DeltaTable | None = None
         self.read_files: dict[str, FileStamp] = {}
+        self._has_all_columns = False
+        self._greatest: list[tuple[int, str]] = []  # the greatest version in each file that was read
+
+    @property
+    def table_id(self) -> str | None:
+        """Delta's id of the table; None if there is no table."""
+        return None if self._table is None else str(self._table.metadata().id)
+
+    def file_of(self, seq: int) -> str | None:
+        """Return the data file of the last `read` that has the events of a version; None if it is not known."""
+        return next((f"{self.uri}/{path}" for greatest, path in sorted(self._greatest) if greatest >= seq), None)
+
+    def head(self) -> Head | None:
+        """Return the newest head of the ledger; None if it has none.
+
+        Raises:
+            LedgerError: the head file cannot be read.
+        """
+        return read_head(self.uri)
+
+    def head_elsewhere(self) -> Head | None:
+        """Return the newest head in the commits of another table; None if there is none.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
+        return head_in_commits(self.uri)
+
+    def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
+        """Write the head of the newest commit, also if it is older than the lost head `instead_of`.
+
+        Raises:
+            LedgerError: the file cannot be written.
+        """
+        write_head(self.uri, head, instead_of=instead_of)
 
     def refresh(self) -> int:
         """Look for new commits; return the newest version.
@@ -98,8 +149,7 @@ class LedgerTable:
         if self._table is None:
             return []
         with self._errors("read"):
-            columns = {field["name"] for field in json.loads(self._table.schema().to_json())["fields"]}
-            missing = {field.name for field in ledger_schema()} - columns
+            missing = {field.name for field in ledger_schema()} - _columns(self._table) - LATER_COLUMNS
             if missing:
                 raise LedgerError(
                     f"ledger {self.uri} has no column {', '.join(sorted(missing))}: another version of Hindcast wrote "
@@ -107,7 +157,12 @@ class LedgerTable:
                 )
             paths = self._files(after)
             self.read_files = {} if is_remote(self.uri) else {path: _stamp(self.uri, path) for path in paths}
-            rows = [row for row in _rows(self._table, paths) if row["seq"] > after]
+            rows = []
+            self._greatest = []
+            for path in paths:
+                read = _rows(self._table, path)
+                self._greatest.append((max((row["seq"] for row in read), default=0), path))
+                rows += [row for row in read if row["seq"] > after]
             rows.sort(key=lambda row: (row["seq"], row["ordinal"]))
             self._refuse_empty_commits(rows[-1]["seq"] if rows else after)
         return rows
@@ -138,33 +193,52 @@ class LedgerTable:
         return [path for path, seq in zip(paths, last, strict=True) if seq is None or seq > after]
 
     def create(self) -> None:
-        """Create the table if it does not exist. Several processes may call this at once.
+        """Create the table if it does not exist, and add columns that it lacks. Several processes may do so at once.
 
         Raises:
             LedgerError: the table cannot be created, or its store does not refuse a second commit of one version.
         """
-        from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import CommitFailedError
 
-        if self._table is not None:
+        if self._has_all_columns:
             return
-        # With retries, Delta would commit the creation a second time, as version 1.
-        once = CommitProperties(max_commit_retries=0)
         with self._errors("created"):
             try:
-                if not is_delta(self.uri):
-                    if is_remote(self.uri):
-                        prove_conditional_put(self.uri)
-                    DeltaTable.create(
-                        self.uri,
-                        schema=ledger_schema(),
-                        mode="ignore",
-                        configuration=_CONFIGURATION | checkpoint_interval(self.uri),
-                        commit_properties=once,
-                        storage_options=delta_options(self.uri),
-                    )
+                if self._table is None and not is_delta(self.uri):
+                    self._create()
+                else:
+                    self._add_later_columns()
             except CommitFailedError:
-                return  # another process has just created it
+                self._table = None  # another process has just done it
+            else:
+                self._has_all_columns = True
+
+    def _create(self) -> None:
+        from deltalake import CommitProperties, DeltaTable
+
+        if is_remote(self.uri):
+            prove_conditional_put(self.uri)
+        DeltaTable.create(
+            self.uri,
+            schema=ledger_schema(),
+            mode="ignore",
+            configuration=_CONFIGURATION | checkpoint_interval(self.uri),
+            # With retries, Delta would commit the creation a second time, as version 1.
+            commit_properties=CommitProperties(max_commit_retries=0),
+            storage_options=delta_options(self.uri),
+        )
+
+    def _add_later_columns(self) -> None:
+        from deltalake import CommitProperties, Field
+        from deltalake.schema import PrimitiveType
+
+        table = open_delta(self.uri) if self._table is None else self._table
+        added = [
+            Field(name, PrimitiveType("string"), nullable=True) for name in sorted(LATER_COLUMNS - _columns(table))
+        ]
+        if added:
+            self._table = None  # the next reader opens the table with its new columns
+            table.alter.add_columns(added, commit_properties=CommitProperties(max_commit_retries=0))
 
     def append(self, rows: Sequence[Row]) -> None:
         """Commit rows as the next version.
@@ -259,28 +333,27 @@ def _operation(uri: str, version: int) -> str | None:
     return next((info.get("operation") for info in infos if info is not None), None)
 
 
+def _columns(table: "DeltaTable") -> set[str]:
+    return {field["name"] for field in json.loads(table.schema().to_json())["fields"]}
+
+
 def _stamp(root: str, path: str) -> FileStamp:
     return file_stamp(Path(place_of(root, path)))
 
 
-def _rows(table: "DeltaTable", paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of data files. pyarrow.dataset would import pandas, which takes longer than the reading."""
-    import pyarrow.parquet as pq
-
+def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
+    """Return the rows of a data file. pyarrow.dataset would import pandas, which takes longer than the reading."""
     system, root = file_system(table.table_uri)
     empty = dict.fromkeys(ledger_schema().names)  # a file that is older than a column does not have it
-    rows: list[dict[str, Any]] = []
-    for path in paths:
-        with system.open_input_file(place_of(root, path)) as data:
-            found = pq.ParquetFile(data).read(use_threads=False)
-        # An event uses few of the columns. Those that no event of a commit uses cost more than the others.
-        filled = {
-            field.name: column.to_pylist()
-            for field, column in zip(found.schema, found.columns, strict=True)
-            if column.null_count < found.num_rows
-        }
-        rows += (empty | dict(zip(filled, values, strict=True)) for values in zip(*filled.values(), strict=True))
-    return rows
+    with system.open_input_file(place_of(root, path)) as data:
+        stored = open_parquet(data).read(use_threads=False)
+    # An event uses few of the columns. Those that no event of a commit uses cost more than the others.
+    filled = {
+        field.name: column.to_pylist()
+        for field, column in zip(stored.schema, stored.columns, strict=True)
+        if column.null_count < stored.num_rows
+    }
+    return [empty | dict(zip(filled, values, strict=True)) for values in zip(*filled.values(), strict=True)]
 
 
 def ledger_schema() -> "pa.Schema":
@@ -301,7 +374,7 @@ def ledger_schema() -> "pa.Schema":
     kinds = {"ordinal": pa.int32(), "commit_events": pa.int32(), "seconds": pa.float64()}
     kinds |= {name: pa.int64() for name in ("seq", "at_ms", *whole)}
     first = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")
-    names = [*first, *(one.name for one in fields(LedgerEvent) if one.name not in {*first, "kind"})]
+    names = [*first, *(one.name for one in fields(LedgerEvent) if one.name not in {*first, "kind"}), *LATER_COLUMNS]
     return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in names])
 
 

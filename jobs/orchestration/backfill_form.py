@@ -27,6 +27,7 @@ from jobs.runs import Slice
 from windowlib.errors import InvariantBroken, RangeError, RequestError
 
 if TYPE_CHECKING:
+    from jobs.planning.chains import ChainGap
     from jobs.planning.workspace import Workspace  # a DAG file that is parsed does not import deltalake
 
 FIELDS: Final = ("from", "to", "reason", "publish", "fresh")
@@ -123,6 +124,43 @@ def read_form(
         raise FormError(tuple(problems))
     return BackfillForm(
         from_ms=from_ms, to_ms=to_ms, reason=str(reason).strip(), publish=flags["publish"], is_fresh=flags["fresh"]
+    )
+
+
+def check_chain(work: "Workspace", form: BackfillForm, *, request_id: str | None = None) -> None:
+    """Check that the chain can begin with the first slice of a form.
+
+    Args:
+        work: the workspace of the pipeline.
+        form: a valid form.
+        request_id: the request of the DAG run, if it has one already. Its own runs count.
+
+    Raises:
+        FormError: the slice before the range has no published run of the same spec. It has the input that is right.
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+    """
+    from jobs.planning.chains import ChainError, chain_before
+
+    view, first = work.ledger.view(), slice_at(slice_grid(work.pipeline), form.from_ms)
+    log = work.log_state(view, ())
+    try:
+        chain_before(work.pipeline, view, log, first=first, is_fresh=form.is_fresh, request_id=request_id)
+    except ChainError as error:
+        raise FormError((_chain_problem(work, error.gap, form),)) from None
+
+
+def _chain_problem(work: "Workspace", gap: "ChainGap", form: BackfillForm) -> str:
+    grid, staged = slice_grid(work.pipeline), ""
+    if gap.staged_by:
+        request = gap.staged_by[-1]
+        staged = (
+            f" Request {request.request_id} of {request.who} ({shortened(request.reason)}) has {gap.before.slice_id} "
+            "staged. If it has ended, publish it on its page (Hindcast, Requests), and trigger this backfill again."
+        )
+    right = f"From {show_ms(grid, gap.nearest.start_ms)}, To {show_ms(grid, form.to_ms)}"
+    return (
+        f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {'Otherwise right' if staged else 'Right'} would be "
+        f"{right}. Or set Fresh: a new chain then begins at From, and its windows do not contain earlier records."
     )
 
 

@@ -19,7 +19,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.alerts import Alert, overdue_alert
-from jobs.orchestration.backfill_form import read_form, replayable_range
+from jobs.orchestration.backfill_form import check_chain, read_form, replayable_range
 from jobs.orchestration.decisions import was_decided
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Progress, Staging
@@ -187,7 +187,7 @@ def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
 
 
 def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = None) -> tuple[StagedRun, ...]:
-    """Replay the slices of an order in a Spark session of this process; return the runs in slice order.
+    """Replay the slices of an order, with this process as the driver; return the runs in slice order.
 
     `on_progress` is called before and after each chunk.
 
@@ -327,6 +327,7 @@ def _origin(run: DagRun) -> DagRunOrigin:
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
     work = open_workspace(pipeline, lake, now_ms=now_ms)
     form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
+    check_chain(work, form, request_id=request_id(run))
     return Asked(
         from_ms=form.from_ms,
         to_ms=form.to_ms,

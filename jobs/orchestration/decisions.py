@@ -27,20 +27,18 @@ from jobs.pipeline.files import load_file
 from jobs.plain_text import escaped, shortened
 from jobs.planning.workspace import Workspace, open_workspace
 from jobs.publishing.decisions import (
-    SliceWaiver,
     cancel,
     cancel_events,
     resume,
     resume_events,
     rollback,
     rollback_events,
-    waive_all,
-    waive_events,
 )
 from jobs.publishing.judging import is_due, judge_request
 from jobs.publishing.publishing import publish_events, publish_request
 from jobs.publishing.rules import Publication, judge_publication, listed
 from jobs.publishing.seen import By, OutdatedDecision
+from jobs.publishing.waivers import SliceWaiver, waive_all, waive_events
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 

@@ -79,6 +79,8 @@ def run_request(
     planned = make_plan(work.pipeline, view, log_state, ask=ask)
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
         return _nothing_to_do(work, view, planned)
+    for warning in planned.warnings:
+        log.warning("%s", warning)
     opened = open_request(work, asked)
     with leased(work, opened):
         outcome = stage(
@@ -282,6 +284,7 @@ def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
         request_id=request_id,
         attempt_id=work.new_id(),
         known_log=following.plan.known,
+        ledger=work.ledger.newest(),
     )
 
 
@@ -290,7 +293,7 @@ class AttemptCondemned(RequestError):  # noqa: N818
 
 
 def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
-    """Replay a chunk, and once more, as a new attempt, if its audit does not close (law L3) or it was condemned.
+    """Replay a chunk, and once more, as a new attempt, if it is void (`AuditError`) or was condemned.
 
     A Storm spout also emits a failed tuple again (docs/ACKER.md). If the second attempt fails in the same way, the
     error goes to a person; the request stays open, and the same call continues it.

@@ -22,10 +22,12 @@ from jobs.pipeline.slices import (
     next_slice,
     previous_slice,
     show_instant,
+    show_ms,
     slice_grid,
     slice_of_id,
     slices_ending_in,
 )
+from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.planning.workspace import (
@@ -156,7 +158,10 @@ def plan_backfill_interval(
     if busy is not None:
         return Wait(why=busy, warnings=warnings)
     shared = shared_request(work, view)
-    planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
+    try:
+        planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
+    except ChainError as error:
+        raise RequestError(_in_words_of_the_backfill(work, error.gap)) from error
     asked = Asked(
         from_ms=None,
         to_ms=None,
@@ -167,6 +172,19 @@ def plan_backfill_interval(
         origin=origin,
     )
     return replace(_open_unless_current(work, planned, asked), warnings=warnings)
+
+
+def _in_words_of_the_backfill(work: Workspace, gap: ChainGap) -> str:
+    """Return why a range of Airflow's own backfill cannot begin, with the words of its dialog and of our form."""
+    named = [f"request {one.request_id} of {one.who} ({one.reason})" for one in gap.staged_by]
+    staged = (
+        f" It is staged in {', '.join(named)}: publish that first, on its page (Hindcast, Requests)." if named else ""
+    )
+    return (
+        f"{gap.why}.{staged} Let the date range of the backfill begin with slice {gap.nearest.slice_id}. Or trigger "
+        f"backfill_{work.pipeline.name} with From {show_ms(slice_grid(work.pipeline), gap.first.start_ms)} and Fresh: "
+        "a new chain then begins there, and its windows do not contain earlier records"
+    )
 
 
 def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Skip:

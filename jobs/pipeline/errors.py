@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
-from jobs.plain_text import shortened
+from jobs.plain_text import shortened, without_credentials
 
 MAX_SHOWN = 5
 MAX_TEXT = 80
@@ -90,7 +90,7 @@ def _literals(expected: str) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    return shortened(repr(value), MAX_TEXT)
+    return shortened(repr(without_credentials(value) if isinstance(value, str) else value), MAX_TEXT)
 
 
 def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, type[BaseModel]]:

@@ -24,11 +24,12 @@ _AGGREGATE_TYPES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """One key of the file that names a column. Empty `types` allow any type."""
+    """One key of the file that names a column. Empty `types` allow any type. `has_unit`: a time with a unit."""
 
     path: str
     column: str
     types: tuple[str, ...] = ()
+    has_unit: bool = False
 
 
 def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> None:
@@ -80,8 +81,9 @@ def _watermark_uses(pipeline: Pipeline) -> Iterator[_Use]:
     if watermark is None:
         return
     if watermark.column is not None:
-        allowed = INTEGERS if watermark.unit is not None else (*INTEGERS, "timestamp", "timestamp_ntz")
-        yield _Use(path="watermark.column", column=watermark.column, types=allowed)
+        has_unit = watermark.unit is not None
+        allowed = INTEGERS if has_unit else (*INTEGERS, "timestamp", "timestamp_ntz")
+        yield _Use(path="watermark.column", column=watermark.column, types=allowed, has_unit=has_unit)
     if watermark.sources is not None:
         yield _Use(path="watermark.sources.column", column=watermark.sources.column, types=SOURCES)
 
@@ -115,7 +117,9 @@ def _functions(pipeline: Pipeline) -> Iterator[tuple[FunctionGrammar, str]]:
 def _time_use(path: str, time: TimeColumn) -> _Use:
     # Floats and texts are allowed. A record whose value is NaN, infinite, out of range or not a time becomes a row of
     # invalid_records.
-    return _Use(path=f"{path}.column", column=time.column, types=TIMES if time.unit is None else (*NUMBERS, "string"))
+    has_unit = time.unit is not None
+    types = (*NUMBERS, "string") if has_unit else TIMES
+    return _Use(path=f"{path}.column", column=time.column, types=types, has_unit=has_unit)
 
 
 def _slice_types(log: LogGrammar) -> tuple[str, ...]:
@@ -123,13 +127,15 @@ def _slice_types(log: LogGrammar) -> tuple[str, ...]:
 
 
 def _problem(use: _Use, columns: Mapping[str, str]) -> str | None:
-    found = columns.get(use.column)
-    if found is None:
+    simple_type = columns.get(use.column)
+    if simple_type is None:
         there = ", ".join(f"{name} {kind}" for name, kind in columns.items())
         return f"{use.path}: the log has no column {use.column!r}; it has {there}{did_you_mean(use.column, columns)}"
-    if use.types and found.partition("(")[0].partition("<")[0] not in use.types:
-        unit = (
-            "; for a number write the unit: {column: ..., unit: ms}" if use.types == TIMES and found in NUMBERS else ""
-        )
-        return f"{use.path}: column {use.column!r} is {found}; allowed: {', '.join(use.types)}{unit}"
-    return None
+    kind = simple_type.partition("(")[0].partition("<")[0]
+    if not use.types or kind in use.types:
+        return None
+    column = f"{use.path}: column {use.column!r} is {simple_type}"
+    if use.has_unit and kind in TIMES:
+        return f"{column}, which needs no unit; remove `unit`"
+    unit = "; for a number write the unit: {column: ..., unit: ms}" if use.types == TIMES and kind in NUMBERS else ""
+    return f"{column}; allowed: {', '.join(use.types)}{unit}"

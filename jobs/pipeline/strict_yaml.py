@@ -20,6 +20,7 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_NODES = 20_000
 
+_TOO_MANY = f"expands to more than {MAX_NODES:,} values; write less, or use fewer aliases"
 _TAG = "tag:yaml.org,2002:"
 _CHECKED = frozenset(_TAG + name for name in ("int", "float", "bool", "null"))
 _PLAIN = _CHECKED | {_TAG + "str"}
@@ -33,14 +34,18 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
-    """`SafeLoader` that refuses duplicate keys, deep nesting, tags of other types and surrogates."""
+    """`SafeLoader` that refuses too many values, duplicate keys, deep nesting, tags of other types and surrogates."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = 0
+        self._count = 0
 
     @override
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        self._count += 1  # an alias is counted here as one value, and with its content by _check_expansion
+        if self._count > MAX_NODES:
+            raise yaml.MarkedYAMLError(problem=_TOO_MANY)
         self._depth += 1  # PyYAML recurses once per level, so the depth is limited here
         if self._depth > MAX_DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -164,7 +169,7 @@ def _check_expansion(root: yaml.Node, source: str) -> None:
         return sizes[identity]
 
     if size(root) > MAX_NODES:
-        raise SpecError(f"{source}: expands to more than {MAX_NODES:,} values; write less, or use fewer aliases")
+        raise SpecError(f"{source}: {_TOO_MANY}")
 
 
 def _children(node: yaml.Node) -> list[yaml.Node]:

@@ -63,7 +63,11 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
 
 
 def checks_fingerprint(pipeline: Pipeline, suite: Mapping[str, object] | None) -> str:
-    """Return the fingerprint of the checks: the suite's JSON document and the severity that stops publication."""
+    """Return the fingerprint of the checks: the suite's JSON document and the severity that stops publication.
+
+    `quality.confirm` is not a part of it: it changes a result only to an error, and a run with an error is checked
+    again by the next request in any case.
+    """
     return fingerprint({"suite": suite, "fail_on": pipeline.quality.fail_on if pipeline.quality else None})
 
 

@@ -1,16 +1,20 @@
 """The state of the event log for a range of slices, from the Delta log and the ledger. No record is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jobs.lake.covered_files import Cover, cover_of
+from jobs.lake.delta_log import log_errors
 from jobs.lake.delta_tables import is_newest
-from jobs.lake.event_log import KnownLog, pin_log
+from jobs.lake.event_log import PinnedLog
+from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
-from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, slice_at, slice_grid
+from jobs.planning.log_pin import pin_input
 from jobs.runs import LogCoordinates, Slice
+from jobs.storage import file_system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +22,7 @@ class LogState:
     """The coordinates of each slice of a range, and the first and last slice with records (None: no record).
 
     Records outside the pipeline's `first..last` are ignored. `known` saves the next `pin_log` from reading the same
-    commits again.
+    commits again. `warnings` are sentences for the person who plans.
     """
 
     version: int
@@ -26,6 +30,7 @@ class LogState:
     first_data: Slice | None
     last_data: Slice | None = None
     known: KnownLog = field(default_factory=KnownLog)
+    warnings: tuple[str, ...] = ()
 
 
 def read_log_state(
@@ -45,10 +50,8 @@ def read_log_state(
     """
     if before is not None and is_newest(lake.event_log(pipeline), before.version):
         return before
-    grammar = pipeline.log.slice
     known = None if view is None else known_log(view, slices)
-    pinned = pin_log(lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known)
-    validate_against_schema(pipeline, pinned.columns)
+    pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)
     grid = slice_grid(pipeline)
     filled = _inside(grid, pinned.data_ms)
     return LogState(
@@ -57,20 +60,51 @@ def read_log_state(
         first_data=slice_at(grid, filled[0]) if filled else None,
         last_data=slice_at(grid, filled[-1]) if filled else None,
         known=pinned.known(),
+        warnings=tuple(_unprotected(pinned)),
     )
 
 
+def _unprotected(pinned: PinnedLog) -> Iterator[str]:
+    """Yield a sentence if the writer of the newest file of the range protects nothing."""
+    newest = max(pinned.files, key=lambda file: (file.modified_ms, file.path), default=None)
+    if newest is None:
+        return
+    with log_errors(pinned.uri, f"reading {newest.path}"):
+        cover = cover_of(file_system(pinned.uri)[0], pinned.place(newest))
+    if cover is Cover.NOTHING:
+        yield (
+            f"the writer of event log {pinned.uri} stores no checksums, neither in the pages of its files nor in files "
+            f"beside them (seen in {newest.path}). The first run stores a digest of each file, and later readings "
+            "compare it, but damage before the first run cannot be seen. Spark stores checksums in pages by default, "
+            "and pyarrow with write_page_checksum = True; deltalake and Polars have no such setting"
+        )
+
+
 def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
-    """Return what the runs of a ledger have seen of the log: sound versions, and coordinates of the given slices."""
+    """Return what the runs of a ledger have seen of the log.
+
+    These are sound versions, digests of the files of `_delta_log`, and the coordinates of the given slices.
+    """
     sound: dict[str, int] = {}
+    log_digests: dict[str, list[str]] = {}
+    read: dict[str, set[tuple[int, int]]] = {}
     seen: dict[str, list[LogCoordinates]] = {one.slice_id: [] for one in slices}
     for run in view.runs.values():
         own = seen.get(run.result.slice.slice_id)
         for sighting in run.sightings:
-            sound[sighting.log.table_id] = max(sighting.log.sound, sound.get(sighting.log.table_id, -1))
+            table_id = sighting.log.table_id
+            sound[table_id] = max(sighting.log.sound, sound.get(table_id, -1))
+            read.setdefault(table_id, set()).add((sighting.log.since, sighting.log.sound))
+            if sighting.log.log_digests:
+                log_digests.setdefault(table_id, []).append(sighting.log.log_digests)
             if own is not None:
                 own.append(sighting.log)
-    return KnownLog(sound=sound, seen=seen)
+    return KnownLog(
+        sound=sound,
+        read={table_id: frozenset(spans) for table_id, spans in read.items()},
+        seen=seen,
+        log_digests=log_digests,
+    )
 
 
 def _inside(grid: SliceGrid, instants_ms: Sequence[int]) -> list[int]:

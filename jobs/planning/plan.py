@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from jobs.lake.event_log import KnownLog
+from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import check_range, previous_slice, show_ms, slice_grid
+from jobs.pipeline.slices import check_range, show_ms, slice_grid
+from jobs.planning.chains import chain_before
 from jobs.planning.estimate import estimator
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.runs import EMPTY_STATE, CheckpointRef, LogCoordinates, Slice, Verdict
-from windowlib.errors import RequestError
 
 
 class Reason(Enum):
@@ -26,7 +26,7 @@ class Reason(Enum):
 
     MISSING = "missing"
     INPUT_CHANGED = "input changed"
-    INPUT_UNVERIFIED = "input unverified"  # its files changed, and the commits that would tell why are gone
+    INPUT_UNVERIFIED = "input unverified"  # its files changed, and commits that would tell how are gone
     SPEC_CHANGED = "spec changed"
     STATE_CHANGED = "state before changed"
     CHECKS_CHANGED = "checks changed"
@@ -199,7 +199,9 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     if earlier is not None and earlier.basis is not None and earlier.basis.is_of(basis):
         return replace(earlier, ledger_version=view.version)
     spec = spec_fingerprint(pipeline)
-    before, note = chain_before(pipeline, view, log, ask=ask)
+    before, note = chain_before(
+        pipeline, view, log, first=ask.slices[0], is_fresh=ask.is_fresh, request_id=ask.request_id
+    )
     estimate, own = estimator(view), basis.own
     state: str | None = before.fingerprint if before else EMPTY_STATE
     steps: list[Step] = []
@@ -228,6 +230,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         before=before,
         chain_note=note,
         steps=tuple(steps),
+        warnings=log.warnings,
         known=log.known,
         basis=basis,
     )
@@ -240,51 +243,6 @@ def _runs_by_slice(view: LedgerView, slices: Sequence[Slice]) -> dict[str, list[
         if own is not None:
             own.append(run)
     return found
-
-
-def chain_before(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> tuple[CheckpointRef | None, str]:
-    """Return the checkpoint that the first slice starts from (None: a new chain), and a sentence that tells why.
-
-    Raises:
-        RequestError: the slice before has no run, or a run of another spec.
-    """
-    first = ask.slices[0]
-    if ask.is_fresh:
-        return None, f"the chain begins at {first.slice_id} (--fresh)"
-    before = previous_slice(slice_grid(pipeline), first)
-    if before is None:
-        return None, f"the chain begins at {first.slice_id}, the first slice of the pipeline"
-    request = view.requests.get(ask.request_id or "")
-    own = request.runs.get(before.slice_id) if request else None
-    if own is not None:
-        return view.run(own).checkpoint, f"continues from {before.slice_id} of the same request"
-    published = view.published_run(before.slice_id)
-    if published is not None:
-        _refuse_other_spec(pipeline, published, first)
-        return published.checkpoint, f"continues from {before.slice_id}, as published"
-    if log.first_data is None or first.start_ms <= log.first_data.start_ms:
-        return None, f"the chain begins at {first.slice_id}: the log holds no record before it"
-    begun = view.published_run(first.slice_id)
-    if begun is not None and begun.is_chain_start:
-        return None, f"the chain begins at {first.slice_id}, as it did when that slice was published"
-    start = log.first_data.slice_id
-    raise RequestError(
-        f"slice {first.slice_id} of pipeline {pipeline.name} starts from the state after {before.slice_id}, but "
-        f"{before.slice_id} has no published run; the log begins at {start}. Replay from there (--from {start}), or "
-        f"begin a new chain at {first.slice_id} with --fresh: windows of that chain do not contain earlier records. If "
-        "earlier records must never be replayed, set log.slice.first in the pipeline file"
-    )
-
-
-def _refuse_other_spec(pipeline: Pipeline, published: StagedRun, first: Slice) -> None:
-    theirs, ours = published.result.spec_fingerprint, spec_fingerprint(pipeline)
-    if theirs != ours:
-        raise RequestError(
-            f"slice {published.result.slice.slice_id} of pipeline {pipeline.name} was published by spec "
-            f"{theirs[:12]}, but {pipeline.source} is spec {ours[:12]} now, and the state of one spec does not fit the "
-            "other. Replay the chain from its first slice with the new spec, or begin a new chain at "
-            f"{first.slice_id} with --fresh"
-        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -347,7 +305,7 @@ class _Judge:
 
     def _stale(self, reference: StagedRun | None, state: str | None) -> tuple[Reason, str, bool]:
         if reference is None:
-            return Reason.MISSING, "no run yet", True
+            return Reason.MISSING, _no_run(self.input), True
         then = reference.result
         is_other_spec = then.spec_fingerprint != self.spec
         changed = _input_reason(reference, self.input)
@@ -378,6 +336,12 @@ class _Judge:
         )
 
 
+def _no_run(now: LogCoordinates) -> str:
+    if not now.files or not now.since:
+        return "no run yet"
+    return f"no run yet; commits before log version {now.since} are gone: a DELETE or MERGE there cannot be seen"
+
+
 def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | None:
     """Return why the input of a run is not valid any more, with a description; None if it is valid."""
     then = run.result.log
@@ -388,8 +352,9 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
             return Reason.INPUT_CHANGED, "its records differ from those that the run read (plan --verify)"
         case Match.UNKNOWN:
             return Reason.INPUT_UNVERIFIED, (
-                f"its files differ from those at log version {then.version}, and commits since then are gone; "
-                "plan --verify compares the records"
+                f"its files differ from those at log version {then.version}, and commits since then are gone: perhaps "
+                f"an OPTIMIZE, perhaps a DELETE or MERGE ({then.records:,} records then, {now.records:,} now); plan "
+                "--verify compares the records"
             )
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"

@@ -6,17 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from expectations import wording
+from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
 from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
-from jobs.plain_text import counted
+from jobs.plain_text import counted, shortened
 from jobs.planning.fingerprints import fingerprint
 from jobs.planning.workspace import Workspace, holders
-from jobs.runs import EMPTY_STATE, CheckResult, Slice, Verdict
+from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, Slice, Verdict
 
 MAX_NAMED = 8
+MAX_ERROR = 300
+"""Messages show so many characters of the exception of a check."""
 SEEN = "readers see all of it already"
+UNVERIFIED = (
+    "the log holds other records there than the published run read, and the commits that would tell whether some were "
+    "removed or changed (DELETE, UPDATE, MERGE) are gone"
+)
 NO_RULE = "no rule"
 """The basis of a judgement without a rule. It ends the effect of an earlier judgement."""
 _NO_WAIVER = "an error cannot be waived; run again"
@@ -76,6 +83,7 @@ def judge_publication(
         or _incomplete(work, request)
         or _broken_chain(work, view, request)
         or _unjudged(work, view, request)
+        or (None if lease_id is None else _unverified(work, view, request))  # a person has looked
     )
     if held is not None:
         return held
@@ -141,7 +149,7 @@ def _unjudged(work: Workspace, view: LedgerView, request: Request) -> Publicatio
 def stop_reasons(run: StagedRun) -> tuple[str, ...]:
     """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check."""
     if run.is_contradicted:
-        run_id = run.result.run_id[:12]
+        run_id = run.result.run_id[:SHOWN_DIGITS]
         return (f"two attempts at run {run_id} left different rows, so the replay is not deterministic",)
     stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
     return tuple(dict.fromkeys(map(_missed, stopping))) or ("a check failed",)
@@ -152,10 +160,17 @@ def describe_stop(run: StagedRun) -> str:
     return f"{run.result.slice.slice_id}: {'; '.join(stop_reasons(run))}"
 
 
+def describe_run(run: StagedRun, *, digits: int = SHOWN_DIGITS) -> str:
+    """Return the first digits of the id of a run, and its failed checks or its verdict."""
+    is_stopped = run.verdict in {Verdict.FAIL, Verdict.ERROR}
+    return f"run {run.result.run_id[:digits]} ({'; '.join(stop_reasons(run)) if is_stopped else run.verdict.value})"
+
+
 def _missed(one: CheckResult) -> str:
     arguments, observed = _stored(one.arguments), _stored(one.observed)
     if one.verdict is Verdict.ERROR:
-        return f"{wording.demand(one.check, one.column, arguments)}: the check itself failed"
+        why = f": {shortened(one.error, MAX_ERROR)}" if one.error else ""
+        return f"{wording.demand(one.check, one.column, arguments)}: the check itself failed{why}"
     return wording.shortfall(one.check, one.column, arguments=arguments, observed=observed)
 
 
@@ -170,7 +185,7 @@ def _stored(text: str | None) -> Mapping[str, Any]:
 
 def waiver_advice(stopping: Sequence[StagedRun]) -> str:
     """Return the command that waives failed runs. It names the runs, so a run that is staged later is not waived."""
-    each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:12]}" for run in stopping[:MAX_NAMED]]
+    each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:SHOWN_DIGITS]}" for run in stopping[:MAX_NAMED]]
     more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
     return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
 
@@ -247,6 +262,33 @@ def _held(view: LedgerView, request: Request) -> Publication | None:
     advice = f"{waiver_advice(stopping)}, or correct and run again" if can_waive else _NO_WAIVER
     why = f"held by {named}{more}. What readers see has not changed; {advice}"
     return _refused(request, why, stopped_by=tuple(run.result.slice.slice_id for run in stopping))
+
+
+def _unverified(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
+    """Refuse, until a person publishes, slices with other records if it is not known whether some were removed."""
+    slices = unverified_slices(view, request)
+    if not slices:
+        return None
+    why = (
+        f"held by {listed(slices)}: {UNVERIFIED}. What readers see has not changed. Look with `hindcast diff "
+        f"{work.pipeline.name}`. If the log is right as it is, publish with `hindcast publish {work.pipeline.name} "
+        f"--request {request.request_id}`; else restore the log (docs/LOGS.md)"
+    )
+    return _refused(request, why, stopped_by=slices)
+
+
+def unverified_slices(view: LedgerView, request: Request) -> tuple[str, ...]:
+    """Return the slices of a request with other records than the published run read, for which UNVERIFIED is true."""
+    return tuple(slice_id for slice_id, run_id in request.runs.items() if _is_unverified(view, slice_id, run_id))
+
+
+def _is_unverified(view: LedgerView, slice_id: str, run_id: str) -> bool:
+    published = view.published_run(slice_id)
+    if published is None or published.result.run_id == run_id:
+        return False
+    now, then = view.run(run_id).result, published.result
+    is_other = now.input_fingerprint != then.input_fingerprint and now.spec_fingerprint == then.spec_fingerprint
+    return is_other and match_input(published.sightings, now.log) is Match.UNKNOWN
 
 
 def _incomplete(work: Workspace, request: Request) -> Publication | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobs.ledger.view import Decided, LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import escaped
+from jobs.publishing.rules import stop_reasons
 from jobs.runs import Verdict
 from windowlib.errors import RequestError
 
@@ -55,6 +56,19 @@ def check_seen_request(view: LedgerView, request_id: str, by: By) -> None:
     ]
     if found:
         raise _outdated(by, found)
+
+
+def check_seen_run(view: LedgerView, run_id: str, by: By) -> None:
+    """Check that a run is as the person saw it.
+
+    Raises:
+        OutdatedDecision: its attempt, verdict, failed checks or waiver has changed.
+    """
+    if by.seen is None:
+        return
+    was, is_now = _shown(by.seen.runs.get(run_id)), _shown(view.runs.get(run_id))
+    if was != is_now:
+        raise _outdated(by, [f"there is {is_now}; it was {was}"])
 
 
 def check_seen_chain(view: LedgerView, by: By) -> None:
@@ -109,12 +123,9 @@ def _shown(run: StagedRun | None) -> str:
         return "no run"
     waived = "" if run.waiver is None else f", waived by {run.waiver.who} at {show_instant(run.waiver.at_ms)}"
     result = run.result
-    stopping = [one for one in result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
-    names = ", ".join(sorted({f"{one.check}({one.column})" if one.column else one.check for one in stopping}))
-    return (
-        f"run {result.run_id[:12]} (attempt {result.attempt_id[:12]}): {run.verdict.value}"
-        f"{f' ({names})' if names else ''}{waived}"
-    )
+    is_stopped = run.verdict in {Verdict.FAIL, Verdict.ERROR}
+    reasons = f" ({'; '.join(stop_reasons(run))})" if is_stopped else ""
+    return f"run {result.run_id[:12]} (attempt {result.attempt_id[:12]}): {run.verdict.value}{reasons}{waived}"
 
 
 def _outdated(by: By, found: list[str]) -> OutdatedDecision:

@@ -20,6 +20,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_tables import Columns, spec_of, stored_table
 from jobs.runs import SETTLED, CheckResult
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
+from windowlib.columnar.undecodable import readable
 from windowlib.errors import StoreError
 from windowlib.records import tables
 from windowlib.records.named_rows import content_id
@@ -262,6 +263,8 @@ class StoredRuns:
     def read(self, table: str, runs: Iterable[StagedRun], columns: Sequence[str] | None = None) -> "pa.Table":
         """Return the checked rows of some runs in a table; all columns when `columns` is None.
 
+        Texts that are not UTF-8 are escaped: runs of an older Hindcast stored them.
+
         Raises:
             StoreError: a file cannot be read, or the rows differ from those that were written. The message names table,
                 slice, attempt and file.
@@ -270,7 +273,7 @@ class StoredRuns:
         uri = self.lake.table(self.pipeline, table)
         rows, findings = self.checked(table, runs, columns)
         self._refuse(uri, next(findings, None))
-        return rows.select(list(columns)) if columns is not None and rows.column_names else rows
+        return readable(rows.select(list(columns)) if columns is not None and rows.column_names else rows)
 
     def batches(
         self, table: str, runs: Sequence[StagedRun], columns: Sequence[str], *, rows: int = BATCH_ROWS
@@ -288,6 +291,8 @@ class StoredRuns:
         Raises:
             StoreError: as `read` does.
         """
+        import pyarrow as pa
+
         uri = self.lake.table(self.pipeline, table)
         by_attempt = {run_attempt(run, table): run for run in runs}
         if self.checks_content(table, runs):
@@ -299,7 +304,8 @@ class StoredRuns:
         sums: dict[Attempt, IdSum | None] = {}
         for batch in attempt_batches(uri, by_attempt, needed, rows=rows):
             _add_sums(sums, batch)
-            yield batch.select([name for name in columns if name in batch.schema.names])
+            wanted = [name for name in columns if name in batch.schema.names]
+            yield from readable(pa.Table.from_batches([batch.select(wanted)])).to_batches()
         stored = self._stored(uri, by_attempt, table=table, attempts=list(by_attempt), columns=table_columns(uri))
         self._refuse(uri, next(stored.sum_findings(sums), None))
 

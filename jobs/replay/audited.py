@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from expectations.arrow_slices import ArrowSlices
+from expectations.slices import SlicedTable, SuiteChecks
+from expectations.suites import RUN
 from jobs.lake.store import ensure_table
 from jobs.reading.stored_rows import TALLIES_DIGEST
 from jobs.replay.checked_tables import CommittedSlices, run_rows
@@ -66,9 +69,21 @@ def check(session: LazySession, audited: Audited, *, seconds: float) -> list[Run
     checked = list(zip(computed.runs, _check(session, audited), strict=True))
     rows = [row for one, results in checked for row in _quality_rows(one, results, pinned.checks_fingerprint)]
     ensure_table(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results())
-    append_driver_rows(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results(), rows)
+    append_driver_rows(
+        pinned.uri(tables.QUALITY_RESULTS), tables.quality_results(), rows, metadata=pinned.order.commit_metadata()
+    )
     share = seconds / len(computed.runs)
     return [_result(computed, one, results, seconds=share) for one, results in checked]
+
+
+def foresee_failures(computed: Computed) -> None:
+    """Begin to import Great Expectations if it will be asked about the table `run`, which is known before the write.
+
+    The import takes 5 s. In a thread, it overlaps with the write and the audit.
+    """
+    suites, quality = computed.pinned.suites, computed.pinned.order.pipeline.quality
+    if suites is not None and quality is not None and RUN in suites.suites:
+        SuiteChecks(suites.suites[RUN], _run_rows(computed), confirm=quality.confirm)
 
 
 def _check(session: LazySession, audited: Audited) -> list[tuple[CheckResult, ...]]:
@@ -77,18 +92,26 @@ def _check(session: LazySession, audited: Audited) -> list[tuple[CheckResult, ..
     laws: dict[str, list[CheckResult]] = {one.slice.slice_id: [] for one in computed.runs}
     for law in audited.laws:
         laws[law.slice_id].append(law)
-    counts = [computed.tallies.counts(one.slice_no) for one in computed.runs]
-    for slice_id, counted in zip(laws, counts, strict=True):
-        laws[slice_id].append(conservation(slice_id, counted))
+    for one in computed.runs:
+        slice_id = one.slice.slice_id
+        laws[slice_id].append(conservation(slice_id, computed.tallies.counts(one.slice_no)))
     quality = computed.pinned.order.pipeline.quality
     if computed.pinned.suites is None or quality is None:
         return [(*found,) for found in laws.values()]
-    watermarks = (computed.run.time.watermark_ms(one.slice_no) for one in computed.runs)
-    checked = {"run": run_rows([one.slice for one in computed.runs], [*zip(counts, watermarks, strict=True)])} | {
+    checked: dict[str, SlicedTable] = {
         name: _committed(session, computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
     }
-    results = run_checks(computed.pinned.suites, [*laws], checked, fail_on=quality.fail_on)
+    checked[RUN] = _run_rows(computed)
+    results = run_checks(computed.pinned.suites, [*laws], checked, fail_on=quality.fail_on, confirm=quality.confirm)
     return [(*own, *found) for own, found in zip(laws.values(), results, strict=True)]
+
+
+def _run_rows(computed: Computed) -> ArrowSlices:
+    """The table `run` of the chunk."""
+    runs = [
+        (computed.tallies.counts(one.slice_no), computed.run.time.watermark_ms(one.slice_no)) for one in computed.runs
+    ]
+    return run_rows([one.slice for one in computed.runs], runs)
 
 
 def _committed(session: LazySession, computed: Computed, table: str) -> CommittedSlices:
@@ -128,7 +151,10 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
         digests={table: tallies.state(number, table).digest() for table in pinned.tables.digested()},
         counts=counts,
         watermark_ms=computed.run.time.watermark_ms(number),
-        log=pinned.log.coordinates(one.slice.slice_id),
+        log=replace(
+            pinned.log.coordinates(one.slice.slice_id),
+            file_digests=computed.run.file_digests.get(one.slice.slice_id, ""),
+        ),
         seconds=seconds,
         verdict=verdict(checks, quality.fail_on if quality else "critical"),
         checks=checks,

@@ -19,6 +19,7 @@ from windowlib.records import tables
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from expectations.confirming import Confirm
     from expectations.outcomes import Outcome
     from expectations.slices import SlicedTable
     from jobs.pipeline.models.pipeline import Pipeline
@@ -46,12 +47,13 @@ def checked_columns(pipeline: "Pipeline") -> dict[str, tuple[str, ...]]:
     return {table.name: tuple(table.stored_columns()) for table in (outputs, tables.late_records("string"))}
 
 
-def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]") -> None:
+def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]", *, confirm: "Confirm") -> None:
     """Build the suites that Great Expectations must run. Its import takes 7 s; it is imported only for them.
 
     Args:
         suites: the suite file, or None.
         schemas: table -> its columns, for the tables whose types are known before the replay.
+        confirm: the results of compiled checks that Great Expectations confirms. If it confirms all, it runs all.
 
     Raises:
         SpecError: Great Expectations refuses a suite.
@@ -59,14 +61,19 @@ def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]")
     from expectations.slices import needs_great_expectations
 
     for suite in suites or ():
-        if suite.table not in schemas or needs_great_expectations(suite, schemas[suite.table]):
+        if confirm == "all" or suite.table not in schemas or needs_great_expectations(suite, schemas[suite.table]):
             from expectations.runner import prepare
 
             prepare(suite)
 
 
 def run_checks(
-    suites: SuiteFile, slice_ids: Sequence[str], checked: "Mapping[str, SlicedTable]", *, fail_on: str
+    suites: SuiteFile,
+    slice_ids: Sequence[str],
+    checked: "Mapping[str, SlicedTable]",
+    *,
+    fail_on: str,
+    confirm: "Confirm",
 ) -> list[tuple[CheckResult, ...]]:
     """Run every suite of a pipeline over the tables of the runs of a chunk.
 
@@ -76,6 +83,7 @@ def run_checks(
         checked: each table that the suite file names: `window_outputs` and `late_records` (only the runs' own rows),
             and `run` (`jobs.replay.checked_tables.run_rows`).
         fail_on: the least severity that stops publication: critical, warning or info.
+        confirm: the results of compiled checks that Great Expectations confirms.
 
     Returns:
         For each slice, one result per check, in the order of the file.
@@ -83,17 +91,21 @@ def run_checks(
     Raises:
         InvariantBroken: a table that the file names was not passed.
     """
-    results: list[tuple[CheckResult, ...]] = [() for _ in slice_ids]
-    from expectations.slices import check_slices
+    from expectations.slices import SuiteChecks
 
+    absent = [suite for suite in suites if suite.table not in checked]
+    if absent:
+        raise InvariantBroken(
+            f"slices {slice_ids[0]} to {slice_ids[-1]}: suite {absent[0].name} checks {absent[0].table}, but only "
+            f"{sorted(checked)} were passed"
+        )
+    # `run` is first, because it is in memory: if it fails, the import begins before the other tables are read.
+    ordered = sorted(suites, key=lambda suite: suite.table != RUN)
+    begun = {suite.table: SuiteChecks(suite, checked[suite.table], confirm=confirm) for suite in ordered}
+    results: list[tuple[CheckResult, ...]] = [() for _ in slice_ids]
     for suite in suites:
-        if suite.table not in checked:
-            raise InvariantBroken(
-                f"slices {slice_ids[0]} to {slice_ids[-1]}: suite {suite.name} checks {suite.table}, but only "
-                f"{sorted(checked)} were passed"
-            )
-        found = check_slices(suite, checked[suite.table])
-        for number, (slice_id, outcomes) in enumerate(zip(slice_ids, found, strict=True)):
+        every = begun[suite.table].outcomes()
+        for number, (slice_id, outcomes) in enumerate(zip(slice_ids, every, strict=True)):
             results[number] += tuple(
                 _result(outcome, slice_id=slice_id, table=suite.table, fail_on=fail_on) for outcome in outcomes
             )

@@ -49,6 +49,7 @@ def compute(session: LazySession, pinned: Pinned) -> Computed:
         LogError: a file of the log cannot be read, or holds other records than its statistics say.
         CheckpointError: a task found a damaged row of the checkpoint.
         SpecError: a user's function failed.
+        AuditError: a file that tasks exchange is damaged; the attempt is void.
     """
     reason = pinned.why_not_files
     log.info("the chunk runs through %s", "files" if reason is None else f"DataFrames: {reason}")

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from jobs.lake.event_log import KnownLog
+from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.ledger.head import Head
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import CheckpointRef, RunResult, Slice
 
@@ -13,7 +14,8 @@ from jobs.runs import CheckpointRef, RunResult, Slice
 class ReplayOrder:
     """One chunk to replay: contiguous slices, as one attempt.
 
-    The chunk starts from the checkpoint `before`, or without state if it is None.
+    The chunk starts from the checkpoint `before`, or without state if it is None. `ledger` is the newest event of the
+    ledger when the order was made; commits of the chunk store it.
     """
 
     pipeline: Pipeline
@@ -23,6 +25,11 @@ class ReplayOrder:
     request_id: str
     attempt_id: str
     known_log: KnownLog = field(default_factory=KnownLog)
+    ledger: Head | None = None
+
+    def commit_metadata(self) -> dict[str, str]:
+        """Return what the commits of the chunk store besides their files."""
+        return {} if self.ledger is None else self.ledger.metadata()
 
 
 Replayer = Callable[[ReplayOrder], list[RunResult]]

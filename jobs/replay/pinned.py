@@ -6,11 +6,11 @@ from typing import Final
 from expectations.suites import SuiteFile
 from jobs.lake.event_log import PinnedLog
 from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
+from jobs.planning.log_pin import pin_input
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk.eligibility import why_not_files
-from jobs.replay.chunk.log_pin import pin_chunk
 from jobs.replay.chunk.record_columns import stored_records
 from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.orders import ReplayOrder
@@ -118,7 +118,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
     def uri(table: str) -> str:
         return lake.table(pipeline.name, table)
 
-    log = pin_chunk(pipeline, lake, order.slices, known=order.known_log)
+    log = pin_input(pipeline, lake, order.slices, known=order.known_log)
     tables = chunk_tables(pipeline, log, stored_records=stored_records(uri))
     suites = load_checks(pipeline)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)

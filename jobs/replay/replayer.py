@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from expectations.suites import RUN, TABLES
 from jobs.engine.user_errors import explained
 from jobs.lake.opened_tables import expect_commits, opening_tables_once
-from jobs.replay.audited import audit, check
+from jobs.replay.audited import audit, check, foresee_failures
 from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
 from jobs.replay.checks import prepare_checks
 from jobs.replay.computed import compute
@@ -49,7 +49,7 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
 
     Raises:
         LogError, SpecError, CheckpointError: before anything is written.
-        AuditError: an equation does not close; the attempt is void.
+        AuditError: an equation does not close, or a fragment is damaged; the attempt is void.
     """
     return replay_in(LazySession.of(spark), order, sizes=sizes)
 
@@ -70,6 +70,7 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
     with ThreadPoolExecutor(max_workers=1) as beside:
         try:
             with stage("write"):
+                foresee_failures(computed)
                 expect_commits()  # the windows may have run for an hour
                 written = write(computed)
         finally:
@@ -93,7 +94,9 @@ def _preparing(pinned: Pinned) -> Iterator[None]:
     """
     executor = ThreadPoolExecutor(max_workers=1)
     try:
-        prepared = executor.submit(prepare_checks, pinned.suites, _schemas(pinned))
+        quality = pinned.order.pipeline.quality
+        confirm = quality.confirm if quality is not None else "none"
+        prepared = executor.submit(prepare_checks, pinned.suites, _schemas(pinned), confirm=confirm)
         yield
         prepared.result()
     finally:

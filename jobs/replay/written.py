@@ -25,6 +25,7 @@ def write(computed: Computed) -> Written:
 
     Raises:
         SpecError: a table holds columns that the pipeline's rows do not fit.
+        AuditError: a fragment is damaged; the attempt is void.
     """
     pinned, tallies = computed.pinned, computed.tallies
     for table in pinned.tables.stored:
@@ -38,4 +39,4 @@ def write(computed: Computed) -> Written:
 def _append(computed: Computed, table: Table, rows: Mapping[int, Sequence[Mapping[str, object]]]) -> None:
     """Append rows of the driver, given by slice number."""
     placed = [{**row, **one.columns()} for one in computed.runs for row in rows[one.slice_no]]
-    append_driver_rows(computed.pinned.uri(table.name), table, placed)
+    append_driver_rows(computed.pinned.uri(table.name), table, placed, metadata=computed.pinned.order.commit_metadata())

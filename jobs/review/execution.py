@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.log_pin import pin_input
 from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.chunk.eligibility import why_not_files, why_not_partials
-from jobs.replay.chunk.log_pin import pin_chunk
 from jobs.runs import Slice
 from windowlib.kernels.coverage import why_not
 
@@ -48,7 +48,7 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execut
     Raises:
         LogError, SpecError: the log or the pipeline cannot be used.
     """
-    log = pin_chunk(pipeline, lake, slices)
+    log = pin_input(pipeline, lake, slices)
     written = chunk_tables(pipeline, log)
     engine = written.engine
     return Execution(

@@ -4,17 +4,22 @@ Late, unassigned and invalid records have a row with the reason in a side table.
 other record of a replayed slice is in windows: windows that fired are in window_outputs, open windows in window_state.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
+from jobs.lake.covered_files import CoveredFile, StoredDigests
 from jobs.lake.delta_log import describe_log
+from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import find_record
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
+from jobs.planning.log_state import known_log
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_WINDOWS = 4
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
+_DECIMAL = re.compile(r"-?[0-9]{1,19}")
 Fate = Literal["late", "late for some windows", "unassigned", "invalid", "assigned", "not replayed"]
 NOT_PUBLISHED = " Readers do not see this yet: the run is staged, not published."
 
@@ -70,7 +77,8 @@ def explain(
     Args:
         lake: the lake.
         pipeline: the spec of the chain.
-        record_id: the value of the column `log.record_id`. Without such a column, the record's hash in a side table.
+        record_id: the value of the column `log.record_id`. Without such a column, the hash of a record of a side table:
+            its `record_id` (16 hexadecimal digits), or its `record_hash` (a decimal number).
         view: the ledger version.
         locate: finds the position of an assigned record, which no table stores. Without it, the explanation has no
             position.
@@ -86,9 +94,10 @@ def explain(
     side_tables = ((LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid))
     for table, explain_row in side_tables:
         for row in _side_rows(stored.read(table, runs.values()), pipeline, record_id):
-            explanation: Explanation = explain_row(pipeline, record_id, row, is_published=_is_published(view, row))
+            shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
+            explanation: Explanation = explain_row(pipeline, shown, row, is_published=_is_published(view, row))
             return explanation
-    record = _record(lake, pipeline, record_id, only=only)
+    record = _record(lake, pipeline, record_id, view=view, only=only)
     return _from_log(lake, pipeline, record_id, record=record, view=view, locate=locate)
 
 
@@ -108,9 +117,25 @@ def _side_rows(rows: "pa.Table", pipeline: Pipeline, record_id: str) -> list[dic
 
     if not rows.num_rows:
         return []
-    column = "record_id" if pipeline.log.record_id else "record_hash"
-    found: list[dict[str, Any]] = rows.filter(pc.equal(pc.cast(rows[column], "string"), record_id)).to_pylist()
+    if pipeline.log.record_id:
+        chosen = rows.filter(pc.equal(rows["record_id"], record_id))
+    else:
+        readings = (rows.filter(pc.equal(rows["record_hash"], number)) for number in _hashes(record_id))
+        chosen = next((reading for reading in readings if reading.num_rows), rows.slice(0, 0))
+    found: list[dict[str, Any]] = chosen.to_pylist()
     return found
+
+
+def _hash_text(record_hash: int) -> str:
+    return f"{record_hash % 2**64:016x}"
+
+
+def _hashes(text: str) -> Iterator[int]:
+    """Yield the hashes that a text may name. A text that is a hash in both forms is read as hexadecimal first."""
+    if _HEXADECIMAL.fullmatch(text):
+        yield (int(text, 16) + 2**63) % 2**64 - 2**63
+    if _DECIMAL.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+        yield int(text)
 
 
 def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
@@ -282,7 +307,9 @@ def _slice_of(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
     return slice_at(slice_grid(pipeline), parse_bound(pipeline, str(values[pipeline.log.slice.by])))
 
 
-def _record(lake: Lake, pipeline: Pipeline, record_id: str, *, only: frozenset[str] | None) -> dict[str, Any]:
+def _record(
+    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, only: frozenset[str] | None
+) -> dict[str, Any]:
     column = pipeline.log.record_id
     if column is None:
         raise RequestError(
@@ -291,11 +318,22 @@ def _record(lake: Lake, pipeline: Pipeline, record_id: str, *, only: frozenset[s
             "column that identifies a record"
         )
 
-    def is_searched(partition: Mapping[str, Any]) -> bool:
-        value = partition.get(pipeline.log.slice.by)
-        return only is None or value is None or _slice_of(pipeline, partition).slice_id in only
+    known = known_log(view, tuple(view.slices.values()))
+    log = describe_log(lake.event_log(pipeline))
+    log.log_files(stored=known.stored_in_log(log.table_id))
+    digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
 
-    found = find_record(describe_log(lake.event_log(pipeline)), column, record_id, keep=is_searched)
+    def search(path: str, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
+        has_slice = partition.get(pipeline.log.slice.by) is not None
+        slice_id = _slice_of(pipeline, partition).slice_id if has_slice else "none"
+        if only is not None and has_slice and slice_id not in only:
+            return None
+        stored = digests(slice_id).of_path(path)
+        return CoveredFile(
+            uri=log.uri, path=path, place=place, owner=f"slice {slice_id}", way_on=REWRITE, stored=stored
+        )
+
+    found = find_record(log, column, record_id, search=search)
     if found is None:
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "

@@ -12,6 +12,7 @@ from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.log import TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import CheckpointRef
+from windowlib.columnar.undecodable import readable
 from windowlib.records.instants import InstantRead, read_instant
 from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
 
@@ -89,7 +90,7 @@ def _panes(
 
     keys = pipeline.log.key_columns
     columns = [*keys, "window_start", "window_end", "kind", *_PLACE]
-    panes = read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, columns)
+    panes = readable(read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, columns))
     if panes.num_rows:  # Arrow drops most rows faster than the Python loop below
         panes = panes.filter((pc.field("window_start") <= holds.at) & (pc.field("window_end") >= holds.at))
     own = [
@@ -111,7 +112,7 @@ def _open(
     parts = read_checkpoint(
         lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
     )
-    for row in live_rows(parts).to_pylist():
+    for row in readable(live_rows(parts)).to_pylist():
         start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
         if start_ms is None or end_ms is None or any(row[key] != record[key] for key in keys):
             continue

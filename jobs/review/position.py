@@ -1,16 +1,18 @@
 """Finds a record's rank in its slice and the watermark before it. Spark orders the slice as in a replay."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
+from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.log_pin import pin_input
 from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.log_pin import log_reading, pin_chunk
+from jobs.replay.chunk.reading import log_reading
 from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.frames.frame_time import frame_time
 from jobs.runs import CheckpointRef, Slice
@@ -31,11 +33,15 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The record to find. `before` is the checkpoint before its slice; None at the beginning of a chain."""
+    """The record to find. `before` is the checkpoint before its slice; None at the beginning of a chain.
+
+    `known` is what the ledger has of the slice's part of the log.
+    """
 
     one: Slice
     record_id: str
     before: CheckpointRef | None
+    known: KnownLog = field(default_factory=KnownLog)
 
 
 def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wanted) -> Located:
@@ -45,7 +51,7 @@ def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wan
         RequestError: the slice has no such record.
         LogError: the log cannot be pinned or read, as in a replay.
     """
-    pinned = pin_chunk(pipeline, lake, [wanted.one])
+    pinned = pin_input(pipeline, lake, [wanted.one], known=wanted.known)
     engine = chunk_tables(pipeline, pinned).engine
     reading = log_reading(pipeline, pinned, [wanted.one], needs_clock=engine.needs_clock)
     needs_commits = engine.time.needs_commits

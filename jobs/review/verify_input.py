@@ -5,16 +5,18 @@ into the ledger where it changes what a plan says, so one look is enough.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent, verified_event
+from jobs.planning.log_pin import pin_input
+from jobs.planning.log_state import known_log
 from jobs.planning.plan import Plan, Step
 from jobs.planning.workspace import Workspace
 from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.log_pin import log_reading, pin_chunk
+from jobs.replay.chunk.reading import log_reading
 from jobs.runs import RunResult, Sighting
 
 if TYPE_CHECKING:
@@ -62,7 +64,8 @@ def verify_inputs(
         records_per_job: how many records are read together, about; at least one slice is.
 
     Raises:
-        LogError, SpecError: as for a replay.
+        LogError: a file is damaged, as for a replay.
+        SpecError: as for a replay.
     """
     compared = [step for step in planned.steps if step.run and _is_of(planned, step.run.result)]
     different: list[str] = []
@@ -106,21 +109,26 @@ def _jobs(steps: Sequence[Step], most: int) -> Iterator[list[Step]]:
 def _read(spark: "SparkSession", work: Workspace, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:
     """Read the slices as the replay does; the fingerprint of each, and whether its run has the same."""
     slices = [step.slice for step in steps]
-    pinned = pin_chunk(work.pipeline, work.lake, slices)
+    pinned = pin_input(work.pipeline, work.lake, slices, known=known_log(work.ledger.view(), slices))
     engine = chunk_tables(work.pipeline, pinned).engine
     reading = log_reading(work.pipeline, pinned, slices, needs_clock=engine.needs_clock)
     read = read_chunk(spark, pinned, reading, slices=slices, needs_commits=engine.time.needs_commits)
     for step, one in zip(steps, read.slices, strict=True):
         assert step.run is not None, "only steps with a run are compared"
         is_equal = one.fingerprint == step.run.result.input_fingerprint
-        yield step, Sighting(log=pinned.coordinates(step.slice.slice_id), is_equal=is_equal), one.fingerprint
+        log = pinned.coordinates(step.slice.slice_id)
+        if is_equal:
+            log = replace(log, file_digests=read.file_digests.get(step.slice.slice_id, ""))
+        yield step, Sighting(log=log, is_equal=is_equal), one.fingerprint
 
 
 def _is_news(step: Step, sighting: Sighting) -> bool:
-    """Whether the ledger would say something else of the run without this sighting."""
+    """Whether the ledger would say something else of the run without this sighting, or lack digests of its files."""
     assert step.run is not None, "only steps with a run are compared"
-    said = match_input(step.run.sightings, sighting.log)
-    return said is not Match.SAME if sighting.is_equal else said in {Match.SAME, Match.UNKNOWN}
+    said, digests = match_input(step.run.sightings, sighting.log), sighting.log.file_digests
+    if not sighting.is_equal:
+        return said in {Match.SAME, Match.UNKNOWN}
+    return said is not Match.SAME or all(one.log.file_digests != digests for one in step.run.sightings)
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

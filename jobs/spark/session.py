@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_MASTER = "local[*]"
+COMPARE_PAGES = "parquet.page.verify-checksum.enabled"
+"""The setting of Hadoop, or of a session, with which DataFrames refuse a damaged page. By default it is read."""
 _CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -27,6 +29,7 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.files.ignoreMissingFiles": "false",
+    f"spark.hadoop.{COMPARE_PAGES}": "true",
     # A slice is small. Spark's defaults, 200 shuffle tasks and 50 snapshot tasks, would take most of the time.
     "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "2",

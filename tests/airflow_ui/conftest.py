@@ -27,10 +27,15 @@ class Place:
     work: Workspace
 
 
-@pytest.fixture
-def place(tmp_path: Path, airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Four days of sales, the third of which fails its check when it is replayed."""
+@pytest.fixture(autouse=True)
+def _home_before_airflow(airflow_home: Path) -> None:
+    """Set the home before the first test of this directory that imports Airflow, in whatever order the tests run."""
     assert airflow_home.is_dir()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Four days of sales, the third of which fails its check when it is replayed."""
     lake, pipelines = tmp_path / "lake", tmp_path / "pipelines"
     lake.mkdir()
     pipelines.mkdir()
@@ -48,9 +53,8 @@ Clients = Callable[[str | None], "TestClient"]
 
 
 @pytest.fixture
-def clients(airflow_home: Path) -> Iterator[Clients]:
+def clients() -> Iterator[Clients]:
     """Return a function that makes a client. It does not follow redirects."""
-    assert airflow_home.is_dir()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Airflow imports deprecated modules; starlette would like a newer httpx
         from airflow.api_fastapi.app import create_auth_manager

@@ -85,6 +85,13 @@ def test_a_wrong_form_makes_no_run(airflow: "TestClient", wrong: dict[str, Any],
     assert complaint in answer.json()["detail"]
 
 
+def test_a_range_with_which_the_chain_cannot_begin_makes_no_run(airflow: "TestClient") -> None:
+    answer = start(airflow, GOOD | {"from": "2024-01-02"})
+    assert answer.status_code == 400
+    assert "Right would be From 2024-01-01, To 2024-01-03. Or set Fresh" in answer.json()["detail"]
+    assert start(airflow, GOOD | {"from": "2024-01-02", "fresh": True}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -15,13 +15,13 @@ import pytest
 
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked
-from jobs.publishing.decisions import waive
 from jobs.publishing.publishing import publish
 from jobs.review import links
 from jobs.runs import RunResult
 from tests.airflow_ui.conftest import Clients, Place
 from tests.support.fake_replay import FAILS, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
+from tests.support.waiving import waive_newest
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -103,7 +103,7 @@ def test_every_link_on_every_page_answers(clients: Clients, place: Place) -> Non
         if rng.random() < 0.8:
             replay(place, "2024-01-03", "2024-01-05", reason=rng.choice(HOSTILE[:9]))
             if rng.random() < 0.5:
-                waive(place.work, "2024-01-03", reason=rng.choice(HOSTILE[:9]), who="<b>ines</b>")
+                waive_newest(place.work, "2024-01-03", reason=rng.choice(HOSTILE[:9]), who="<b>ines</b>")
                 publish(place.work, who="ines")
         if rng.random() < 0.5:
             append_day(place.lake, "2024-01-02", {"c": rng.randrange(5)})
@@ -123,7 +123,7 @@ def test_a_held_slice_is_on_the_overview_the_card_and_its_page(clients: Clients,
     page = client.get(links.slice_page("sales", "2024-01-03")).text
     assert "Failed, readers do not see this run" in page
     assert "replayed" in client.get(links.request_page("sales", request_id[:8])).text
-    waive(place.work, "2024-01-03", reason="seen", who="ines")
+    waive_newest(place.work, "2024-01-03", reason="seen", who="ines")
     publish(place.work, who="ines")
     assert client.get(f"{links.PREFIX}/held.json").json() == {"held": []}
 

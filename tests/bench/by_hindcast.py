@@ -18,7 +18,6 @@ from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
-from jobs.publishing.decisions import waive
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
 from jobs.replay.files import way
@@ -39,6 +38,7 @@ from tests.bench.samples import Checksum
 from tests.bench.stages import Stopwatch, watched
 from tests.bench.workloads import DAY_MS, FIRST_DAY, FIRST_DAY_MS, Events, Workload, make_events
 from tests.support.replays import order_of
+from tests.support.waiving import waive_newest
 from windowlib.columnar.instants import read_instants
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -72,7 +72,7 @@ def run_days(
         outcome = run_request(work, asked, lambda order: replayer.replay_chunk(spark, order), staging=Staging())
         failed = [run for run in outcome.runs if run.verdict is Verdict.FAIL and run.waiver is None]
         for run in failed:
-            waive(work, run.result.slice.slice_id, reason="reviewed", who=asked.who)
+            waive_newest(work, run.result.slice.slice_id, reason="reviewed", who=asked.who)
         if failed:
             outcome = replace(outcome, publication=publish_request(work, outcome.request_id, who=asked.who))
     if not outcome.is_published:

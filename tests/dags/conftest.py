@@ -19,10 +19,15 @@ DAG_FILE = ROOT / "dags" / "hindcast_dags.py"
 LoadDags = Callable[[Path], Mapping[str, "DAG"]]
 
 
-@pytest.fixture
-def load_dags(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> LoadDags:
-    """Return a function: directory of pipeline files -> the DAGs that the DAG file makes of them."""
+@pytest.fixture(autouse=True)
+def _home_before_airflow(airflow_home: Path) -> None:
+    """Set the home before the first test of this directory that imports Airflow, in whatever order the tests run."""
     assert airflow_home.is_dir()
+
+
+@pytest.fixture
+def load_dags(monkeypatch: pytest.MonkeyPatch) -> LoadDags:
+    """Return a function: directory of pipeline files -> the DAGs that the DAG file makes of them."""
 
     def load(pipelines: Path) -> Mapping[str, "DAG"]:
         from airflow.sdk import DAG

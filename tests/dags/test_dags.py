@@ -376,10 +376,7 @@ def test_the_scheduler_accepts_the_first_and_the_last_day_of_the_calendar(
         scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
 
 
-def test_a_dag_file_of_an_existing_airflow_chooses_pools_connection_owner_and_tags(
-    airflow_home: Path, tmp_path: Path
-) -> None:
-    assert airflow_home.is_dir()
+def test_a_dag_file_of_an_existing_airflow_chooses_pools_connection_owner_and_tags(tmp_path: Path) -> None:
     for name in NAMES:
         text = (PIPELINES / f"{name}.yaml").read_text(encoding="utf-8")
         (tmp_path / f"{name}.yaml").write_text(text.replace("owner: operations\n", ""), encoding="utf-8")
@@ -412,7 +409,7 @@ def test_the_dags_are_the_same_after_serialisation_to_json(dags: "dict[str, DAG]
         assert again.timetable.summary == ("0 6 * * *" if dag_id == "replay_flights" else again.timetable.summary)
 
 
-def test_parsing_is_fast_and_does_not_import_spark_or_great_expectations(airflow_home: Path) -> None:
+def test_parsing_is_fast_and_does_not_import_spark_or_great_expectations() -> None:
     """Runs in a new process, because this one has imported these modules already."""
     probe = subprocess.run(
         [sys.executable, "-c", PROBE, str(ROOT / "dags" / "hindcast_dags.py")],
@@ -424,4 +421,3 @@ def test_parsing_is_fast_and_does_not_import_spark_or_great_expectations(airflow
     assert sorted(found["dags"])[-len(NAMES) :]
     assert found["heavy"] == []
     assert found["ours"] < found["airflows"], "less than the DAG processor spends before it forks for our file"
-    assert airflow_home.is_dir()

@@ -7,6 +7,7 @@ from tests.support.places import ROOT
 
 COMMAND = str(ROOT / "deploy" / "bin" / "back-up-lake")
 FILES = (
+    "p/ledger/_head/00000000000000000000.json",
     "p/ledger/_delta_log/00000000000000000000.json",
     "p/ledger/part-0.parquet",
     "p/window_outputs/_delta_log/00000000000000000000.json",

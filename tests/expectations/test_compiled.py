@@ -12,7 +12,7 @@ from expectations.arrow_slices import ArrowSlices
 from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
 from tests.support.fuzzing import seeds
-from tests.support.random_checks import random_suite, random_table
+from tests.support.random_checks import TYPES, random_suite, random_table
 
 SLICES = 3
 CHECKS = 8
@@ -58,3 +58,25 @@ def test_compiled_checks_give_the_outcomes_of_great_expectations_on_random_table
         for theirs in slices._ask(asked, table, number):
             ours, check = compiled[theirs.index], suite.checks[theirs.index]
             assert seen(ours) == seen(theirs), f"slice {number}: {check.type} {dict(check.kwargs)}: {theirs.exception}"
+
+
+def test_conditions_of_nullity_select_the_rows_of_great_expectations_for_every_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = "expect_table_row_count_to_equal"
+    conditions = [
+        {"type": "nullity", "column": {"name": name}, "is_null": is_null} for name in TYPES for is_null in (True, False)
+    ]
+    checks = tuple(
+        Check(index=index, type=count, kwargs={"value": 0, "row_condition": condition})
+        for index, condition in enumerate(conditions)
+    )
+    suite = Suite(name="nullity", table="window_outputs", checks=checks)
+    for seed in seeds(4):
+        chance = random.Random(seed)
+        table = random_table(chance, slice_count=1, rows_max=chance.choice([6, 30]))
+        (compiled,) = compiled_outcomes(suite, table, monkeypatch)
+        theirs = slices._ask(suite, table, 0)
+        for index, ours in compiled.items():
+            assert seen(ours) == seen(theirs[index]), f"seed {seed}: {checks[index].kwargs}"
+        assert len(compiled) > len(checks) / 2

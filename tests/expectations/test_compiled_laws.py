@@ -18,7 +18,7 @@ from expectations import slices
 from expectations.arrow_slices import ArrowSlices
 from expectations.catalogue import ADMITTED
 from expectations.compiled import uniques
-from expectations.compiled.columns import Column, Kind, Rows, has_plain_nulls, kind_of
+from expectations.compiled.columns import COMPARED, Column, Kind, Rows, kind_of
 from expectations.compiled.compiler import compile_check
 from expectations.compiled.groups import numbered, repeated, row_hashes
 from expectations.compiled.regexes import MAX_REPEAT, translate
@@ -93,7 +93,7 @@ def test_rows_with_equal_values_have_equal_hashes_and_numbers() -> None:
     for seed in seeds(30):
         chance = random.Random(seed)
         table = random_table(chance, slice_count=2, rows_max=50)
-        names = [name for name in chance.sample(list(TYPES), 3) if kind_of(TYPES[name][0]) is not Kind.OTHER]
+        names = [name for name in chance.sample(list(TYPES), 3) if kind_of(TYPES[name][0]) in COMPARED]
         for numbers, batch in table.batches(names):
             rows = Rows(numbers, batch)
             keys = [
@@ -186,25 +186,23 @@ def test_a_sample_has_the_first_unexpected_values_of_each_slice(sample_max: int)
 
 
 @pytest.mark.parametrize(
-    ("arrow", "kind", "plain_nulls"),
+    ("arrow", "kind"),
     [
-        (pa.float32(), Kind.OTHER, False),
-        (pa.uint8(), Kind.OTHER, False),
-        (pa.timestamp("ns", tz="UTC"), Kind.OTHER, False),
-        (pa.timestamp("us", tz="Asia/Kathmandu"), Kind.OTHER, False),
-        (pa.dictionary(pa.int8(), pa.string()), Kind.OTHER, False),
-        (pa.null(), Kind.OTHER, False),
-        (pa.list_(pa.int8()), Kind.OTHER, True),
-        (pa.struct([("a", pa.int8())]), Kind.OTHER, True),
-        (pa.binary(), Kind.OTHER, True),
-        (pa.int8(), Kind.WHOLE, False),
-        (pa.large_string(), Kind.TEXT, False),
+        (pa.float32(), Kind.OTHER),
+        (pa.uint8(), Kind.OTHER),
+        (pa.timestamp("ns", tz="UTC"), Kind.OTHER),
+        (pa.timestamp("us", tz="Asia/Kathmandu"), Kind.OTHER),
+        (pa.dictionary(pa.int8(), pa.string()), Kind.OTHER),
+        (pa.null(), Kind.OTHER),
+        (pa.list_(pa.int8()), Kind.OPAQUE),
+        (pa.struct([("a", pa.int8())]), Kind.OPAQUE),
+        (pa.binary(), Kind.OPAQUE),
+        (pa.int8(), Kind.WHOLE),
+        (pa.large_string(), Kind.TEXT),
     ],
 )
-def test_types_that_pandas_treats_in_another_way_are_not_compiled(
-    arrow: pa.DataType, kind: Kind, *, plain_nulls: bool
-) -> None:
-    assert (kind_of(arrow), has_plain_nulls(arrow)) == (kind, plain_nulls)
+def test_types_that_pandas_treats_in_another_way_are_not_compiled(arrow: pa.DataType, kind: Kind) -> None:
+    assert kind_of(arrow) is kind
 
 
 def test_nan_is_null() -> None:

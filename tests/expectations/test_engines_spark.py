@@ -18,9 +18,10 @@ import pytest
 from expectations import answers, runner
 from expectations.arrow_slices import ArrowSlices
 from expectations.catalogue import ADMITTED, AGGREGATES, REFUSED
+from expectations.confirming import confirmed
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
 from expectations.outcomes import Outcome
-from expectations.slices import SlicedTable
+from expectations.slices import SlicedTable, check_slices
 from expectations.suites import Check, Suite
 from jobs.replay import checks
 from jobs.replay.checked_tables import run_rows
@@ -197,10 +198,37 @@ def test_pandas_and_spark_give_the_same_verdicts(name: str, spark: "SparkSession
         f"{one.check} {dict(suite.checks[one.index].kwargs)}: pandas {compared(one)} {one.exception} {one.observed}, "
         f"spark {compared(other)} {other.exception} {other.observed}"
         for one, other in zip(on_pandas, on_spark, strict=True)
-        if compared(one) != compared(other)
+        if compared(one) != compared(other) or confirmed(one, other) != other
     ]
     assert not different, "\n".join(different)
     assert not any(outcome.exception for outcome in on_pandas)
+
+
+@pytest.mark.spark
+def test_pandas_and_spark_select_the_same_rows_by_nullity(spark: "SparkSession") -> None:
+    table = pa.table(
+        {
+            "h": pa.array([0.5, NAN, None], pa.float32()),
+            "x": pa.array([NAN, None, 1.0]),
+            "l": pa.array([[NAN], None, []], pa.list_(pa.float64())),
+            "r": pa.array([{"a": NAN}, None, {"a": None}], pa.struct([("a", pa.float64())])),
+            "o": pa.array([b"", None, b"\xff"], pa.binary()),
+            "t": pa.array([None, 0, 1], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    count = "expect_table_row_count_to_equal"
+    conditions = [
+        {"type": "nullity", "column": {"name": name}, "is_null": is_null}
+        for name in table.column_names
+        for is_null in (True, False)
+    ]
+    suite = suite_of(*((count, {"value": 1, "row_condition": condition}) for condition in conditions))
+    rows = ArrowSlices(table, np.zeros(3, np.int64), 1)
+    (compiled,) = check_slices(suite, rows)
+    on_pandas = runner.validate("t", rows.frame(0, table.column_names)[0], suite)
+    on_spark = runner.validate("t", spark.createDataFrame(table), suite, engine="spark")
+    counts = [[observed(each, "value") for each in outcomes] for outcomes in (compiled, on_pandas, on_spark)]
+    assert counts == [[2, 1, 2, 1, 1, 2, 1, 2, 1, 2, 1, 2]] * 3
 
 
 # --- what a verdict means ---------------------------------------------------------------------------------------------
@@ -312,7 +340,11 @@ def checked(counts: Counts, *, watermark_ms: int | None, rows: int) -> dict[str,
 
 def results_of(tables: Mapping[str, SlicedTable]) -> tuple[CheckResult, ...]:
     (results,) = checks.run_checks(
-        load_suite_file(EXPECTATIONS_DIR / "flights.json"), ["2013-02-09"], tables, fail_on="critical"
+        load_suite_file(EXPECTATIONS_DIR / "flights.json"),
+        ["2013-02-09"],
+        tables,
+        fail_on="critical",
+        confirm="failures",
     )
     return results
 
@@ -353,7 +385,7 @@ def test_many_slices_need_constant_time_and_memory_each() -> None:
     def rounds(count: int) -> float:
         started = time.process_time()
         for _ in range(count):
-            checks.run_checks(loaded, ["s"], tables, fail_on="critical")
+            checks.run_checks(loaded, ["s"], tables, fail_on="critical", confirm="none")
         return time.process_time() - started
 
     rounds(5)

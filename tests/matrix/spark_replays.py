@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.log_pin import pin_input
 from jobs.planning.workspace import open_workspace
 from jobs.readers import published
 from jobs.reading.published import read_published
 from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.log_pin import log_reading, pin_chunk
+from jobs.replay.chunk.reading import log_reading
 from tests.matrix.checks import view_differs
 from tests.matrix.log import BOUNDS, PARTITION, SCHEMA, TABLE, Commit
 from tests.matrix.one_process import Answer, Hashes, answer
@@ -44,7 +45,7 @@ def write_log(spark: "SparkSession", lake: Path, commits: Sequence[Commit], pipe
     """Write the log, and read the ids of its records by means of any pipeline over it."""
     make_log(spark, str(lake / TABLE), commits, schema=SCHEMA, partition_by=PARTITION)
     order = order_of(lake, pipeline, BOUNDS)
-    pinned = pin_chunk(pipeline, order.lake, order.slices)
+    pinned = pin_input(pipeline, order.lake, order.slices)
     read = read_chunk(spark, pinned, log_reading(pipeline, pinned, order.slices), slices=order.slices)
     rows = read.ordered.select("slice_no", "rank", "record_hash").collect()
     hashes = {(row["slice_no"], row["rank"]): row["record_hash"] for row in rows}

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from jobs.lake.delta_tables import open_delta
-from jobs.lake.file_commits import attempt_files, commit_files
+from jobs.lake.file_commits import append_rows, attempt_files, commit_files
 from jobs.lake.lake import Lake
-from jobs.lake.store import append_rows, ensure_table, read_attempts
+from jobs.lake.store import ensure_table, read_attempts
 from jobs.replay.files.fragments import FragmentWriter, read_fragments
 from jobs.replay.files.row_files import KnownRun, RowFiles
 from jobs.replay.files.windows import load_steps, save_steps
@@ -83,7 +83,8 @@ def test_fragments_and_steps_pass_through_the_store(lake: str) -> None:
     assert sorted(pa.Table.from_batches(batches)["n"].to_pylist()) == [*range(1_000)]
     arrays = {name: np.arange(50) for name in ("sequence", "slice_start_ms", "rank", "due_ms", "clock_ms")}
     steps = Steps(**arrays, watermark_ms=np.zeros(50, np.int64), slice_ends=(50,))
-    stored = load_steps(place, save_steps(steps, place).slice_ends)
+    bare, fragments = save_steps(steps, place)
+    stored = load_steps(fragments, bare.slice_ends)
     assert (stored.due_ms == steps.due_ms).all()
     assert (stored.watermark_ms == 0).all()
     assert len(stored.watermark_ms) == 50

@@ -27,9 +27,10 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import SCRATCH, ListedFile
-from jobs.ledger.chain import GENESIS, Row, check_chain
+from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind
 from jobs.ledger.fold import Fold
+from jobs.ledger.head import Head
 from jobs.ledger.history import event_of
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
@@ -44,8 +45,10 @@ from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState
 from jobs.planning.workspace import Asked, Opened, Workspace, covers, open_workspace
 from jobs.publishing.cleaning import clean
-from jobs.publishing.decisions import resume, rollback, waive
+from jobs.publishing.decisions import resume, rollback
 from jobs.publishing.publishing import publish
+from jobs.publishing.seen import By
+from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.support.fake_replay import PIPELINE, day_ms, sales
@@ -322,7 +325,8 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
             failed = [run for run in view.runs.values() if run.verdict is Verdict.FAIL and run.waiver is None]
             if failed:
                 run = rng.choice(failed).result
-                waived = waive(work, run.slice.slice_id, reason="real", who=writer.name, run_id=run.run_id)
+                by = By(who=writer.name, decision_id=work.new_id())
+                waived = waive(work, run.slice.slice_id, run_id=run.run_id, reason="real", by=by)
                 assert waived.result.run_id == run.run_id, "the waiver is for the run that it names"
         case "rollback" if view.standing:
             rollback(work, rng.choice(view.standing[-2:]).seq, reason="too early", who=writer.name)
@@ -356,7 +360,7 @@ class Laws:
 
     world: World
     fold: Fold = field(default_factory=Fold)
-    tip: str = GENESIS
+    link: Link = field(default_factory=Link)
     view: LedgerView = field(default_factory=lambda: LedgerView(version=0))
     seen: dict[str, str | None] = field(default_factory=dict)
     history: list[tuple[int, dict[str, str | None]]] = field(
@@ -370,7 +374,7 @@ class Laws:
         assert {row["seq"] for row in rows} == {version}, "a commit's number is the ledger's version"
         assert rows[0]["commit_id"] not in self.commits, "a commit is there twice"
         self.commits.add(rows[0]["commit_id"])
-        self.tip = check_chain(rows, self.tip, uri="memory")
+        self.link = check_chain(rows, self.link, uri="memory")
         for row in rows:
             self.fold.add(event_of(row))
         self.view = self.fold.view(version)
@@ -603,6 +607,15 @@ class _Unstopped(MemoryStore):
 
     def compact(self) -> None: ...
 
+    def head(self) -> Head | None:
+        return self.table.head
+
+    def head_elsewhere(self) -> Head | None:
+        return None
+
+    def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
+        self.table.put_head(head, instead_of=instead_of)
+
 
 def _settle(world: World, rng: Random) -> None:
     """After all writers have ended, one person runs all slices; readers then see the rows of an undisturbed run."""
@@ -616,7 +629,8 @@ def _settle(world: World, rng: Random) -> None:
         outcome = run_request(place, asked, world.replayer(writer), staging=Staging(chunk=1))
         for run in outcome.runs:
             if run.verdict is Verdict.FAIL and not run.is_publishable:
-                waive(place, run.result.slice.slice_id, reason="real", who="last", run_id=run.result.run_id)
+                by = By(who="last", decision_id=place.new_id())
+                waive(place, run.result.slice.slice_id, run_id=run.result.run_id, reason="real", by=by)
         if not outcome.is_published:
             assert publish(place, who="last", request_id=outcome.request_id).is_published
         done.append(True)
@@ -691,6 +705,15 @@ class _Reader:
 
     def append(self, rows: Sequence[Row]) -> None:
         raise AssertionError(f"this store only reads, and got {len(rows)} rows")
+
+    def head(self) -> Head | None:
+        return self.table.head
+
+    def head_elsewhere(self) -> Head | None:
+        return None
+
+    def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
+        raise AssertionError(f"this store only reads, and got {head} instead of {instead_of}")
 
     def compact(self) -> None: ...
 

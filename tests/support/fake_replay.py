@@ -14,7 +14,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.event_log import pin_log
-from jobs.lake.store import append_rows, ensure_table
+from jobs.lake.file_commits import append_rows
+from jobs.lake.store import ensure_table
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
@@ -38,6 +39,7 @@ log:
   event_time: {column: at_ms, unit: ms}
   record_id: id
   slice: {by: day}
+  order: [id]
 watermark: {kind: ascending}
 windows: {tumbling: {size: 1d}}
 aggregates: {total: {sum: amount}}

@@ -34,6 +34,13 @@ TYPES: Mapping[str, tuple[pa.DataType, Callable[[random.Random], Any]]] = {
     ),
     "d": (pa.date32(), lambda chance: (START + timedelta(days=chance.randrange(3))).date()),
     "z": (pa.decimal128(9, 2), lambda chance: None if chance.random() < 0.5 else chance.randrange(9)),
+    "h": (pa.float32(), lambda chance: chance.choice([0.5, -1.0, float("nan"), float("inf")])),
+    "o": (pa.binary(), lambda chance: chance.choice([b"", b"\xff", b"a"])),
+    "l": (pa.list_(pa.float64()), lambda chance: chance.choice([[], [float("nan")], [None, 1.0]])),
+    "r": (pa.struct([("a", pa.float64())]), lambda chance: {"a": chance.choice([None, float("nan"), 1.0])}),
+    "p": (pa.map_(pa.string(), pa.int8()), lambda chance: chance.choice([[], [("a", None)], [("a", 1), ("b", 2)]])),
+    "q": (pa.timestamp("ns", tz="UTC"), lambda chance: START + timedelta(minutes=chance.randrange(3))),
+    "e": (pa.uint8(), lambda chance: chance.randrange(3)),
 }
 
 
@@ -157,7 +164,7 @@ def random_condition(chance: random.Random, *, depth: int = 2) -> dict[str, Any]
         kind = "or" if depth == 2 and all(part["type"] != "or" for part in parts) else "and"
         return {"type": kind, "conditions": parts}
     column = chance.choice(list(TYPES))
-    if chance.random() < 0.2:
+    if chance.random() < 0.3:
         return {"type": "nullity", "column": {"name": column}, "is_null": chance.random() < 0.5}
     symbol = chance.choice(["==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN"])
     parameter = chance.choice(TEXTS) if column in "su" else chance.choice([0, 1, 2, 1.5, 2.0, -3])

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from jobs.ledger.chain import Row
+from jobs.ledger.head import Head
 from jobs.ledger.table import ConflictError
 
 
@@ -67,7 +68,13 @@ class MemoryTable:
     """The commits of a ledger, version 1 first; a version without rows is a compaction."""
 
     commits: list[list[dict[str, Any]]] = field(default_factory=list)
+    head: Head | None = None
     on_commit: Callable[[Writer, Sequence[Row]], None] = field(default=lambda _writer, _rows: None)
+
+    def put_head(self, head: Head, *, instead_of: Head | None) -> None:
+        """Store a head as files named by their versions do: readers take the newest."""
+        if self.head is None or self.head.version < head.version or self.head == instead_of:
+            self.head = head
 
 
 @dataclass
@@ -111,6 +118,17 @@ class MemoryStore:
         self.table.on_commit(self.writer, rows)
         if self.faults.rng.random() < self.faults.ambiguous:
             raise ConflictError("no answer; it was written")
+
+    def head(self) -> Head | None:
+        self.writer.stop_here()
+        return self.table.head
+
+    def head_elsewhere(self) -> Head | None:
+        return None
+
+    def put_head(self, head: Head, *, instead_of: Head | None = None) -> None:
+        self.writer.stop_here()
+        self.table.put_head(head, instead_of=instead_of)
 
     def compact(self) -> None:
         self.writer.stop_here()

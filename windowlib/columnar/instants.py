@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from windowlib.columnar.steps import Int64s
+from windowlib.columnar.undecodable import undecodable_rows, without_undecodable
 from windowlib.errors import SpecError
 from windowlib.records.instants import (
     INFINITE_TIME,
     NAN_TIME,
+    NOT_UTF8,
     NULL_TIME,
     OUT_OF_RANGE,
     UNITS_PER_MS,
@@ -29,8 +31,8 @@ Codes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int8]]"
 
 _TIMES: Final = (NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE)
 PROBLEMS: Final = (
-    None, "null_key", "nan_key", *_TIMES, *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)), "null_gap",
-    "gap_not_positive", OUT_OF_RANGE,
+    None, NOT_UTF8, "null_key", "nan_key", *_TIMES, *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)),
+    "null_gap", "gap_not_positive", OUT_OF_RANGE,
 )  # fmt: skip
 """The reasons why a record is invalid. If a record has several, the first in this order is its reason."""
 _CODES: Final = {name: code for code, name in enumerate(PROBLEMS)}
@@ -106,6 +108,19 @@ def _read_each(values: pa.Array, unit: str | None) -> Instants:
     is_lost = np.array([one.problem == OUT_OF_RANGE for one in read], dtype=bool)
     places = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
     return Instants(ms[places], np.array(codes, dtype=np.int8)[places], is_lost[places])
+
+
+def decodable(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Codes]]:
+    """Return records whose texts can be read, null in place of those that are not UTF-8, and the problems of records.
+
+    There are no problems if all texts are UTF-8.
+    """
+    bad = undecodable_rows(rows)
+    if bad is None:
+        return rows, []
+    columns = [without_undecodable(column) for column in rows.columns]
+    problems = np.where(bad, _CODES[NOT_UTF8], 0).astype(np.int8)
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names), [problems]
 
 
 def key_problems(values: pa.Array) -> Codes:

@@ -20,6 +20,8 @@ class LogReading:
 
     If `order` is None, records are in the order of commits. `gap` is the column of each record's own session gap, if
     the pipeline has such sessions. `widened` maps a column whose type was widened in place to its first Spark type.
+    `moved` has the files whose row ids are not in the order of appending: the id of the first row -> the place of this
+    row in the order, as (commit, number in the commit).
     """
 
     uri: str
@@ -33,6 +35,7 @@ class LogReading:
     record_id: str | None
     order: tuple[str, ...] | None
     widened: Mapping[str, str] = field(default_factory=dict)
+    moved: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ NUMBER_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 BLANKS = " \t\n\r"
 """The characters that are ignored before and after the text of a number."""
 
+NOT_UTF8 = "not_utf8"
+"""The reason of a record with a text that is not UTF-8. It precedes all other reasons."""
 NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE, OUT_OF_RANGE = (
     "null_time", "nan_time", "infinite_time", "wrong_type", "time_out_of_range",
 )  # fmt: skip

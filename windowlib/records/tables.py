@@ -16,6 +16,9 @@ ROW_CHECK = "row_check"
 """Detects damage that the id of a row does not cover: in its coordinates and in its record (docs/CHECKPOINTS.md)."""
 WINDOW: Node = struct_type({"window_start": "timestamp", "window_end": "timestamp"})
 
+UNDECODED: Node = parse_type("map<string,binary>")
+"""Path of a text in the record -> its bytes, which are not UTF-8 (windowlib.columnar.undecodable)."""
+
 WINDOW_OUTPUTS = "window_outputs"
 LATE_RECORDS = "late_records"
 UNASSIGNED_RECORDS = "unassigned_records"
@@ -34,7 +37,7 @@ INCREMENTAL_TABLES = (WINDOW_STATE, USER_STATE, TIMERS)
 EDGE_COLUMNS = ("edge_count", "edge_xor", "edge_sum")
 """The columns of an open window that tally its edges."""
 RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS)
-"""The tables whose rows hold a whole record of the log. Spark attaches the record and computes `row_check`."""
+"""The tables whose rows hold a whole record of the log. Their `row_check` covers the record."""
 SIDE_OUTPUTS = "side_outputs_"
 
 
@@ -145,11 +148,20 @@ def unassigned_records(record: Node) -> Table:
 
 
 def invalid_records(record: Node) -> Table:
-    """Return the table of invalid records. One row is a record without a key or a usable time, and the reason."""
+    """Return the table of invalid records. One row is a record that cannot be used, and the reason.
+
+    In `record`, a text that is not UTF-8 is null. `undecoded` has the bytes of such texts.
+    """
     return Table(
         name=INVALID_RECORDS,
         content={"record_hash": "long", "reason": "string"},
-        coordinates={"record": record, "record_id": "string", "rank": "long", "detail": "string"},
+        coordinates={
+            "record": record,
+            "record_id": "string",
+            "rank": "long",
+            "detail": "string",
+            "undecoded": UNDECODED,
+        },
     )
 
 

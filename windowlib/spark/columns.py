@@ -3,6 +3,7 @@
 No expression runs Python per record. No value in a log fails the job: a value that cannot be read gives a reason.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +20,7 @@ from windowlib.records.instants import (
     INFINITE_TIME,
     INSTANT_PATTERN,
     NAN_TIME,
+    NOT_UTF8,
     NULL_TIME,
     NUMBER_PATTERN,
     OFFSET_PATTERN,
@@ -72,6 +74,37 @@ def storable(value: Column, kind: T.DataType) -> Column:
             return F.transform(value, lambda one: storable(one, kind.elementType))
         case _:
             return F.to_json(value)
+
+
+def is_undecodable(value: Column, kind: T.DataType) -> Column:
+    """Return whether a value is a text that is not UTF-8, or contains one; False for a null."""
+    if not _has(kind, T.StringType):
+        return F.lit(False)  # noqa: FBT003 - a literal is what Spark calls it
+    match kind:
+        case T.StructType():
+            found = _any([is_undecodable(value.getField(one.name), one.dataType) for one in kind.fields])
+        case T.ArrayType():
+            found = F.exists(value, lambda item: is_undecodable(item, kind.elementType))
+        case T.MapType():
+            keys, values = T.ArrayType(kind.keyType), T.ArrayType(kind.valueType)
+            found = is_undecodable(F.map_keys(value), keys) | is_undecodable(F.map_values(value), values)
+        case _:
+            found = ~F.is_valid_utf8(value)
+    return F.coalesce(found, F.lit(False))  # noqa: FBT003
+
+
+def text_problem(fields: Sequence[T.StructField]) -> Column:
+    """Return `not_utf8` if a column of the log has a text that is not UTF-8, else null."""
+    texts = [one for one in fields if _has(one.dataType, T.StringType)]
+    return F.when(_any([is_undecodable(column(one.name), one.dataType) for one in texts]), F.lit(NOT_UTF8))
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    """Return whether a condition is true, as a balanced tree, because Spark recurses into expressions."""
+    if len(conditions) < 2:  # noqa: PLR2004 - a tree has two halves
+        return conditions[0] if conditions else F.lit(False)  # noqa: FBT003
+    middle = len(conditions) // 2
+    return _any(conditions[:middle]) | _any(conditions[middle:])
 
 
 def _has(kind: T.DataType, wanted: type[T.DataType]) -> bool:

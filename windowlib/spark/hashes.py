@@ -10,7 +10,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from windowlib.records import tables
 from windowlib.records.row_ids import RECORD
 from windowlib.records.xxh64 import name_word
 from windowlib.spark.columns import column
@@ -33,13 +32,6 @@ def record_hash(fields: Sequence[T.StructField], widened: Mapping[str, str] = Ma
         _column_hash(one.name, one.dataType, column(one.name), first=widened.get(one.name)) for one in fields
     ]  # fmt: skip
     return F.xxhash64(_long(name_word(RECORD)), _xor(hashes))
-
-
-def record_check(record: T.StructType) -> Column:
-    """Return the `row_check` of a row that holds a record: a hash of `row_id`, `rank`, `record_id` and `record`."""
-    kinds = {"rank": T.LongType(), "record_id": T.StringType(), "record": record}
-    hashes = [_column_hash(name, kind, column(name)) for name, kind in kinds.items()]
-    return F.xxhash64(column(tables.ROW_ID), _xor(hashes))
 
 
 def row_hash(

@@ -8,10 +8,12 @@ from pyspark.sql import types as T  # noqa: N812
 
 from windowlib.columnar.log_reading import LogReading, TimeColumn
 from windowlib.records.row_ids import IdSum
-from windowlib.spark.columns import Instant, column, instant, range_problem, storable
+from windowlib.spark.columns import Instant, column, instant, range_problem, storable, text_problem
 from windowlib.spark.hashes import record_hash
 
 COMMIT_ORDER = ("row_commit_version", "row_id")
+_FIRST_ROW_ID = "base_row_id"
+"""The row id of the first row of a record's file."""
 _HALF = 32
 """Bits of half an id."""
 FLOATS = (T.DoubleType, T.FloatType)
@@ -34,9 +36,11 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
     time = instant(reading.event_time, fields[reading.event_time.name])
     arrival = _arrival(reading.arrival_time, fields)
     key_problem = _key_problem([fields[name] for name in reading.key])
-    problem = F.coalesce(key_problem, time.problem, arrival.problem, _gap_problem(reading.gap, fields))
+    problem = F.coalesce(
+        text_problem(log.schema.fields), key_problem, time.problem, arrival.problem, _gap_problem(reading.gap, fields)
+    )
     hashed = record_hash(log.schema.fields, reading.widened)
-    record_id = column(reading.record_id).cast("string") if reading.record_id else F.lower(F.hex(hashed))
+    record_id = column(reading.record_id).cast("string") if reading.record_id else _hash_text(hashed)
     kept = _only(log, reading)
     rows = kept.select(
         column(reading.slice_column).cast("string").alias("slice_value"),
@@ -47,12 +51,31 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
         arrival.ms.alias("arrival_ms"),
         problem.alias("read_problem"),
         *(place.alias(name) for place, name in zip(_places(kept, reading), order_columns(reading), strict=True)),
+        *([kept.metadataColumn("_metadata").getField(_FIRST_ROW_ID).alias(_FIRST_ROW_ID)] if reading.moved else []),
     )
+    if reading.moved:
+        rows = _moved(spark, rows, reading)
     numbers = spark.createDataFrame(list(reading.slices.items()) or [("", -1)], "slice_value string, slice_no int")
     judged = rows.withColumn("problem", F.coalesce("read_problem", range_problem(F.col("read_ms"))))
     valid_ms = F.when(F.col("problem").isNull(), F.col("read_ms"))
     timed = judged.withColumn("event_time_ms", valid_ms).drop("read_ms", "read_problem")
     return timed.join(F.broadcast(numbers), "slice_value").drop("slice_value")
+
+
+def _moved(spark: SparkSession, rows: DataFrame, reading: LogReading) -> DataFrame:
+    """Replace the row ids of files by the places of their rows in the order of appending, where both differ."""
+    schema = f"{_FIRST_ROW_ID} bigint, moved_commit bigint, moved_first bigint"
+    places = spark.createDataFrame([(first, *place) for first, place in reading.moved.items()], schema)
+    commit, row = order_columns(reading)
+    joined = rows.join(F.broadcast(places), _FIRST_ROW_ID, "left")
+    number = F.col("moved_first") + F.col(row) - F.col(_FIRST_ROW_ID)
+    moved = joined.withColumns({commit: F.coalesce("moved_commit", commit), row: F.coalesce(number, row)})
+    return moved.drop(_FIRST_ROW_ID, "moved_commit", "moved_first")
+
+
+def _hash_text(hashed: Column) -> Column:
+    """Return a hash as text: 16 hexadecimal digits. `hex` leaves out leading zeros."""
+    return F.lpad(F.lower(F.hex(hashed)), 16, "0")
 
 
 def _arrival(time: TimeColumn | None, fields: Mapping[str, T.StructField]) -> Instant:

@@ -26,7 +26,14 @@ from jobs.plain_text import shortened
 class GrammarModel(BaseModel):
     """Base of all parts of a pipeline file: refuses unknown keys, converts no types, and is immutable."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=False, validate_default=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        populate_by_name=False,
+        validate_default=False,
+        hide_input_in_errors=True,  # a traceback in a log would show credentials of a URI
+    )
 
 
 def refuse_control_characters(value: str) -> str:

@@ -17,7 +17,10 @@ from jobs.pipeline.models.grammar import (
     one_of,
     refuse_control_characters,
 )
-from jobs.plain_text import shortened
+from jobs.plain_text import shortened, without_credentials
+
+CREDENTIALS = "has credentials; write the place alone and set them as variables (docs/STORAGE.md)"
+"""The end of the message for a URI with a user and a password."""
 
 
 class TimeColumn(GrammarModel):
@@ -152,6 +155,9 @@ class LogGrammar(GrammarModel):
     @field_validator("table")
     @classmethod
     def _stay_inside(cls, value: str) -> str:
+        masked = without_credentials(value)
+        if masked != value:
+            raise ValueError(f"{shortened(masked)!r} {CREDENTIALS}")
         if "://" not in value and ".." in value.split("/"):
             raise ValueError(
                 f"must not contain '..', found {value!r}; write a path relative to the lake, an absolute path or a URI"

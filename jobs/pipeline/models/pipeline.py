@@ -34,10 +34,14 @@ Tag = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValid
 
 
 class QualityGrammar(GrammarModel):
-    """The suite that checks every run, and the lowest severity of a failed check that stops publication."""
+    """The suite that checks every run, and the lowest severity of a failed check that stops publication.
+
+    `confirm` are the results of compiled checks that Great Expectations confirms.
+    """
 
     suite: str
     fail_on: Literal["critical", "warning", "info"] = "critical"
+    confirm: Literal["failures", "all", "none"] = "failures"
 
     @field_validator("suite")
     @classmethod

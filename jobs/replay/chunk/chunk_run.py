@@ -46,9 +46,11 @@ class ChunkRun:
     """A chunk whose windows ran.
 
     `slices` has the input of each slice, `counted` what the tasks counted, `scanned` the ids of the records that the
-    audit's own scan of the log found, by slice number.
+    audit's own scan of the log found, by slice number. `file_digests` has what the ledger stores of the bytes of the
+    log's files, by slice (`LogCoordinates`).
     """
 
+    file_digests: Mapping[str, str]
     slices: tuple[SliceInput, ...]
     time: ChunkTime
     counted: Sums

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.lake.store import append_rows
+from jobs.lake.file_commits import append_rows
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 from windowlib.records.named_rows import content_id
@@ -21,7 +21,9 @@ def identified(table: Table, content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, tables.ROW_ID: content_id(table, content)}
 
 
-def append_driver_rows(uri: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows to an existing table. Each row maps stored columns to plain values."""
+def append_driver_rows(
+    uri: str, table: Table, rows: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str]
+) -> None:
+    """Append rows to an existing table. Each row maps stored columns to plain values; the commit stores `metadata`."""
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
-    append_rows(uri, pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+    append_rows(uri, pa.Table.from_pylist([dict(row) for row in rows], schema=schema), metadata=metadata)

@@ -10,7 +10,7 @@ from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk.log_pin import log_reading
+from jobs.replay.chunk.reading import log_reading
 from jobs.replay.chunk.time_steps import needs_pass
 from jobs.runs import Slice
 from jobs.storage import is_remote, is_s3

@@ -12,6 +12,8 @@ from pyspark.sql.window import Window
 
 from jobs.lake.event_log import PinnedLog
 from jobs.replay.chunk.chunk_run import SliceInput, input_fingerprint
+from jobs.replay.chunk.log_bytes import check_log_bytes
+from jobs.replay.tasks import SparkTasks
 from jobs.runs import Slice
 from windowlib.columnar.log_reading import LogReading
 from windowlib.columnar.plan import SliceRange
@@ -45,7 +47,7 @@ class ChunkInput:
     """The records of a chunk in log order. Spark computes them once and keeps them as a local checkpoint.
 
     `ordered` has `slice_no, sequence, rank, record, record_id, record_hash, event_time_ms, arrival_ms, problem` and the
-    order columns; `slices` has one entry per slice of the chunk, in order.
+    order columns; `slices` has one entry per slice of the chunk, in order. `file_digests` is as in `ChunkRun`.
     """
 
     reading: LogReading
@@ -53,6 +55,7 @@ class ChunkInput:
     ranks: Ranks
     ranges: tuple[SliceRange, ...]
     slices: tuple[SliceInput, ...]
+    file_digests: Mapping[str, str]
 
     @property
     def record_type(self) -> T.StructType:
@@ -83,11 +86,13 @@ def read_chunk(
         records_per_block: about how many records the sort puts into one block.
 
     Raises:
-        LogError: a file cannot be read, two records have the same place in the order, or a slice does not have the
-            number of records that the log's statistics state.
+        LogError: a file is damaged or cannot be read, two records have the same place in the order, or a slice does
+            not have the number of records that the log's statistics state.
     """
     order = order_columns(reading)
     count = sum(file.records or 0 for file in pinned.files)
+    # Spark takes a damaged checksum file for none, and knows no digest.
+    file_digests = check_log_bytes(SparkTasks(spark), pinned)
     with reading_errors(pinned):
         numbered = number_records(read_slices(spark, reading), order, count=count, records_per_block=records_per_block)
         if needs_commits:
@@ -99,7 +104,14 @@ def read_chunk(
     ordered = numbered.withColumn("rank", ranks.column())
     inputs = _slice_inputs(ordered, len(slices), needs_commits=needs_commits)
     _refuse_other_counts(pinned, slices, inputs)
-    return ChunkInput(reading=reading, ordered=ordered, ranks=ranks, ranges=_ranges(slices, ranks), slices=inputs)
+    return ChunkInput(
+        reading=reading,
+        ordered=ordered,
+        ranks=ranks,
+        ranges=_ranges(slices, ranks),
+        slices=inputs,
+        file_digests=file_digests,
+    )
 
 
 @contextmanager

@@ -47,6 +47,7 @@ def encode(task: EncodeTask, plan: EncodePlan) -> list[EncodedFile]:
 
     Raises:
         LogError: a record of the log cannot be read again.
+        AuditError: a fragment is damaged; the attempt is void.
     """
     return [file for one in task.slices for file in _encode_slice(task, one, plan)]
 

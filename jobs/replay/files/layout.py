@@ -1,7 +1,7 @@
 """The order of a chunk's records, from the metadata of its files: no record is read or sorted.
 
-Delta gives every record a row id and the version of its commit. In a file that no OPTIMIZE has written, row ids ascend
-with the row. So log order is: slice, commit version, first row id of the file, row in the file.
+The pinned log has the place of each file in the order of appending (`PinnedFile.appended`). A file that no OPTIMIZE has
+written is in this order inside. So log order is: slice, commit, place of the file in it, row in the file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.lake.event_log import PinnedLog
-from jobs.lake.pinned_files import PinnedFile
+from jobs.lake.pinned_files import AppendPlace, PinnedFile
 from jobs.replay.files.blocks import Block
 from jobs.runs import Slice
 from jobs.storage import file_system
@@ -72,7 +72,7 @@ def layout_of(pinned: PinnedLog, slices: Sequence[Slice], *, records_per_block: 
             named=file.path,
             partition=file.values,
             slice_no=slice_no,
-            commit=commits[file.slice_id, _place(file)[0]],
+            commit=commits[file.slice_id, _place(file).commit],
             sequence=sequence,
             rank=rank,
             row=0,
@@ -88,10 +88,10 @@ def layout_of(pinned: PinnedLog, slices: Sequence[Slice], *, records_per_block: 
     return Layout(blocks=tuple(blocks), ranges=tuple(ranges))
 
 
-def _place(file: PinnedFile) -> tuple[int, int]:
-    if file.default_row_commit_version is None or file.base_row_id is None:
+def _place(file: PinnedFile) -> AppendPlace:
+    if file.appended is None:
         raise InvariantBroken(f"file {file.path} has no row ids, and was to be read in their order; please report this")
-    return file.default_row_commit_version, file.base_row_id
+    return file.appended
 
 
 def _commit_numbers(files: Sequence[PinnedFile]) -> Mapping[tuple[str, int], int]:
@@ -99,7 +99,7 @@ def _commit_numbers(files: Sequence[PinnedFile]) -> Mapping[tuple[str, int], int
     numbers: dict[tuple[str, int], int] = {}
     counts: dict[str, int] = {}
     for file in files:
-        place = file.slice_id, _place(file)[0]
+        place = file.slice_id, _place(file).commit
         if place not in numbers:
             numbers[place] = counts.get(file.slice_id, 0)
             counts[file.slice_id] = numbers[place] + 1

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.lake.damage import REMOTE_ADVICE, one_line
+from jobs.lake.parquet_files import open_parquet
 from jobs.replay.files.blocks import Block
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
@@ -64,10 +65,10 @@ class LogColumns:
 
     def _open(self, block: Block) -> pq.ParquetFile:
         if not is_remote(self.uri):
-            return pq.ParquetFile(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
+            return open_parquet(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
         system, _root = file_system(self.uri)
         # Buffering reads the columns of all row groups with few requests, in parallel.
-        return pq.ParquetFile(system.open_input_file(block.path), pre_buffer=True, coerce_int96_timestamp_unit="us")
+        return open_parquet(system.open_input_file(block.path), pre_buffer=True, coerce_int96_timestamp_unit="us")
 
     def _constant(self, name: str, block: Block) -> pa.Array:
         """Return a partition column of a block as long as its longest batch."""

@@ -1,6 +1,6 @@
 """The Parquet files of a slice of a table: tasks write them and the driver commits them. Then readers see them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.lake.file_commits import WrittenFile, new_path
+from jobs.lake.parquet_files import parquet_writer
 from jobs.replay.files.fragments import FragmentWriter
-from jobs.storage import file_system, is_remote, make_directory, remove_directory
+from jobs.storage import is_remote, remove_directory
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.words import is_constant
 from windowlib.records import tables
 from windowlib.records.tables import PARTITION_COLUMNS, Table
 
-_WRITE_BATCH: Final = 65_536
-"""Values that the writer of a column takes at once."""
-_WORDS: Final = (tables.ROW_ID, tables.ROW_CHECK, "edge_xor", "edge_sum")
-"""Columns of hashes. They have no pattern, so neither an encoding nor compression makes them smaller."""
 _BOUNDED: Final = {tables.TIMERS: ("domain", "at_ms")}
 """Other columns that have statistics: a chunk skips the timers that it does not reach (`changeable.reached_keys`)."""
 _PROBE: Final = 256
@@ -74,10 +71,10 @@ class RowFiles:
     def _new_file(self, schema: pa.Schema) -> pq.ParquetWriter:
         attempt = (self.columns["slice_id"], self.columns["attempt_id"])
         path = new_path(attempt, f"part-{uuid4()}.parquet")
-        place = f"{self.root}/{path}"
-        make_directory(place.rpartition("/")[0])
         self.written.append(EncodedFile(self.table.name, WrittenFile(path=path, attempt=attempt)))
-        return _writer(place, schema, bounded=(*self.table.keys, *_BOUNDED.get(self.table.name, ())))
+        # Queries skip files by the bounds of these columns, so the others of flat tables have none.
+        bounded = (*self.table.keys, *_BOUNDED.get(self.table.name, ()))
+        return parquet_writer(f"{self.root}/{path}", schema, bounded=bounded)
 
     def _columns(self, rows: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
         """Return the columns of the files. A text that is the same in all rows is a dictionary of one value."""
@@ -201,45 +198,3 @@ def _as(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.
     if pa.types.is_dictionary(kind):
         return column.combine_chunks().dictionary_encode()
     return column.cast(kind)
-
-
-def _writer(place: str, schema: pa.Schema, *, bounded: Sequence[str]) -> pq.ParquetWriter:
-    """Return a writer of a new file. An object store shows the file when it is closed.
-
-    Integers ascend or repeat, so their differences are small, and compression would make them little smaller. Nothing
-    makes ids, checks and hashes of edges smaller. Queries skip files by the columns `bounded` and by times, so the
-    other columns of flat tables have no statistics. The schema of Arrow is not stored, so that a reader sees no
-    dictionaries.
-    """
-    system, path = file_system(place)
-    leaves = {leaf: kind for field in schema for leaf, kind in _leaves(field.name, field.type)}
-    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)]
-    times = {leaf for leaf, kind in leaves.items() if pa.types.is_timestamp(kind)}
-    whole = {leaf for leaf, kind in leaves.items() if pa.types.is_integer(kind)}.difference(_WORDS) | times
-    packed = {leaf for leaf in leaves if leaf not in whole and leaf not in _WORDS}
-    return pq.ParquetWriter(
-        path,
-        schema,
-        filesystem=system,
-        compression={leaf: "zstd" if leaf in packed else "none" for leaf in leaves},
-        compression_level=dict.fromkeys(packed, 1),
-        use_dictionary=texts,
-        column_encoding=dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
-        write_statistics=True if len(leaves) > len(schema) else [*bounded, *times],
-        write_batch_size=_WRITE_BATCH,
-        store_schema=False,
-    )
-
-
-def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path and the type of each column of values that Parquet stores for a column of Arrow."""
-    if pa.types.is_struct(kind):
-        for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
-    elif pa.types.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
-    else:
-        yield path, kind

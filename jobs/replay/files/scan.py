@@ -84,7 +84,10 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A batch of the log with what was read from it. Records are numbered from `sequence`; the slice is the block's."""
+    """A batch of the log with what was read from it. Records are numbered from `sequence`; the slice is the block's.
+
+    In `rows`, texts that are not UTF-8 are null.
+    """
 
     rows: pa.RecordBatch
     hashes: Int64s
@@ -174,12 +177,13 @@ def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
     """
     done = 0
     commit = plan.slice_starts_ms[block.slice_no] + block.commit
-    for rows in plan.log.batches(block):
-        places = np.arange(done, done + rows.num_rows, dtype=np.int64)
-        done += rows.num_rows
+    for stored in plan.log.batches(block):
+        places = np.arange(done, done + stored.num_rows, dtype=np.int64)
+        done += stored.num_rows
         reading = plan.reading
+        rows, problems = instants.decodable(stored)
         time = instants.read_instants(rows.column(reading.event_time.name), reading.event_time.unit)
-        problems = [instants.key_problems(rows.column(name)) for name in reading.key]
+        problems += [instants.key_problems(rows.column(name)) for name in reading.key]
         problems.append(time.problems)
         arrival_ms = None
         if reading.arrival_time is not None:
@@ -191,7 +195,7 @@ def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
             problems.append(instants.gap_problems(gap))
         yield Judged(
             rows=rows,
-            hashes=record_hashes(rows, reading.widened, constant=block.partition),
+            hashes=record_hashes(stored, reading.widened, constant=block.partition),
             event_time_ms=time.ms,
             arrival_ms=arrival_ms,
             problems=instants.first_problems(*problems, instants.range_problems(time)),

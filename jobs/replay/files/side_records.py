@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from jobs.replay.chunk.side_rows import completed
 from jobs.replay.files.blocks import Block
 from jobs.replay.files.log_blocks import LogColumns
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken
-from windowlib.records import tables
 from windowlib.records.tables import Table
 
 
@@ -44,7 +43,7 @@ class SideRecords:
             start, end = np.searchsorted(ranks, (block.rank, block.rank + block.records))
             if start < end:
                 found = self._records(block, ranks[start:end] - block.rank)
-                parts.append(self._checked(table, rows.slice(start, end - start), found))
+                parts.append(self._completed(table, rows.slice(start, end - start), found))
         if sum(part.num_rows for part in parts) != rows.num_rows:
             raise InvariantBroken(
                 f"{rows.num_rows} rows of {table.name} have places in the log, and {sum(p.num_rows for p in parts)} "
@@ -62,18 +61,13 @@ class SideRecords:
             done += batch.num_rows
         return pa.concat_tables(parts).combine_chunks()
 
-    def _checked(self, table: Table, rows: pa.Table, found: pa.Table) -> pa.Table:
-        columns = {name: rows[name] for name in rows.column_names if name not in ("rank", tables.ROW_ID)}
+    def _completed(self, table: Table, rows: pa.Table, found: pa.Table) -> pa.Table:
         node = arrow_type(table.coordinates["record"])
         named = {self.names[name]: found[name].combine_chunks() for name in found.column_names}
         fields = [named[field.name].cast(field.type) for field in node]
-        columns["record"] = pa.StructArray.from_arrays(fields, fields=list(node))
-        columns["record_id"] = self._ids(rows, found)
-        columns["rank"] = rows["rank"]
-        for name, kind in table.coordinates.items():
-            if name not in columns:
-                columns[name] = pa.nulls(rows.num_rows, arrow_type(kind))
-        return RowIdentity(table).identified(pa.table(columns))[0]
+        record = pa.StructArray.from_arrays(fields, fields=list(node))
+        with_record = rows.append_column("record", record).append_column("record_id", self._ids(rows, found))
+        return completed(table, with_record)
 
     def _ids(self, rows: pa.Table, found: pa.Table) -> pa.Array | pa.ChunkedArray:
         if self.record_id is not None:

@@ -11,7 +11,8 @@ import numpy as np
 from jobs.planning.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
-from jobs.replay.chunk.log_pin import log_reading
+from jobs.replay.chunk.log_bytes import check_log_bytes
+from jobs.replay.chunk.reading import log_reading
 from jobs.replay.chunk.tallies import STATE, Sums
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
 from jobs.replay.files.blocks import Block
@@ -53,9 +54,10 @@ def run_files(session: LazySession, pinned: Pinned) -> ChunkRun:
     """Read the log's files in tasks, and run the windows of a chunk. A chunk with little work starts no session.
 
     Raises:
-        LogError: a file of the log cannot be read, or holds other records than its statistics say.
+        LogError: a file of the log is damaged, cannot be read, or holds other records than its statistics say.
         CheckpointError: a task found a damaged row of the checkpoint.
         SpecError: a user's function failed.
+        AuditError: a file that tasks exchange is damaged; the attempt is void.
     """
     # A cluster is there to do the work: the driver's machine may be small.
     runs_here = session.is_local and pinned.runs_here(has_session=session.is_running)
@@ -77,6 +79,8 @@ def _directory(tasks: Tasks, pinned: Pinned) -> str:
 
 
 def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
+    with stage("bytes of the log"):
+        file_digests = check_log_bytes(tasks, pinned.log)
     size = pinned.sizes.task_records(pinned.log.records, cores=tasks.cores)
     layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
     plan = _scan_plan(pinned, layout, directory, buckets=pinned.buckets(layout.records, cores=tasks.cores))
@@ -103,6 +107,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
         known.remove()
         raise
     return ChunkRun(
+        file_digests=file_digests,
         slices=inputs,
         time=time,
         counted=counted,
@@ -238,9 +243,10 @@ def _windows_plan(
         sizes=pinned.sizes,
         checkpoints=replace(pinned.checkpoint_rules(), changes_only=pinned.lets_rows_stay()),
     )
+    without_arrays, steps = save_steps(time.steps, directory)
     return WindowsPlan(
-        bucket_plan=replace(plan, steps=save_steps(time.steps, directory)),
-        steps_directory=directory,
+        bucket_plan=replace(plan, steps=without_arrays),
+        steps=steps,
         directory=directory,
         known=known,
     )

@@ -1,21 +1,25 @@
 """The second task of a chunk: it runs the windows of one bucket over the fragments of the scan."""
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import merge
-from io import BytesIO
 from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 
-from jobs.replay.files.fragments import Fragment, FragmentWriter, joined_fragments, read_fragments
+from jobs.replay.files.fragments import (
+    Fragment,
+    FragmentWriter,
+    fragment_writers,
+    joined_fragments,
+    read_fragments,
+)
 from jobs.replay.files.row_files import EncodedFile, KnownRun, RowSink, close_sinks
 from jobs.replay.files.scan import fed_records
-from jobs.storage import is_remote, open_input, open_output
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.steps import Int64s, Steps
+from windowlib.columnar.steps import Steps
 from windowlib.columnar.tagged_rows import KEPT_TAG, TallyKey
 from windowlib.execution.bucket import BucketRun
 from windowlib.records import tables
@@ -26,13 +30,13 @@ _STEPS = ("sequence", "slice_start_ms", "rank", "due_ms", "clock_ms", "watermark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowsPlan:
-    """What every windows task gets besides its bucket. The steps of `bucket_plan` are in `steps_directory`.
+    """What every windows task gets besides its bucket. The arrays of the steps of `bucket_plan` are in `steps`.
 
     `known` is the slice whose run is known, if there is one: the first slice of a chunk.
     """
 
     bucket_plan: BucketPlan
-    steps_directory: str
+    steps: tuple[Fragment, ...]
     directory: str
     known: KnownRun | None
 
@@ -60,7 +64,7 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     """Run one bucket along all slices of the chunk."""
     # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
-    own = replace(plan.bucket_plan, steps=load_steps(plan.steps_directory, plan.bucket_plan.steps.slice_ends))
+    own = replace(plan.bucket_plan, steps=load_steps(plan.steps, plan.bucket_plan.steps.slice_ends))
     run = BucketRun(own)
     for table_name, fragment in task.state:
         for _, rows in read_fragments([fragment]):
@@ -106,30 +110,29 @@ def _fed(run: BucketRun, slice_no: int, records: pa.RecordBatch) -> pa.RecordBat
     return fed_records(records, first=run.plan.slices[slice_no - 1].end_sequence if slice_no else 0)
 
 
-def save_steps(steps: Steps, directory: str) -> Steps:
-    """Write the arrays of steps to files. Return the steps without their arrays, as tasks get them."""
-    for name in _STEPS:
-        values = getattr(steps, name)
-        is_constant = len(values) > 0 and values[0] == values[-1] and not (values != values[0]).any()
-        with open_output(f"{directory}/step-{name}.npy") as file:
-            np.save(file, values[:1] if is_constant else values)
+def save_steps(steps: Steps, directory: str) -> tuple[Steps, tuple[Fragment, ...]]:
+    """Write each array of steps as a fragment. Return the steps without arrays, for tasks, and the fragments."""
+    writer = FragmentWriter(directory, "steps")
+    with fragment_writers(writer):
+        for name in _STEPS:
+            values = getattr(steps, name)
+            is_constant = len(values) > 0 and values[0] == values[-1] and not (values != values[0]).any()
+            writer.write(pa.RecordBatch.from_pydict({name: values[:1] if is_constant else values}), slice_no=0)
     nothing = np.empty(0, dtype=np.int64)
-    return Steps(**dict.fromkeys(_STEPS, nothing), slice_ends=steps.slice_ends)
+    return Steps(**dict.fromkeys(_STEPS, nothing), slice_ends=steps.slice_ends), tuple(writer.fragments)
 
 
-def load_steps(directory: str, slice_ends: tuple[int, ...]) -> Steps:
-    """Return the steps that `save_steps` wrote. On one machine they are mapped into memory, so tasks share them."""
-    arrays = {name: _load(f"{directory}/step-{name}.npy") for name in _STEPS}
+def load_steps(fragments: Iterable[Fragment], slice_ends: tuple[int, ...]) -> Steps:
+    """Return the steps that `save_steps` wrote. On one machine they are mapped into memory, so tasks share them.
+
+    Raises:
+        AuditError: the file is damaged.
+    """
+    arrays = dict.fromkeys(_STEPS, np.empty(0, dtype=np.int64))
+    for _, batch in read_fragments(fragments):
+        arrays[batch.schema.names[0]] = batch.column(0).to_numpy()
     count = max(map(len, arrays.values()))
     whole = {
-        name: np.asarray(values) if len(values) == count else np.broadcast_to(np.asarray(values), count)
-        for name, values in arrays.items()
+        name: values if len(values) == count else np.broadcast_to(values, count) for name, values in arrays.items()
     }
     return Steps(**whole, slice_ends=slice_ends)
-
-
-def _load(place: str) -> Int64s:
-    if not is_remote(place):
-        return np.asarray(np.load(place, mmap_mode="r"))
-    with open_input(place) as file:
-        return np.asarray(np.load(BytesIO(file.read())))

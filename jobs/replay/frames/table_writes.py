@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-from pyspark.sql import types as T  # noqa: N812
 
-from jobs.lake.file_commits import WrittenFile, commit_files
-from jobs.lake.store import add_fields, append_rows
-from jobs.replay.chunk.log_input import invalid_row_id
+from jobs.lake.file_commits import WrittenFile, append_rows, commit_files
+from jobs.lake.store import add_fields
+from jobs.replay.chunk.side_rows import completed
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.files.row_files import RowFiles
 from jobs.replay.sizes import SIZES, Sizes
@@ -27,7 +26,6 @@ from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.records import tables
 from windowlib.records.tables import Table
-from windowlib.spark.hashes import record_check
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,15 +34,13 @@ if TYPE_CHECKING:
 def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame", *, whole_states: Sequence[int]) -> "DataFrame":
     """Return the rows of one table, with `slice_no`. Rows of side tables get their records from the ordered log.
 
+    Rows with a record have no check, and those of invalid records no id: `completed` computes them.
+
     `whole_states` are the slices whose checkpoint is stored whole; those of the others are stored as changes.
     """
     if name == tables.INVALID_RECORDS:
-        detail = F.lit(None).cast("string").alias("detail")
         plain = ("slice_no", "record", "record_id", "record_hash", "rank")
-        invalid = ordered.where("problem is not null")
-        return _checked(
-            invalid.select(*plain, F.col("problem").alias("reason"), detail, invalid_row_id().alias("row_id"))
-        )
+        return ordered.where("problem is not null").select(*plain, F.col("problem").alias("reason"))
     is_whole = F.col("slice_no").isin(list(whole_states))
     is_stored = F.col("tag") == name
     if name in tables.INCREMENTAL_TABLES:
@@ -53,15 +49,13 @@ def table_rows(name: str, tagged: "DataFrame", ordered: "DataFrame", *, whole_st
         is_stored &= ~is_whole
     rows = tagged.where(is_stored).select("slice_no", f"{name}.*")
     if name in (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS):
-        return _checked(rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"]))
+        return rows.join(ordered.select("slice_no", "rank", "record", "record_id"), ["slice_no", "rank"])
     return rows
 
 
-def _checked(rows: "DataFrame") -> "DataFrame":
-    """Add column `row_check` to rows that contain a record."""
-    record = rows.schema["record"].dataType
-    assert isinstance(record, T.StructType), "a record is a struct"
-    return rows.withColumn(tables.ROW_CHECK, record_check(record))
+def _whole(table: Table, rows: pa.Table) -> pa.Table:
+    """Return rows of a table with all columns. Spark leaves the checks of rows with a record to Arrow."""
+    return completed(table, rows) if table.name in tables.RECORD_TABLES else rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +85,7 @@ def write_tables(written: Iterable[Rows], slices: Sequence[SliceRun], *, sizes: 
 
 
 def _append_collected(rows: Rows, slices: Sequence[SliceRun]) -> None:
-    found = rows.frame.toArrow()
+    found = _whole(rows.table, rows.frame.toArrow())
     numbers = found["slice_no"].to_pylist()
     placed = {one.slice_no: one.columns() for one in slices}
     columns = []
@@ -101,6 +95,7 @@ def _append_collected(rows: Rows, slices: Sequence[SliceRun]) -> None:
             columns.append(found[name].cast(kind))
         else:
             columns.append(pa.array([placed[number][name] for number in numbers], kind))
+    add_fields(rows.uri, rows.table)
     append_rows(rows.uri, pa.table(columns, names=list(rows.table.stored_columns())))
 
 
@@ -142,7 +137,7 @@ def written_files(
     for number, rows in groupby(_by_slice(batches), key=itemgetter(0)):
         files = RowFiles(table=table, root=root, columns=runs[number], rows_per_file=rows_per_file)
         for _, part in rows:
-            files.write(part)
+            files.write(_whole(table, part))
         files.close()
         yield from (one.file for one in files.written)
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.log_input import ChunkInput, read_chunk, scan_log
-from jobs.replay.chunk.log_pin import log_reading
+from jobs.replay.chunk.reading import log_reading
 from jobs.replay.chunk.record_columns import rename_records
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import Sums, Tallies
@@ -52,7 +52,14 @@ def run_frames(spark: "SparkSession", pinned: Pinned) -> ChunkRun:
     tagged, counted = _run_windows(spark, pinned, read, time=time)
     scanned = scan_log(spark, read, pinned.log)
     rows = FrameRows(pinned=pinned, read=read, tagged=tagged)
-    return ChunkRun(slices=read.slices, time=time, counted=counted, scanned=scanned, rows=rows)
+    return ChunkRun(
+        file_digests=read.file_digests,
+        slices=read.slices,
+        time=time,
+        counted=counted,
+        scanned=scanned,
+        rows=rows,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

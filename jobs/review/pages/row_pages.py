@@ -15,6 +15,7 @@ from jobs.lake.store import attempt_batches, table_columns
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from windowlib.columnar.undecodable import readable
 from windowlib.errors import RangeError, RequestError
 from windowlib.records.tables import RECORD_TABLES, ROW_CHECK, ROW_ID, SLICE_COLUMNS, WINDOW_OUTPUTS
 
@@ -236,7 +237,7 @@ class RunRows:
                     here.append(positions[done] - start)
                     done += 1
                 if here:
-                    yield _taken(pa.Table.from_batches([batch]), here)
+                    yield readable(_taken(pa.Table.from_batches([batch]), here))
                 start = end
 
 

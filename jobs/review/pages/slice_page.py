@@ -265,7 +265,5 @@ def _commands(rows: ReportRows, one: Slice, row: RunRow | None) -> tuple[Command
         Command(line=show_line(rows, one.slice_id), purpose="Prints the windows of the slice that readers see."),
     ]
     if row is not None and row.verdict is Verdict.FAIL and row.waiver is None:
-        found.append(
-            Command(line=waive_line(rows, one.slice_id), purpose="Waives the failed run from the command line.")
-        )
+        found.append(Command(line=waive_line(rows, row), purpose="Waives the failed run from the command line."))
     return tuple(found)

@@ -7,7 +7,7 @@ from expectations.units import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.workspace import Workspace, holders
-from jobs.publishing.rules import judge_publication, stop_reasons
+from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
 from jobs.runs import Verdict
 
 
@@ -210,4 +210,11 @@ def _waits(work: Workspace, view: LedgerView, request: Request, *, held: int, wo
     if not request.runs:
         return "nothing is staged yet"
     found = judge_publication(work, view, request)
-    return "is ready to be published" if found.is_published else found.why
+    if not found.is_published:
+        return found.why
+    slices = unverified_slices(view, request)
+    return (
+        f"is ready to be published by a person ({listed(slices)}: {UNVERIFIED})"
+        if slices
+        else "is ready to be published"
+    )

@@ -184,7 +184,7 @@ def _held(run: RunRow, rows: ReportRows) -> Held:
         failures=failures_of(run.checks),
         waiver=run.waiver,
         waived_at=instant(run.waiver.at_ms) if run.waiver else "",
-        waive=waive_line(rows, one.slice_id),
+        waive=waive_line(rows, run),
         rerun=rerun_line(rows, one.start_ms, one.end_ms),
         is_contradicted=run.is_contradicted,
     )

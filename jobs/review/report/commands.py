@@ -1,12 +1,12 @@
 """The commands on the page, which repeat or continue the work that it shows. All words are quoted for a shell."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows
+from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows, RunRow
+from jobs.runs import SHOWN_DIGITS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,8 +31,8 @@ def bound_text(at_ms: int, rows: ReportRows) -> str:
     return at.replace(tzinfo=None).isoformat(timespec="hours" if rows.every_ms % HOUR_MS == 0 else "minutes")
 
 
-def commands(rows: ReportRows, failed: Sequence[str]) -> tuple[Command, ...]:
-    """Return the commands that replay the whole range, show it, and waive the first of the `failed` slices."""
+def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
+    """Return the commands that replay the whole range and show it. With `waive`, a waiver and the publication, too."""
     if not rows.slices:
         return (Command(line=_line(rows, "plan"), purpose="Shows which slices would be replayed, and why."),)
     start, end = bound_text(rows.slices[0].start_ms, rows), bound_text(rows.slices[-1].end_ms, rows)
@@ -51,11 +51,11 @@ def commands(rows: ReportRows, failed: Sequence[str]) -> tuple[Command, ...]:
             line=_line(rows, "status"), purpose="Shows the facts of this page in the terminal; --json is for programs."
         ),
     ]
-    if failed:
+    if waive is not None:
         found += [
             Command(
-                line=waive_line(rows, failed[0]),
-                purpose="Waives a failed slice. The ledger stores who did it and why.",
+                line=waive,
+                purpose="Waives a failed run. The ledger stores who did it and why.",
             ),
             Command(
                 line=_line(rows, "publish"), purpose="After the waiver, publishes all slices of the request at once."
@@ -64,9 +64,9 @@ def commands(rows: ReportRows, failed: Sequence[str]) -> tuple[Command, ...]:
     return tuple(found)
 
 
-def waive_line(rows: ReportRows, slice_id: str) -> str:
-    """Return the command that waives a slice."""
-    return f'{_line(rows, "waive", slice_id)} --reason "…"'
+def waive_line(rows: ReportRows, run: RunRow) -> str:
+    """Return the command that waives a failed run."""
+    return f'{_line(rows, "waive", run.slice.slice_id, "--run", run.run_id[:SHOWN_DIGITS])} --reason "…"'
 
 
 def show_line(rows: ReportRows, slice_id: str) -> str:

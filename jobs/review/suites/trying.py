@@ -143,13 +143,13 @@ def _judged(
     others = () if is_known or present.suites is None else tuple(present.suites)
     tables = past.tables_of(block, (*candidate, *others))
     ids = [run.result.slice.slice_id for run in block]
-    results = run_checks(candidate, ids, tables, fail_on=fail_on)
+    results = run_checks(candidate, ids, tables, fail_on=fail_on, confirm="none")
     if is_known:
         return results, [run.verdict for run in block]
     again = (
         [()] * len(block)
         if present.suites is None
-        else run_checks(present.suites, ids, tables, fail_on=present.fail_on)
+        else run_checks(present.suites, ids, tables, fail_on=present.fail_on, confirm="none")
     )
     return results, [_verdict(run, found, present.fail_on) for run, found in zip(block, again, strict=True)]
 

@@ -12,7 +12,11 @@ import pytest
 
 from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day
+from jobs.lake.lake import Lake
+from jobs.planning.workspace import open_workspace
+from jobs.wall_clock import now_ms
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, sales
+from tests.support.waiving import newest_failed_run
 
 
 class Shell:
@@ -28,6 +32,10 @@ class Shell:
         status = run_cli(hindcast, [*arguments, "--lake", str(self.root), "--pipelines", str(self.root / "pipelines")])
         self.out, self.err = self.capsys.readouterr()
         return status
+
+    def failed_run(self, slice_id: str) -> str:
+        """Return the first digits of the failed run of a slice."""
+        return newest_failed_run(open_workspace(sales(), Lake(root=str(self.root)), now_ms=now_ms), slice_id)[:12]
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401  (what a program would read)
         self(*arguments, "--json")

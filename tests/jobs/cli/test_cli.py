@@ -11,6 +11,7 @@ from jobs.cli import run as cli_run
 from jobs.cli.common import run_cli
 from jobs.cli.main import COMMANDS, hindcast
 from jobs.ledger.history import REMEMBERED
+from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable
 from jobs.review.verify_input import Verification
 from tests.jobs.cli.conftest import Shell
@@ -59,9 +60,11 @@ def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> Non
     assert shell("show", "sales") == 0
     assert "has no published windows" in shell.out
     assert shell("publish", "sales") == 1
-    assert shell("waive", "sales", "2024-01-03", "--reason", " ") == 1
-    assert shell("waive", "sales", "2024-01-02", "--reason", "x") == 1
-    assert shell("waive", "sales", "2024-01-03", "--reason", "a real sale") == 0
+    assert shell("waive", "sales", "2024-01-03", "--run", shell.failed_run("2024-01-03"), "--reason", " ") == 1
+    assert shell("waive", "sales", "2024-01-02", "--run", "0", "--reason", "x") == 1
+    assert (
+        shell("waive", "sales", "2024-01-03", "--run", shell.failed_run("2024-01-03"), "--reason", "a real sale") == 0
+    )
     assert "by ann: a real sale" in shell.out
     assert shell("publish", "sales") == 0
     rows = [json.loads(line) for line in (shell("show", "sales", "--json"), shell.out)[1].splitlines()]
@@ -168,6 +171,21 @@ def test_explain_prints_the_windows_of_an_assigned_record(shell: Shell) -> None:
     assert found["details"]["fired"] == ["[2024-01-02 00:00, 2024-01-03 00:00)"]
 
 
+@pytest.mark.parametrize("before", [(), ("--json",)])
+def test_explain_takes_an_id_that_begins_with_a_minus(shell: Shell, before: tuple[str, ...]) -> None:
+    for arguments in (("sales", "-4x", *before), (*before, "sales", "-4x"), (*before, "sales", "--", "-4x")):
+        if "--" in arguments:
+            places = ("--lake", str(shell.root), "--pipelines", str(shell.root / "pipelines"))
+            status = run_cli(hindcast, ["explain", *places, *arguments])
+            shell.out, shell.err = shell.capsys.readouterr()
+        else:
+            status = shell("explain", *arguments)
+        assert (status, shell.out) == (1, "")
+        assert "has no record whose id is '-4x'" in shell.err
+    assert shell("explain", "sales", "--jsn") == 2
+    assert "No such option" in shell.err
+
+
 def test_the_help_of_every_command_has_an_example(shell: Shell) -> None:
     for name in COMMANDS:
         assert run_cli(hindcast, [name, "--help"]) == 0
@@ -217,8 +235,6 @@ def test_a_command_that_looks_imports_no_heavy_library(
     shell: Shell, command: tuple[str, ...], allowed: set[str]
 ) -> None:
     """They answer in less than 0.7 s. The import of pandas takes 0.4 s, that of pyspark 0.2 s."""
-    ordered = PIPELINE.replace("record_id: id", "record_id: id\n  order: [id]")  # the log has no row tracking
-    (shell.root / "pipelines" / "sales.yaml").write_text(ordered)
     shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-03")
     arguments = [*command, "--lake", str(shell.root), "--pipelines", str(shell.root / "pipelines")]
     code = (
@@ -233,3 +249,23 @@ def test_a_command_that_looks_imports_no_heavy_library(
     assert done.returncode == 0, done.stderr
     assert "modules:" in done.stdout
     assert not heavy & {*done.stdout.partition("modules:")[2].split()}
+
+
+def test_a_ledger_that_lost_its_last_commit_is_refused_until_a_person_accepts_the_loss(shell: Shell) -> None:
+    """Defect: after a rollback whose commit file was lost, `status`, `plan` and `verify` had exit status 0."""
+    shell("run", "sales", *RANGE)
+    publication = Ledger(str(shell.root / "sales" / "ledger"), now_ms=lambda: 0).view().standing[-1].seq
+    assert shell("rollback", "sales", "--publication", str(publication), "--reason", "wrong") == 0, shell.err
+    max((shell.root / "sales" / "ledger" / "_delta_log").glob("*.json")).unlink()
+    for command in (("status", "sales"), ("plan", "sales", *RANGE), ("verify", "sales"), ("show", "sales")):
+        REMEMBERED.forget_all()  # each command is a new process
+        assert shell(*command) == 1, command
+        assert "has lost its last commits" in shell.err
+        assert "hindcast recover PIPELINE" in shell.err
+    REMEMBERED.forget_all()
+    assert shell("recover", "sales", "--reason", "the disk failed") == 0, shell.err
+    assert "the ledger goes on at version" in shell.out
+    REMEMBERED.forget_all()
+    assert shell("status", "sales") == 0
+    assert shell("recover", "sales", "--reason", "again") == 1
+    assert "there is nothing to recover" in shell.err

@@ -21,6 +21,7 @@ from jobs.cli.main import hindcast
 from jobs.console import print_table, say
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day
+from tests.support.latin_texts import write_latin_texts
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 CONTROLS = "".join(map(chr, (*range(1, 32), *range(127, 160)))) + "\u2028\u2029\u202e\u2066\u200f"
@@ -59,8 +60,9 @@ COMMANDS = (
     *[("status",), ("status", "sales"), ("show", "sales"), ("show", "sales", "--all-panes"), ("report", "sales")],
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE, "--reason", ARGUMENT), ("publish", "sales"),
     ("publish", "sales", "--request", ARGUMENT), ("explain", "sales", f"2024-01-01/{HOSTILE}/1"),
-    ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--reason", ARGUMENT),
-    ("waive", "sales", ARGUMENT, "--reason", ARGUMENT), ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
+    ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--run", ARGUMENT, "--reason", ARGUMENT),
+    ("waive", "sales", "2024-01-03", "--reason", ARGUMENT), ("waive", "sales", ARGUMENT, "--reason", ARGUMENT),
+    ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("diff", "sales"), ("diff", "sales", "--json"),
     ("diff", "sales", "--request", ARGUMENT), ("diff", "sales", "--run", ARGUMENT), ("diff", "sales", "--at", ARGUMENT),
     ("diff", "sales", "--at", "0", "--all-panes"), ("diff", "sales", "--at", "9" * 30), ("diff", ARGUMENT),
@@ -72,7 +74,7 @@ COMMANDS = (
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
     ("metrics",), ("metrics", ARGUMENT), ("setup", ARGUMENT),
-    ("clean", "sales"), ("clean", "sales", "--older-than", ARGUMENT),
+    ("recover", "sales", "--reason", ARGUMENT), ("clean", "sales"), ("clean", "sales", "--older-than", ARGUMENT),
     ("clean", "sales", "--older-than", "0s", "--remove"),
     ("suite", "propose", "sales"), ("suite", "propose", "sales", "--output", "proposed.json"),
     ("suite", "try", "proposed.json", "sales"), ("suite", "try", ARGUMENT, "sales"), ("suite", ARGUMENT),
@@ -90,6 +92,23 @@ def test_no_command_prints_control_characters(hostile: Shell, monkeypatch: pytes
             for line in hostile.out.splitlines():
                 json.loads(line)
     assert {request["who"] for request in hostile.json("status", "sales")["pipelines"][0]["requests"]} == {HOSTILE}
+
+
+def test_texts_that_are_not_utf_8_in_rows_of_an_older_version_are_shown_with_escapes(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_day(shell.root, "2024-01-06", {"LATIN": 7})
+    write_latin_texts(monkeypatch, b"LATIN")
+    days = ("--from", "2024-01-01", "--to", "2024-01-07")
+    assert shell("run", "sales", *days) == 0, shell.err
+    assert shell("show", "sales") == 0
+    assert "caf\\xe9" in shell.out
+    assert shell.json("show", "sales", "--slice", "2024-01-06")["key"] == "caf\\xe9"
+    for command in (("explain", "sales", "2024-01-06/LATIN/7"), ("verify", "sales"), ("report", "sales")):
+        assert shell(*command) == 0, shell.err
+    append_day(shell.root, "2024-01-06", {"b": 1})
+    assert shell("run", "sales", *days, "--no-publish") == 0
+    assert shell("diff", "sales") == 0, shell.err
 
 
 def test_the_lists_of_this_module_have_every_command() -> None:
@@ -183,7 +202,7 @@ ON_A_LAKE = (
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
-    ("suite", "propose", "sales"), ("diff", "sales"),
+    ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
 )  # fmt: skip
 
 

@@ -43,7 +43,9 @@ def test_the_gauges_follow_a_request_from_a_failed_check_to_its_rollback(shell: 
     held = gauges(shell)
     assert (held["held_slices"], held["open_requests"], held["published_slices"]) == (1, 1, 0)
 
-    assert shell("waive", "sales", "2024-01-03", "--reason", "a real sale") == 0
+    assert (
+        shell("waive", "sales", "2024-01-03", "--run", shell.failed_run("2024-01-03"), "--reason", "a real sale") == 0
+    )
     assert gauges(shell)["held_slices"] == 0
     assert shell("publish", "sales") == 0
     seen = gauges(shell)

@@ -23,7 +23,7 @@ def blizzard(shell: Shell) -> Shell:
         append_day(shell.root, name, {"a": FAILS if name in BLIZZARD else day})
     assert shell("run", "sales", *RANGE) == 1
     for name in BLIZZARD:
-        assert shell("waive", "sales", name, "--reason", "a blizzard") == 0
+        assert shell("waive", "sales", name, "--run", shell.failed_run(name), "--reason", "a blizzard") == 0
     assert shell("publish", "sales") == 0
     return shell
 

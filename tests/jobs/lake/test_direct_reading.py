@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake.append_order import CommitOrder
 from jobs.lake.commit_history import FEW_COMMITS
 from jobs.lake.direct_reading import direct_reading
-from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
+from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.lake.known_log import KnownLog
 from jobs.lake.log_files import list_log_files
 from jobs.lake.row_tracking import RowPlace, row_places
 from jobs.runs import Slice
@@ -41,7 +43,7 @@ def _log(tmp_path: Path, commits: Sequence[Sequence[int]] = ((1, 2), (2, 1), (3,
 
 
 def _pin(log: Path) -> PinnedLog:
-    return pin_log(str(log), slice_column="day", zone=ZoneInfo("UTC"), slices=DAYS, row_ids=True, few_commits=0)
+    return pin_log(str(log), slice_column="day", zone=ZoneInfo("UTC"), slices=DAYS, order=CommitOrder(), few_commits=0)
 
 
 def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path: Path) -> None:
@@ -55,19 +57,13 @@ def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path
 
 def test_without_row_ids_a_pin_reads_none(tmp_path: Path) -> None:
     log = pin_log(str(_log(tmp_path)), slice_column="day", zone=ZoneInfo("UTC"), slices=DAYS)
-    assert {file.base_row_id for file in log.files} == {None}
+    assert {file.row_ids for file in log.files} == {None}
     assert "gives no row ids" in str(direct_reading(log))
 
 
 def test_a_log_in_the_order_of_columns_is_not_read_directly(tmp_path: Path) -> None:
     log = _pin(_log(tmp_path))
     assert direct_reading(log, order=["id"]) == "the pipeline orders records by columns (id)"
-
-
-def test_a_log_without_row_tracking_is_not_read_directly(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    write_deltalake(str(path), pa.table({"id": ["a"], "day": [date(1970, 1, 1)]}), partition_by=["day"])
-    assert direct_reading(_pin(path)) == "the log has no row tracking"
 
 
 def test_a_log_with_mapped_columns_is_not_read_directly(tmp_path: Path) -> None:
@@ -97,7 +93,7 @@ def _replace_first(log: PinnedLog, rows: pa.Table, **named: Any) -> PinnedLog:  
     [
         ({"at": pa.array([1], pa.int32())}, {}, "column 'at' is int32 in the file"),
         ({"AT": pa.array([1])}, {}, "column 'at' has other upper and lower case"),
-        ({"at": pa.array([1]), "_row-id-col-1": pa.array([1])}, {}, r"was rewritten \(OPTIMIZE\)"),
+        ({"at": pa.array([1]), "_row-id-col-1": pa.array([1])}, {}, r"was rewritten \(such as by OPTIMIZE\)"),
         ({"time": pa.array([1], pa.timestamp("us"))}, {"use_deprecated_int96_timestamps": True}, "column 'time' is"),
         ({}, {}, None),
         ({"at": pa.array([1])}, {}, None),
@@ -180,7 +176,7 @@ def _coordinates(log: Path, known: KnownLog | None, *, few: int) -> tuple[object
     """Return what a pin finds out of the history; the message if it refuses the log."""
     day: Any = {"slice_column": "day", "zone": ZoneInfo("UTC"), "slices": DAYS}
     try:
-        found = pin_log(str(log), **day, row_ids=True, known=known, few_commits=few)
+        found = pin_log(str(log), **day, order=CommitOrder(), known=known, few_commits=few)
     except LogError as error:
         return "refused", str(error)
     return found.history.sound, *(found.coordinates(one.slice_id) for one in DAYS)

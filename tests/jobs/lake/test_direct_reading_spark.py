@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.lake.append_order import CommitOrder
 from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.runs import Slice
@@ -39,7 +40,7 @@ def test_files_and_row_ids_give_the_order_of_spark_before_and_after_a_checkpoint
 
 
 def _pin(path: str) -> PinnedLog:
-    return pin_log(path, slice_column=PARTITION, zone=ZoneInfo("UTC"), slices=SLICES, row_ids=True)
+    return pin_log(path, slice_column=PARTITION, zone=ZoneInfo("UTC"), slices=SLICES, order=CommitOrder())
 
 
 def _check(spark: "SparkSession", path: str) -> None:

@@ -16,7 +16,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.commit_history import History
-from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
+from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.lake.known_log import KnownLog
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of, cut_off, map_columns
 from tests.support.fuzzing import seeds
@@ -146,6 +147,16 @@ def test_a_text_partition_that_is_not_a_time_is_refused(tmp_path: Path) -> None:
         pin_log(str(tmp_path / "log"), slice_column="hour", zone=UTC, slices=DAYS)
 
 
+def test_the_advice_for_a_text_partition_that_is_not_a_time_works(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write_deltalake(str(log), pa.table({"id": ["a", "b"], "day": ["2013-02-01", "yesterday"]}), partition_by=["day"])
+    with pytest.raises(LogError, match=r"Remove the records with that value \(DELETE\), and append them again"):
+        pin(log)
+    write_deltalake(str(log), pa.table({"id": ["b"], "day": ["2013-02-01"]}), mode="append")
+    DeltaTable(str(log)).delete("day = 'yesterday'")
+    assert pin(log).coordinates("2013-02-01").records == 2
+
+
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("change", ["delete", "update"])
 def test_a_change_in_a_log_with_mapped_columns_is_found(log: Path, mode: str, change: str) -> None:
@@ -180,7 +191,7 @@ def test_after_a_restore_a_log_with_a_delete_is_accepted(log: Path) -> None:
     """The advice of the error message works: after a RESTORE the log is accepted, with the same files."""
     before = pin(log).coordinates("2013-02-02")
     DeltaTable(str(log)).delete("id = '2013-02-02/1'")
-    with pytest.raises(LogError, match="Restore the table to version 2"):
+    with pytest.raises(LogError, match="restore the table to version 2"):
         pin(log)
     DeltaTable(str(log)).restore(2)
     after = pin(log)

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.arrow_sql import query
-from jobs.lake.file_commits import StoredFile, WrittenFile, attempt_files, commit_files, new_path
+from jobs.lake.file_commits import StoredFile, WrittenFile, append_rows, attempt_files, commit_files, new_path
 from jobs.lake.file_statistics import file_statistics
-from jobs.lake.store import append_rows, ensure_table, read_attempts
+from jobs.lake.store import ensure_table, read_attempts
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import StoreError

@@ -5,7 +5,9 @@ import os
 import random
 import select
 import socket
+import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,9 +15,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
+from jobs.pipeline.files import load_pipeline
 from tests.support.fake_replay import PIPELINE, sales
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError, RequestError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_tables_and_logs_are_below_the_lake_unless_the_log_names_its_own_place() -> None:
@@ -59,6 +65,45 @@ def test_a_root_that_would_be_misread_is_refused(root: str) -> None:
     table = PIPELINE.replace("event_logs/sales", '"ftp://host/sales"')
     with pytest.raises(SpecError, match=r"log\.table must be a directory or a URI, found 'ftp://host/sales'; allowed"):
         Lake(root="/lake").event_log(sales(table))
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://AKIDEXAMPLE:SeCrEt@bucket/lake",
+        "s3a://AKIDEXAMPLE:a/SeCrEt+b@bucket/lake",
+        "S3://AKIDEXAMPLE:a@SeCrEt@bucket",
+        "s3:AKIDEXAMPLE:SeCrEt@bucket",
+        "AKIDEXAMPLE:SeCrEt@bucket/lake",
+        "gs://user:SeCrEt@bucket/lake",
+        "hdfs://user:SeCrEt@namenode:8020/lake",
+        "http://user:SeCrEt@host/lake",
+        f"s3://AKIDEXAMPLE:SeCrEt@bucket/{'x' * 3_000}",
+    ],
+)
+def test_credentials_in_a_uri_are_refused_and_not_repeated(uri: str, tmp_path: Path) -> None:
+    (tmp_path / "sales.yaml").write_text(PIPELINE.replace("event_logs/sales", f'"{uri}"'))
+    ways: list[Callable[[], object]] = [
+        lambda: Lake(root=uri),
+        lambda: Lake(root="/lake").event_log(load_pipeline("sales", tmp_path)),
+        lambda: Lake(root="/lake").below(uri),
+    ]
+    for way in ways if "://" in uri else ways[:2]:  # a marker without a scheme is a path
+        with pytest.raises(SpecError, match=r"\*\*\*@") as caught:
+            way()
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "SeCrEt" not in shown
+        assert "AKIDEXAMPLE" not in shown
+    for way in ways[: 1 if len(uri) > 2_000 else 2]:
+        with pytest.raises(SpecError, match="has credentials; write the place alone and set them as variables"):
+            way()
+
+
+@pytest.mark.parametrize(
+    "uri", ["abfss://container@account.dfs.core.windows.net/lake", "hdfs://namenode:8020/user/a@b", "gs://bucket/a:b@c"]
+)
+def test_an_at_sign_that_ends_no_credentials_is_part_of_a_place(uri: str) -> None:
+    assert Lake(root=uri).root == uri
 
 
 def test_a_missing_lake_is_not_an_empty_lake(tmp_path: Path) -> None:

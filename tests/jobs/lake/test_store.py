@@ -12,8 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.delta_tables import drop_kept
+from jobs.lake.file_commits import append_rows
 from jobs.lake.opened_tables import expect_commits, opening_tables_once
-from jobs.lake.store import append_rows, dataset_of, ensure_table, open_table, read_attempts
+from jobs.lake.store import add_fields, dataset_of, ensure_table, open_table, read_attempts
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError, StoreError
 from windowlib.records import tables
@@ -139,15 +140,20 @@ def test_a_later_spec_may_add_or_drop_a_key_column(tmp_path: Path) -> None:
     assert {"origin", "carrier"} <= {field.name for field in DeltaTable(uri).schema().fields}
 
 
-def test_roles_stay_when_rows_are_appended(tmp_path: Path) -> None:
+def test_roles_stay_when_fields_are_added(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
-    ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint"}))
-    append_rows(uri, rows_of("s", {"further": 1}))
+    kinds = ("struct<a:int>", "struct<a:int,b:string>")
+    for kind in kinds:
+        table = tables.window_outputs(KEYS, {"total": "bigint", "pair": kind})
+        ensure_table(uri, table)
+        add_fields(uri, table)
     fields = {one["name"]: one for one in json.loads(DeltaTable(uri).schema().to_json())["fields"]}
+    assert [field["name"] for field in fields["pair"]["type"]["fields"]] == ["a", "b"]
     assert (fields["origin"]["metadata"], fields["total"]["metadata"]) == (
         {"hindcast.role": "key"},
         {"hindcast.role": "value"},
     )
+    assert DeltaTable(uri).file_uris() == []
 
 
 def _made(root: Path, table: Table) -> list[Path]:

@@ -85,6 +85,7 @@ class Place:
     def restore(self) -> None:
         shutil.rmtree(self.uri)
         shutil.copytree(self.backup, self.uri)
+        REMEMBERED.forget_all()  # a process that has read later versions refuses the restored ledger: it starts again
 
     def make_anew(self) -> None:
         shutil.rmtree(self.uri)

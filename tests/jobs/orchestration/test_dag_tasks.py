@@ -1,6 +1,7 @@
 """The work of the tasks of a DAG, played over a real ledger without Airflow and without Spark."""
 
 import json
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,13 +11,15 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_tasks, replay_job, scheduling
+from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_tasks import DagRun, Order, Published
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.workspace import open_workspace
-from jobs.publishing.decisions import waive
+from jobs.publishing.publishing import publish_request
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
-from windowlib.errors import RequestError
+from tests.support.waiving import waive_newest
+from windowlib.errors import LogError, RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 BACKFILL = {"reason": "a test", "publish": True, "fresh": False}
@@ -99,7 +102,7 @@ def test_a_failed_check_stops_the_run_at_the_gate_until_a_person_decides(dag: Da
     assert [one.line for one in found.held] == ["2024-01-02: total: failed"]
     assert "hindcast waive PIPELINE SLICE --run RUN" in found.advice
     assert dag.seen == []
-    waive(open_workspace(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")
+    waive_newest(open_workspace(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")
     assert dag_tasks.gate(order).is_passed
     assert dag_tasks.publish(order).is_published
     assert dag.seen == DAYS[:3]
@@ -236,3 +239,69 @@ def test_the_spark_job_replays_the_order_that_it_gets(
     assert replay_job.main(["{}"]) == 1
     assert "the order is not valid: it lacks" in caplog.text
     assert replay_job.main([]) == 2
+
+
+def chain_problem(dag: Dag, first: str, end: str, **params: object) -> str:
+    """Return how the plan task of a backfill by hand refuses a range with which the chain cannot begin."""
+    with pytest.raises(FormError) as refused:
+        dag.backfill(first, end, **params)
+    assert "--" not in str(refused.value), "the form has no options"
+    return str(refused.value)
+
+
+def proposed(problem: str) -> tuple[str, str]:
+    right = re.search(r"right would be From (\S+), To (\S+)\.", problem, re.IGNORECASE)
+    assert right is not None, problem
+    return right[1], right[2]
+
+
+def test_a_range_with_which_the_chain_cannot_begin_is_refused_in_the_words_of_the_form(dag: Dag) -> None:
+    first = dag.backfill("2024-01-01", "2024-01-02")
+    dag.replay(first)
+    assert dag_tasks.publish(first).is_published
+    problem = chain_problem(dag, "2024-01-04", "2024-01-05")
+    assert "From 2024-01-04: slice 2024-01-04 of pipeline sales starts from the state after 2024-01-03" in problem
+    assert "set Fresh" in problem
+    assert proposed(problem) == ("2024-01-02", "2024-01-05"), "after the published slice, not the whole log again"
+    assert dag.backfill("2024-01-04", "2024-01-05", fresh=True).slices == ["2024-01-04"]
+    assert dag.backfill(*proposed(problem)).slices == DAYS[1:4]
+
+
+def test_a_refused_range_names_the_open_request_that_has_staged_the_slice_before(dag: Dag) -> None:
+    staged = dag.backfill("2024-01-01", "2024-01-04", publish=False, reason="look first")
+    dag.replay(staged)
+    dag_tasks.publish(staged)
+    problem = chain_problem(dag, "2024-01-04", "2024-01-05")
+    assert f"Request {staged.request_id} of ann (Airflow) (look first) has 2024-01-03 staged" in problem
+    assert proposed(problem) == ("2024-01-01", "2024-01-05")
+    work = open_workspace(sales(), dag.lake, now_ms=now_ms)
+    assert publish_request(work, staged.request_id, who="ann").is_published
+    assert dag.backfill("2024-01-04", "2024-01-05").slices == ["2024-01-04"]
+
+
+def test_a_range_after_slices_of_another_spec_is_refused_in_the_words_of_the_form(dag: Dag) -> None:
+    first = dag.backfill("2024-01-01", "2024-01-03")
+    dag.replay(first)
+    assert dag_tasks.publish(first).is_published
+    dag.file.write_text(PIPELINE.replace("size: 1d", "size: 2d"), encoding="utf-8")
+    problem = chain_problem(dag, "2024-01-03", "2024-01-04")
+    assert "was published by spec" in problem
+    assert proposed(problem) == ("2024-01-01", "2024-01-04")
+    assert dag.backfill(*proposed(problem)).slices == DAYS[:3]
+
+
+def test_airflows_own_backfill_is_refused_in_its_own_words(dag: Dag) -> None:
+    staged = dag.backfill("2024-01-01", "2024-01-03", publish=False)
+    dag.replay(staged)
+    dag_tasks.publish(staged)
+    with pytest.raises(RequestError) as refused:
+        dag.plan("replay", run_type="backfill", interval_start=at("2024-01-04"), interval_end=at("2024-01-05"))
+    assert "--" not in str(refused.value)
+    assert "Let the date range of the backfill begin with slice 2024-01-01" in str(refused.value)
+    assert "backfill_sales with From 2024-01-04 and Fresh" in str(refused.value)
+
+
+def test_the_plan_of_a_backfill_refuses_a_log_as_a_run_does(dag: Dag) -> None:
+    dag.file.write_text(PIPELINE.replace("  order: [id]\n", ""), encoding="utf-8")
+    with pytest.raises(LogError, match="has no row tracking"):
+        dag.backfill("2024-01-01", "2024-01-02")

@@ -25,11 +25,14 @@ from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
 from jobs.planning.workspace import Asked, Opened, Workspace, is_live, open_request, open_workspace
-from jobs.publishing.decisions import resume, rollback, waive
+from jobs.publishing.decisions import resume, rollback
 from jobs.publishing.publishing import publish, publish_request
 from jobs.publishing.rules import Publication
+from jobs.publishing.seen import By
+from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from tests.support.waiving import waive_newest
 from windowlib.errors import LedgerError, LogError, RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
@@ -298,9 +301,10 @@ def test_a_waiver_is_for_the_run_that_the_person_examined(work: Workspace) -> No
     run(work, "2024-01-01", "2024-01-04")
     newest = [run for run in work.ledger.view().runs.values() if run.result.slice.slice_id == DAYS[1]][-1]
     assert newest.result.run_id != examined
+    by = By(who="ann", decision_id=work.new_id())
     with pytest.raises(RequestError, match=f"waiver names run {examined[:12]} .* another run was staged since"):
-        waive(work, DAYS[1], reason="real", who="ann", run_id=examined)
-    assert waive(work, DAYS[1], reason="real", who="ann", run_id=newest.result.run_id[:8]).waiver is not None
+        waive(work, DAYS[1], run_id=examined, reason="real", by=by)
+    assert waive(work, DAYS[1], run_id=newest.result.run_id[:8], reason="real", by=by).waiver is not None
 
 
 def test_a_waiver_is_refused_if_the_request_is_closed_meanwhile(work: Workspace) -> None:
@@ -316,7 +320,7 @@ def test_a_waiver_is_refused_if_the_request_is_closed_meanwhile(work: Workspace)
 
     late = replace(work, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=Slow(work.ledger.uri)))
     with pytest.raises(RequestError, match="nothing to waive"):
-        waive(late, DAYS[1], reason="real", who="ann")
+        waive_newest(late, DAYS[1], reason="real", who="ann")
     assert all(run.waiver is None for run in work.ledger.view().runs.values())
 
 

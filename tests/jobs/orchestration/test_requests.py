@@ -10,11 +10,12 @@ from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.workspace import Asked, Workspace, open_workspace
-from jobs.publishing.decisions import rollback, waive
+from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish, publish_request
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult, Verdict
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.waiving import waive_newest
 from windowlib.errors import AuditError, InvariantBroken, LogError, RequestError
 
 NOW_MS = day_ms("2024-02-01")
@@ -106,18 +107,18 @@ def test_a_request_is_published_as_a_whole_after_a_waiver(lake: Path) -> None:
     append_day(lake, "2024-01-06", {"c": 2_000})
     run(work, "2024-01-01", "2024-01-11")
     with pytest.raises(RequestError, match="needs a reason"):
-        waive(work, "2024-01-06", reason="  ", who="me")
+        waive_newest(work, "2024-01-06", reason="  ", who="me")
     with pytest.raises(RequestError, match="did not fail"):
-        waive(work, "2024-01-05", reason="why not", who="me")
+        waive_newest(work, "2024-01-05", reason="why not", who="me")
     assert not publish(work, who="me").is_published
-    run_waived = waive(work, "2024-01-06", reason="the sale is real", who="ann")
+    run_waived = waive_newest(work, "2024-01-06", reason="the sale is real", who="ann")
     assert run_waived.waiver is not None
     assert (run_waived.waiver.who, run_waived.waiver.reason) == ("ann", "the sale is real")
     publication = publish(work, who="me")
     assert publication.is_published
     assert list(seen(work)) == DAYS
     with pytest.raises(RequestError, match="nothing to waive"):
-        waive(work, "2024-01-06", reason="again", who="me")
+        waive_newest(work, "2024-01-06", reason="again", who="me")
 
 
 def test_an_error_is_never_waived_or_published(lake: Path) -> None:
@@ -126,7 +127,7 @@ def test_an_error_is_never_waived_or_published(lake: Path) -> None:
     outcome = run(work, "2024-01-01", "2024-01-07")
     assert outcome.runs[-1].verdict is Verdict.ERROR
     with pytest.raises(RequestError, match="error cannot be waived"):
-        waive(work, "2024-01-06", reason="please", who="me")
+        waive_newest(work, "2024-01-06", reason="please", who="me")
     assert not publish(work, who="me").is_published
 
 

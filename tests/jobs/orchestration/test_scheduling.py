@@ -12,9 +12,9 @@ from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.planning.workspace import Asked, Workspace, open_workspace
-from jobs.publishing.decisions import waive
 from jobs.publishing.rules import Publication
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 8)]
@@ -109,7 +109,7 @@ def test_a_failed_slice_holds_the_chain_until_it_is_waived(airflow: Airflow) -> 
     assert prefix.slices == ("2024-01-01", "2024-01-02")
     assert prefix.is_published
     assert airflow.decide("2024-01-06") == Skip(why="held by 2024-01-03: total: failed")
-    waive(airflow.work(day_ms("2024-01-06")), "2024-01-03", reason="it was real", who="ann")
+    waive_newest(airflow.work(day_ms("2024-01-06")), "2024-01-03", reason="it was real", who="ann")
     before = len(airflow.replayer.orders)
     assert airflow.scheduled("2024-01-06").is_published
     assert airflow.seen == DAYS[:5]
@@ -212,7 +212,7 @@ def test_airflows_backfill_waits_for_a_slice_of_the_request_that_a_check_holds(a
     second = airflow.backfilled("2024-01-02", "2024-01-03")
     assert second.publication is not None
     assert (second.gate.is_passed, second.is_published, second.publication.waits_for) == (True, False, "2024-01-01")
-    waive(airflow.work(day_ms("2024-02-01")), "2024-01-01", reason="it was real", who="ann")
+    waive_newest(airflow.work(day_ms("2024-02-01")), "2024-01-01", reason="it was real", who="ann")
     assert airflow.backfilled("2024-01-03", "2024-01-04").is_published
     assert airflow.seen == DAYS[:3]
 

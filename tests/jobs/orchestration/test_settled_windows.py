@@ -12,12 +12,12 @@ from jobs.orchestration.gating import gate
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Opened, Workspace, open_workspace
-from jobs.publishing.decisions import waive
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
 from jobs.reading.stored_rows import digest_of, quality_digest
 from jobs.runs import SETTLED, CheckResult, Verdict
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError, SpecError
 from windowlib.records.tables import QUALITY_RESULTS
 
@@ -91,7 +91,7 @@ def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path
     stored = [one for one in held.result.checks if one.table != SETTLED]
     assert len(stored) == len(held.result.checks) - 1
     assert digest_of(replace(held, checks_fingerprint="f"), QUALITY_RESULTS) == quality_digest(stored, "f")
-    waive(work, DAYS[2], reason="a late file", who="ann")
+    waive_newest(work, DAYS[2], reason="a late file", who="ann")
     assert publish(work, who="ann").is_published
     assert work.ledger.view().published[DAYS[2]] == held.result.run_id
 
@@ -101,7 +101,7 @@ def test_a_request_is_judged_again_when_readers_see_something_else(lake: Path) -
     work = work_on(lake)
     first = run(work, DAYS[0], "2024-01-11", publish=False)
     before = judged(work.ledger.view())
-    waive(work, DAYS[2], reason="a late file", who="ann")
+    waive_newest(work, DAYS[2], reason="a late file", who="ann")
     append_day(lake, "2024-01-11", {"a": 1})
     publish_the_day_after(work_on(lake, PIPELINE))
     found = publish(work, who="me", request_id=first.request_id)

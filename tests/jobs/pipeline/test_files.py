@@ -138,6 +138,7 @@ def test_a_pipeline_survives_json(name: str) -> None:
         ('"0 6 * * *"', '"0 6 * *"', "has 4 fields; a schedule has five"),
         ("expectations/flights.json", "expectations/../x.json", "must be a .json file below expectations/"),
         ("fail_on: critical", "fail_on: criticl", "did you mean 'critical'?"),
+        ("fail_on: critical", "confirm: failure", "did you mean 'failures'?"),
         ("owner: operations", "owner: 5", "owner: expected a text, found 5"),
         (
             "owner: operations",
@@ -184,7 +185,12 @@ def test_a_document_that_is_not_a_mapping_is_refused(document: object) -> None:
     [
         ({"origin": None}, "log.key[0]: the log has no column 'origin'; it has flight_id string"),
         ({"origin": "double"}, "log.key[0]: column 'origin' is double; allowed: tinyint"),
-        ({"departed_at": "timestamp"}, "log.event_time.column: column 'departed_at' is timestamp"),
+        (
+            {"departed_at": "timestamp"},
+            "log.event_time.column: column 'departed_at' is timestamp, which needs no unit; remove `unit`",
+        ),
+        ({"departed_at": "date"}, "log.event_time.column: column 'departed_at' is date, which needs no unit; remove"),
+        ({"departed_at": "boolean"}, "log.event_time.column: column 'departed_at' is boolean; allowed: tinyint"),
         ({"dep_delay": "string"}, "aggregates.delay_total.sum: column 'dep_delay' is string"),
         ({"ingest_date": "timestamp"}, "log.slice.by: column 'ingest_date' is timestamp; allowed: date, string"),
         ({"dep_delay": None, "Dep_delay": "double"}, "did you mean 'Dep_delay'?"),

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.pipeline.strict_yaml import MAX_BYTES, parse_yaml, read_yaml
+from jobs.pipeline.strict_yaml import MAX_BYTES, MAX_NODES, parse_yaml, read_yaml
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError
 
@@ -63,6 +63,25 @@ def test_other_documents_are_refused(text: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_yaml(text, source="p.yaml")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a: [" + "1," * 170_000 + "1]", "a: &a 1\nb: [" + "*a," * 110_000 + "1]"])
+def test_a_document_with_too_many_values_is_refused_before_most_of_it_is_read(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = 0
+    get_event = yaml.SafeLoader.get_event
+
+    def counted(loader: yaml.SafeLoader) -> object:
+        nonlocal events
+        events += 1
+        event: object = get_event(loader)  # type: ignore[no-untyped-call]
+        return event
+
+    monkeypatch.setattr(yaml.SafeLoader, "get_event", counted)
+    with pytest.raises(SpecError, match="expands to more than 20,000 values"):
+        parse_yaml(text, source="p.yaml")
+    assert events <= MAX_NODES + 10
 
 
 def test_aliases_with_a_small_expansion_are_accepted() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.pipeline.files import parse_pipeline
-from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
+from jobs.planning.fingerprints import checks_fingerprint, fingerprint, run_id, spec_fingerprint
 from jobs.runs import Slice
 from tests.support.places import ROOT
 
@@ -59,6 +59,7 @@ def test_a_field_that_can_change_a_row_changes_the_fingerprint(old: str, new: st
         ("description: Departures", "description: departures"),
         ('"0 6 * * *"', '"5 6 * * *"'),
         ("fail_on: critical", "fail_on: warning"),
+        ("fail_on: critical", "confirm: all"),
         ("quality: {suite: expectations/flights.json, fail_on: critical}\n", ""),
         ("ready: {after: 2h}", "ready: {after: 3h}"),
         ("first: 2013-01-01", "first: 2013-01-02"),
@@ -75,6 +76,17 @@ def test_a_field_that_can_change_a_row_changes_the_fingerprint(old: str, new: st
 )
 def test_a_field_that_cannot_change_a_row_does_not_change_the_fingerprint(old: str, new: str) -> None:
     assert spec(old, new) == spec()
+
+
+def test_the_fingerprint_of_the_checks_has_what_can_change_a_verdict() -> None:
+    """`confirm` can only make an error, and a run with an error is checked again in any case."""
+    found = {
+        text: checks_fingerprint(
+            parse_pipeline(FLIGHTS.replace("fail_on: critical", text, 1), source="p.yaml"), {"run": {}}
+        )
+        for text in ("fail_on: critical", "fail_on: warning", "confirm: none", "confirm: all")
+    }
+    assert found["confirm: none"] == found["confirm: all"] == found["fail_on: critical"] != found["fail_on: warning"]
 
 
 def test_every_part_changes_the_run_id() -> None:

@@ -114,7 +114,9 @@ def test_a_slice_stays_current_after_optimize_and_log_retention() -> None:
         (coordinates(digest="other", since=11), Match.UNKNOWN),
         (coordinates(since=11), Match.SAME),
         (coordinates(3), Match.CHANGED),
-        (coordinates(3, since=11), Match.CHANGED),
+        (coordinates(3, since=11), Match.UNKNOWN),
+        (coordinates(3, commits=(1, 10), since=10), Match.CHANGED),
+        (coordinates(3, commits=(1, 12), since=11), Match.UNKNOWN),
         (coordinates(digest="other", commits=(1, 10)), Match.CHANGED),
         (coordinates(commits=(1, 10, 11)), Match.SAME),  # a DELETE, and a RESTORE of the same files
         (coordinates(table_id="another"), Match.CHANGED),

@@ -1,19 +1,29 @@
 """Plans and runs after the log was rewritten: OPTIMIZE, DELETE, RESTORE, log retention. No Spark."""
 
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake import event_log
 from jobs.lake.commit_history import read_history
 from jobs.lake.lake import Lake
+from jobs.ledger.events import verified_event
+from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import run_request
-from jobs.planning.plan import plan_range
+from jobs.pipeline.slices import slices_between
+from jobs.planning.log_state import read_log_state
+from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.publishing.publishing import publish_request
+from jobs.review.pages.state import open_request
+from jobs.runs import Sighting
 from tests.support.delta_logs import clean_commits
-from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LogError
 
 NOW_MS = day_ms("2024-02-01")
@@ -42,9 +52,16 @@ def run(work: Workspace) -> list[list[str]]:
     return replayer.replayed
 
 
+def run_outcome(work: Workspace) -> Outcome:
+    return run_request(work, Asked(from_ms=RANGE[0], to_ms=RANGE[1], who="me", reason=""), FakeReplayer())
+
+
+def plan_of(work: Workspace) -> Plan:
+    return plan_range(work.pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
+
+
 def reasons(work: Workspace) -> list[str]:
-    planned = plan_range(work.pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
-    return [step.reason.value for step in planned.steps]
+    return [step.reason.value for step in plan_of(work).steps]
 
 
 def forget_commits(work: Workspace) -> None:
@@ -85,23 +102,111 @@ def test_a_deleted_and_an_inserted_record_make_a_slice_unverified(work: Workspac
         reasons(work)
     forget_commits(work)
     assert reasons(work) == ["current", "input unverified", "state before changed"]
-    run(work)
+    publish_request(work, run_outcome(work).request_id, who="a person")
     assert reasons(work) == ["current"] * 3
     after = work.ledger.view().published
     assert after["2024-01-01"] == published["2024-01-01"]
     assert after["2024-01-02"] != published["2024-01-02"]
 
 
+@pytest.mark.parametrize("change", ["delete", "update", "delete, then append"])
+def test_a_delete_is_not_taken_for_an_optimize_when_its_commit_is_gone(work: Workspace, change: str) -> None:
+    """Whatever the number of records is, and whether a readable commit has added records since."""
+    published = dict(work.ledger.view().published)
+    if change == "update":
+        log_of(work).update(predicate="id = '2024-01-02/b/2'", updates={"id": "'2024-01-02/x'"})
+    else:
+        log_of(work).delete("id = '2024-01-02/b/2'")
+    forget_commits(work)
+    if "append" in change:
+        append_day(Path(work.lake.root), "2024-01-02", {"d": 4})
+    assert reasons(work) == ["current", "input unverified", "state before changed"]
+    outcome = run_outcome(work)
+    assert outcome.publication is not None
+    assert not outcome.is_published
+    assert outcome.publication.stopped_by == ("2024-01-02",)
+    assert f"hindcast publish sales --request {outcome.request_id}" in outcome.publication.why
+    assert dict(work.ledger.view().published) == published
+
+
+def test_a_person_publishes_records_that_could_not_be_verified(work: Workspace) -> None:
+    published = dict(work.ledger.view().published)
+    log_of(work).delete("id = '2024-01-02/b/2'")
+    forget_commits(work)
+    held = run_outcome(work)
+    assert not held.is_published
+    view = work.ledger.view()
+    waits = open_request(work, view, view.requests[held.request_id]).waits
+    assert "ready to be published by a person (2024-01-02: the log holds other records there" in waits
+    assert publish_request(work, held.request_id, who="a person").is_published
+    assert work.ledger.view().published["2024-01-02"] != published["2024-01-02"]
+    assert reasons(work) == ["current"] * 3
+
+
+def test_what_a_person_has_verified_is_published_without_another_decision(work: Workspace) -> None:
+    log_of(work).delete("id = '2024-01-02/b/2'")
+    forget_commits(work)
+    run = work.ledger.view().published_run("2024-01-02")
+    assert run is not None
+    now = read_log_state(work.pipeline, work.lake, slices_between(work.pipeline, *RANGE)).coordinates["2024-01-02"]
+    seen = verified_event(run.result, Sighting(log=now, is_equal=False), found="other", who="me")
+    work.ledger.write(lambda _view: [seen])
+    assert reasons(work)[1] == "input changed"
+    assert run_outcome(work).is_published
+
+
+def test_commits_that_some_run_has_read_need_not_be_read_again(work: Workspace) -> None:
+    """A run of another slice has read the commit, which did not remove anything. Then log retention removes it."""
+    for day in ("2024-01-02", "2024-01-03"):
+        append_day(Path(work.lake.root), day, {"c": 3})
+    last = Asked(from_ms=day_ms("2024-01-03"), to_ms=RANGE[1], who="me", reason="")
+    assert run_request(work, last, FakeReplayer()).is_published
+    forget_commits(work)
+    assert reasons(work) == ["current", "input changed", "state before changed"]
+    assert run_outcome(work).is_published
+
+
+def test_a_plan_of_slices_without_a_run_tells_since_when_the_log_is_known(tmp_path: Path) -> None:
+    append_day(tmp_path, "2024-01-01", {"a": 1, "b": 2})
+    opened = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    assert [step.because for step in plan_of(opened).steps] == ["no run yet"] * 3
+    log_of(opened).delete("id = '2024-01-01/b/2'")
+    forget_commits(opened)
+    assert [step.because for step in plan_of(opened).steps] == [
+        "no run yet; commits before log version 2 are gone: a DELETE or MERGE there cannot be seen",
+        "no run yet",
+        "no run yet",
+    ]
+
+
 def test_after_a_delete_and_the_advised_restore_every_slice_is_current(work: Workspace) -> None:
     version = log_of(work).version()
     log_of(work).delete("id = '2024-01-02/b/2'")
-    with pytest.raises(LogError, match=f"Restore the table to version {version},"):
+    with pytest.raises(LogError, match=rf"restore the table to version {version}\."):
         reasons(work)
     log_of(work).restore(version)
     assert reasons(work) == ["current"] * 3
     assert run(work) == []
     append_day(Path(work.lake.root), "2024-01-03", {"c": 3})
     assert reasons(work) == ["current", "current", "input changed"]
+
+
+def test_after_a_delete_and_the_advised_copy_only_changed_slices_get_other_runs(work: Workspace) -> None:
+    """A person has to be forgotten: their records are removed from the log, and are to stay removed."""
+    published = dict(work.ledger.view().published)
+    log_of(work).delete("id = '2024-01-02/b/2'")
+    with pytest.raises(LogError, match=r"To keep them removed, append .* to a new table, and name it in `log.table`"):
+        reasons(work)
+    rows = log_of(work).to_pyarrow_table(columns=["id", "key", "at_ms", "amount", "day"]).sort_by("id")
+    copy = Path(work.lake.root) / "event_logs" / "copy"
+    for day in (1, 2, 3):
+        own = rows.filter(pc.field("day") == date(2024, 1, day))
+        write_deltalake(str(copy), own, mode="append", partition_by=["day"])
+    copied = replace(work, pipeline=sales(PIPELINE.replace("event_logs/sales", "event_logs/copy")))
+    assert run_outcome(copied).is_published
+    after = work.ledger.view().published
+    assert [name for name in published if after[name] != published[name]] == ["2024-01-02", "2024-01-03"]
+    assert reasons(copied) == ["current"] * 3
 
 
 def test_a_plan_reads_new_commits_only(work: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

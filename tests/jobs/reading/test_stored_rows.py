@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
 from jobs.lake.lake import Lake
+from jobs.lake.store import read_attempts
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.reading.published import read_published, read_published_table, read_quality_results
@@ -22,6 +23,7 @@ from jobs.reading.stored_rows import id_sums
 from jobs.reading.verify import Span, Verification, verify
 from jobs.review.report.page import write_report
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.flipped_bits import flip, last_bits
 from tests.support.fuzzing import seeds
 from windowlib.errors import StoreError
 from windowlib.records import tables
@@ -70,6 +72,30 @@ def change(path: Path, column: str, to: Callable[[Any], Any]) -> None:
     pq.write_table(
         rows.set_column(index, rows.schema.field(index), pa.array(values, rows.schema.field(index).type)), path
     )
+
+
+@pytest.mark.parametrize("runs_at_once", [1, 2, 100])
+def test_verify_lists_every_file_with_a_damaged_page(work: Workspace, runs_at_once: int) -> None:
+    """The files of the other runs of the table are compared all the same."""
+    damaged = [only_file(work, tables.WINDOW_OUTPUTS, day) for day in (DAYS[0], DAYS[2])]
+    for path in damaged:
+        flip(path, last_bits(path)["row_id"])
+    change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[1]), "row_id", lambda value: value ^ 1)
+    found = verified(work, runs_at_once=runs_at_once).findings
+    of_pages = [str(one) for one in found if "CRC checksum verification failed" in one.what]
+    assert len(of_pages) == 2
+    assert all(sum(path.name in text for text in of_pages) == 1 for path in damaged)
+    assert {one.slice_id for one in found if str(one) not in of_pages} == {DAYS[1]}
+
+
+def test_a_reader_names_the_damaged_file_of_the_rows_that_it_reads(work: Workspace) -> None:
+    damaged = {day: only_file(work, tables.WINDOW_OUTPUTS, day) for day in DAYS}
+    for path in damaged.values():
+        flip(path, last_bits(path)["row_id"])
+    for run in work.ledger.view().runs.values():
+        slice_id = run.result.slice.slice_id
+        with pytest.raises(StoreError, match=damaged[slice_id].name):
+            read_attempts(work.lake.table("sales", tables.WINDOW_OUTPUTS), [(slice_id, run.result.attempt_id)])
 
 
 def test_undamaged_rows_are_read(work: Workspace) -> None:
@@ -157,7 +183,7 @@ def test_the_command_names_the_damaged_file(
     (tmp_path / "pipelines" / "sales.yaml").write_text(PIPELINE)
     places = ["--lake", str(tmp_path), "--pipelines", str(tmp_path / "pipelines")]
     assert run_cli(hindcast, ["verify", "sales", *places]) == 0
-    assert "all rows are as they were written" in capsys.readouterr().out
+    assert "everything is as it was written" in capsys.readouterr().out
     path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
     path.write_bytes(path.read_bytes()[:100])
     assert run_cli(hindcast, ["verify", "sales", "--json", *places]) == 1

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from expectations import slices
+from expectations.confirming import Confirm
 from expectations.suites import Check, Suite
-from jobs.lake.store import append_rows, ensure_table
+from jobs.lake.file_commits import append_rows
+from jobs.lake.store import ensure_table
 from jobs.replay.checked_tables import CommittedSlices, arrow_schema
 from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
@@ -30,6 +32,9 @@ SUITE = Suite(
 )
 
 
+LIMITS: tuple[tuple[int, Confirm], ...] = ((4, "none"), (0, "none"), (0, "all"))
+
+
 def test_slices_get_the_same_outcomes_below_and_above_the_limit(spark: "SparkSession", tmp_path: Path) -> None:
     import pyarrow as pa
 
@@ -47,9 +52,11 @@ def test_slices_get_the_same_outcomes_below_and_above_the_limit(spark: "SparkSes
     append_rows(uri, pa.Table.from_pylist(rows, schema))
     counts = dict.fromkeys(SLICE_IDS, 4)
     session = LazySession.of(spark)
-    on_pandas, on_spark = (
-        slices.check_slices(SUITE, CommittedSlices(session, uri, attempt_id="a", counts=counts, pandas_rows=limit))
-        for limit in (4, 0)
+    on_pandas, on_spark, confirmed_on_spark = (
+        slices.check_slices(
+            SUITE, CommittedSlices(session, uri, attempt_id="a", counts=counts, pandas_rows=limit), confirm=confirm
+        )
+        for limit, confirm in LIMITS
     )
-    assert on_pandas == on_spark
+    assert on_pandas == on_spark == confirmed_on_spark
     assert [[one.success for one in outcomes] for outcomes in on_pandas] == [[True, True, True], [False, True, True]]

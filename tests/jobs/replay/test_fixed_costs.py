@@ -20,8 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake import delta_tables
 from jobs.ledger.history import REMEMBERED, History
 from jobs.orchestration.outcomes import Outcome
-from jobs.planning import log_state, plan
-from jobs.replay.chunk import log_pin
+from jobs.planning import log_pin, plan
 from jobs.replay.sizes import Sizes
 from tests.jobs.replay.test_without_spark import DAY_MS, FIRST, replay
 from tests.support.delta_logs import commits_of, track_rows
@@ -100,7 +99,7 @@ def costs_of_an_old_day(place: Path, days: int, monkeypatch: pytest.MonkeyPatch)
     log.grow()
     counted = (
         (DeltaTable, "__init__"), (DeltaTable, "update_incremental"), (History, "take_in"),
-        (log_state, "pin_log"), (log_pin, "pin_log"), (plan._Judge, "step"),
+        (log_pin, "pin_log"), (plan._Judge, "step"),
     )  # fmt: skip
     with counting(monkeypatch, *counted) as found:
         assert run(place, days).is_published

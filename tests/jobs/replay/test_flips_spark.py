@@ -4,41 +4,50 @@ A flip is harmless where everything is read as before. The sweep harms a file of
 next chunk or a reader does, and puts the file back: a flip costs milliseconds, and Spark is needed for the lake only.
 """
 
-import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts, table_columns
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.log_pin import pin_input
+from jobs.planning.log_state import known_log
+from jobs.planning.plan import Ask
+from jobs.planning.workspace import open_workspace
 from jobs.readers import published, published_rows
 from jobs.reading.published import published_runs, read_published
 from jobs.reading.stored_rows import StoredRuns, file_of
 from jobs.reading.stored_tables import stored_table
 from jobs.reading.verify import verify
 from jobs.replay.checkpoint_check import CheckpointCheck
+from jobs.replay.chunk import log_input
+from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.log_pin import log_reading, pin_chunk
+from jobs.replay.chunk.reading import log_reading
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
+from jobs.replay.tasks import LocalTasks
+from jobs.review.verify_input import verify_inputs
 from jobs.spark.lazy_session import LazySession
-from tests.support.fuzzing import first_seed
+from tests.support.flips import Read, flipped, sweep
+from tests.support.log_files import Cover
 from tests.support.other_log import TABLE, OtherLog
-from tests.support.replays import NOW_MS, pipeline_of, run_range
-from windowlib.errors import CheckpointError, HindcastError, StoreError
+from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range
+from windowlib.errors import CheckpointError, LogError, StoreError
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -64,6 +73,7 @@ aggregates:
   note_first: {first: note}
   notes: {collect_list: note}
 """
+IN_ORDER = TEXT.replace("slice: {by: in}", "slice: {by: in}\n  order: [place]")
 LOG = "log"
 OUTPUTS = (
     tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS, tables.TALLIES,
@@ -88,18 +98,36 @@ class Written:
         return self.root / (TABLE if name == LOG else f"{self.pipeline.name}/{name}")
 
 
+def copy_log(log: Path, place: Path, cover: Cover) -> None:
+    if cover == "nothing":
+        records = pa.table(DeltaTable(str(log)).to_pyarrow_table())
+        places = pa.array(range(records.num_rows), pa.int64())
+        write_deltalake(str(place), records.append_column("place", places), partition_by=["in"])
+        return
+    shutil.copytree(log, place)
+    for checksum in place.rglob(".*.crc") if cover == "page checksums" else ():
+        checksum.unlink()
+
+
 @pytest.fixture(scope="module")
-def written(
+def lakes(
     spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Written:
-    root = tmp_path_factory.mktemp("flips")
-    shutil.copytree(hostile_log[1], root / TABLE)
-    for checksum in (root / TABLE).rglob(".*.crc"):
-        checksum.unlink()  # an object store has none
-    pipeline = pipeline_of(TEXT)
-    assert run_range(spark, root, pipeline, BOUNDS).is_published
-    view = Ledger(str(root / pipeline.name / tables.LEDGER), now_ms=lambda: NOW_MS).view()
-    return Written(spark=spark, root=root, pipeline=pipeline, view=view)
+) -> Callable[[Cover], Written]:
+    def write(cover: Cover) -> Written:
+        root = tmp_path_factory.mktemp("flips")
+        copy_log(hostile_log[1], root / TABLE, cover)
+        text = TEXT if cover != "nothing" else IN_ORDER
+        pipeline = pipeline_of(text)
+        assert run_range(spark, root, pipeline, BOUNDS).is_published
+        view = Ledger(str(root / pipeline.name / tables.LEDGER), now_ms=lambda: NOW_MS).view()
+        return Written(spark=spark, root=root, pipeline=pipeline, view=view)
+
+    return cache(write)
+
+
+@pytest.fixture
+def written(lakes: Callable[[Cover], Written]) -> Written:
+    return lakes("checksum files")
 
 
 def order_next(written: Written) -> ReplayOrder:
@@ -232,88 +260,108 @@ def ledger(written: Written, name: str) -> object:
     return repr((view.version, view.requests, view.runs, view.published, view.publications, view.condemned))
 
 
-@dataclass(frozen=True)
-class Input:
-    """What a replay reads of the log. `fingerprints` are what `plan --verify` compares with those of the runs."""
+def order_again(written: Written) -> ReplayOrder:
+    """The published slices once more, as one chunk from nothing."""
+    slices = tuple(slices_between(written.pipeline, *(parse_bound(written.pipeline, text) for text in BOUNDS)))
+    order = order_of(written.root, written.pipeline, BOUNDS)
+    return replace(order, known_log=known_log(written.view, slices))
 
-    fingerprints: tuple[str, ...]
-    records: list[str]
 
-
-def event_log(written: Written, _name: str) -> object:
-    """What a replay reads. Spark remembers a table's versions, so damage to `_delta_log` is found by pinning alone."""
-    slices = slices_between(written.pipeline, *(parse_bound(written.pipeline, text) for text in BOUNDS))
-    pinned = pin_chunk(written.pipeline, written.lake, slices)
-    chunk = read_chunk(written.spark, pinned, log_reading(written.pipeline, pinned, slices), slices=slices)
+def log_through_frames(written: Written, _name: str) -> object:
+    """What a replay through DataFrames reads."""
+    order = order_again(written)
+    pinned = pin_input(order.pipeline, order.lake, order.slices, known=order.known_log)
+    reading = log_reading(order.pipeline, pinned, order.slices)
+    chunk = read_chunk(written.spark, pinned, reading, slices=order.slices)
     shown = chunk.ordered.selectExpr("slice_no", "rank", "event_time_ms", "problem", "to_json(record)").collect()
-    return Input(tuple(one.fingerprint for one in chunk.slices), sorted(repr(tuple(row)) for row in shown))
+    return [one.fingerprint for one in chunk.slices], sorted(repr(tuple(row)) for row in shown)
+
+
+def log_through_files(written: Written, _name: str) -> object:
+    """What a replay through files computes. If a flip sends it to DataFrames, they check the same bytes first."""
+    pinned = pin(order_again(written), sizes=Sizes(local_records=10**9))
+    if pinned.why_not_files is not None:
+        return pinned.why_not_files, check_log_bytes(LocalTasks(), pinned.log)
+    computed = compute(LazySession.of(written.spark), pinned)
+    computed.run.rows.close()
+    runs = [(run.run_id, run.input_fingerprint, run.state_after) for run in computed.runs]
+    return runs, sorted((repr(key), ids.as_row()) for key, ids in computed.run.counted.items())
+
+
+def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
+    spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of an older Hindcast has stored none."""
+    copy_log(hostile_log[1], tmp_path / TABLE, "nothing")
+    pipeline = pipeline_of(IN_ORDER)
+    with monkeypatch.context() as patched:
+        patched.setattr(log_input, "check_log_bytes", lambda _tasks, _log: {})
+        assert run_range(spark, tmp_path, pipeline, BOUNDS).is_published
+    work = open_workspace(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    slices = tuple(slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS)))
+
+    def verified() -> int:
+        """Verify the slices, and return the version of the ledger."""
+        planned = work.plan(work.ledger.view(), Ask(slices=slices))
+        assert not verify_inputs(spark, work, planned, who="a test").different
+        return work.ledger.view().version
+
+    before = work.ledger.view().version
+    assert verified() == before + 1
+    assert verified() == before + 1
+    [path, *_] = sorted((tmp_path / TABLE).glob("in=1969-12-30/*.parquet"))
+    with flipped(path, 8_000), pytest.raises(LogError, match=r"slice 1969-12-30\) .* an earlier run has read"):
+        verified()
 
 
 def rows_of(rows: pa.Table) -> list[str]:
     return sorted(repr(tuple(row.values())) for row in rows.to_pylist())
 
 
-TARGETS: Mapping[str, tuple[tuple[str, ...], Callable[[Written, str], object]]] = {
-    "checkpoint": (tables.CHECKPOINT_TABLES, checkpoint),
-    "outputs": (OUTPUTS, output),
-    "ledger": ((tables.LEDGER,), ledger),
-    LOG: ((LOG,), event_log),
+@dataclass(frozen=True)
+class Target:
+    """Tables of a lake whose files are harmed, and how each is read; the number of flips of `make test` and `soak`."""
+
+    names: tuple[str, ...]
+    read: Callable[[Written, str], object]
+    cover: Cover = "checksum files"
+    few: int = 60
+    many: int = 300
+
+
+TARGETS: Mapping[str, Target] = {
+    "checkpoint": Target(tables.CHECKPOINT_TABLES, checkpoint, many=350),
+    "outputs": Target(OUTPUTS, output, many=350),
+    "ledger": Target((tables.LEDGER,), ledger, many=200),
+    "log, through files, checksum files": Target((LOG,), log_through_files),
+    "log, through files, page checksums": Target((LOG,), log_through_files, cover="page checksums"),
+    "log, through DataFrames, checksum files": Target((LOG,), log_through_frames, few=10, many=200),
+    "log, through DataFrames, page checksums": Target(
+        (LOG,), log_through_frames, cover="page checksums", few=2, many=150
+    ),
+    "log of deltalake, through DataFrames": Target((LOG,), log_through_frames, cover="nothing", few=10, many=150),
 }
+"""2,000 flips in `make soak`."""
 
 
-def sweep(written: Written, target: str, flips: int) -> dict[str, int]:
-    """Flip bits, one at a time; count what was found and what was harmless. A silent one fails the test."""
-    names, read = TARGETS[target]
-    seed = first_seed()
-    print(f"HINDCAST_SEED={seed}")  # noqa: T201 - pytest shows it with a failure
-    rng = random.Random(seed)
-    present = [name for name in names if written.table(name).exists()]
-    before = cache(lambda name: read(written, name))
-    files = {
-        name: [path for path in sorted(written.table(name).rglob("*")) if path.is_file() and path.suffix != ".crc"]
-        for name in present
-    }
-    counts = {"found": 0, "harmless": 0}
-    for number in range(flips):
-        name = rng.choice(present)
-        path = rng.choice(files[name])
-        good = path.read_bytes()
-        expected = before(name)
-        bad, bit = bytearray(good), rng.randrange(len(good) * 8)
-        bad[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bad)
-        try:
-            found = read(written, name)
-            counts["harmless" if found == expected else "found"] += 1
-            assert found == expected or _is_told(found, expected), f"flip {number}: bit {bit} of {path} is silent"
-        except HindcastError as error:
-            counts["found"] += "\n" not in str(error)
-        finally:
-            path.write_bytes(good)
-    assert counts["found"] + counts["harmless"] == flips, "each error is one paragraph"
-    return counts
+def swept(written: Written, target: Target, flips: int) -> Counter[str]:
+    present = [name for name in target.names if written.table(name).exists()]
+    return sweep({written.table(name): Read(partial(target.read, written, name)) for name in present}, flips=flips)
 
 
-def _is_told(found: object, expected: object) -> bool:
-    """Whether `plan --verify` tells that the log holds other records than a run has read."""
-    if not isinstance(found, Input) or not isinstance(expected, Input):
-        return False
-    return found.fingerprints != expected.fingerprints
-
-
-@pytest.mark.parametrize(
-    "target", [pytest.param(name, marks=pytest.mark.slow if name == LOG else ()) for name in TARGETS]
-)
-def test_no_flip_is_silent(written: Written, target: str) -> None:
-    """Spark reads the log again after each flip, so there are few of them here."""
-    few = target == LOG
-    counts = sweep(written, target, 5 if few else 60)
-    assert few or counts["found"] >= 10, counts
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_no_flip_is_silent(lakes: Callable[[Cover], Written], name: str) -> None:
+    """Spark reads a log with damaged pages to find them, so there are few flips of that kind here."""
+    target = TARGETS[name]
+    counts = swept(lakes(target.cover), target, target.few)
+    assert counts["found"] >= target.few // 6, counts
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("target", list(TARGETS))
-def test_none_of_many_flips_is_silent(written: Written, target: str) -> None:
-    counts = sweep(written, target, 500)
-    assert counts["found"] >= 100, counts
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_none_of_many_flips_is_silent(lakes: Callable[[Cover], Written], name: str) -> None:
+    target = TARGETS[name]
+    counts = swept(lakes(target.cover), target, target.many)
+    print(f"{name}: {dict(counts)}")  # noqa: T201 - `pytest -rA` shows it
+    assert counts["found"] >= target.many // 5, counts

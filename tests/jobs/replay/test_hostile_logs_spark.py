@@ -16,10 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's us
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.replay.chunk.log_input import ChunkInput, read_chunk
-from jobs.replay.chunk.log_pin import log_reading, pin_chunk
+from jobs.replay.chunk.reading import log_reading
 from jobs.replay.chunk.record_columns import record_names
 from jobs.review.verify_input import Verification, verify_inputs
 from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
@@ -48,7 +49,7 @@ def two_days(spark: "SparkSession", lake: Path) -> Path:
 def read(spark: "SparkSession", lake: Path, text: str = PIPELINE, bounds: tuple[str, str] = TWO_DAYS) -> ChunkInput:
     pipeline = pipeline_of(text)
     slices = slices_between(pipeline, *(parse_bound(pipeline, bound) for bound in bounds))
-    pinned = pin_chunk(pipeline, Lake(root=str(lake)), slices)
+    pinned = pin_input(pipeline, Lake(root=str(lake)), slices)
     return read_chunk(spark, pinned, log_reading(pipeline, pinned, slices), slices=slices)
 
 
@@ -284,7 +285,7 @@ def fake_run(spark: "SparkSession", work: Workspace, days: tuple[str, str]) -> N
     """Runs in the ledger that have read what Spark reads; their windows are nobody's business here."""
     bounds = [parse_bound(work.pipeline, day) for day in days]
     slices = slices_between(work.pipeline, *bounds)
-    pinned = pin_chunk(work.pipeline, work.lake, slices)
+    pinned = pin_input(work.pipeline, work.lake, slices)
     chunk = read_chunk(spark, pinned, log_reading(work.pipeline, pinned, slices), slices=slices)
     read_as = {one.slice_id: read.fingerprint for one, read in zip(slices, chunk.slices, strict=True)}
     replayer = FakeReplayer(change=lambda run: replace(run, input_fingerprint=read_as[run.slice.slice_id]))
@@ -297,7 +298,7 @@ def test_what_the_delta_log_cannot_tell_is_read_and_recorded(spark: "SparkSessio
     for day in days:
         append_day(tmp_path, day, {"a": 1, "b": 2})
         append_day(tmp_path, day, {"c": 3})
-    pipeline = sales(SALES.replace("  slice:", "  order: [id]\n  slice:"))
+    pipeline = sales(SALES)
     work = open_workspace(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
     log, bounds = tmp_path / "event_logs" / "sales", ("2024-01-01", "2024-01-03")
     fake_run(spark, work, bounds)

@@ -9,7 +9,10 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView
+from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.verify import verify
+from jobs.replay.chunk.record_columns import SIDE_TABLES
 from jobs.replay.sizes import Sizes
 from jobs.review.execution import execution
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
@@ -54,6 +57,17 @@ SPECS = {
 }
 
 
+def side_rows(lake: Lake, pipeline: str, view: LedgerView) -> dict[str, list[tuple[object, ...]]]:
+    """Return the rows of each side table in log order: `row_check` covers the record and `record_id`."""
+    stored, names = StoredRuns(lake, pipeline, view), ("slice_id", "rank", "record_id", "row_id", "row_check")
+    tables = {name: stored.read(name, view.runs.values()) for name in SIDE_TABLES}
+    return {
+        name: sorted(zip(*(rows[column].to_pylist() for column in names), strict=True))
+        for name, rows in tables.items()
+        if rows.num_rows
+    }
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -75,9 +89,13 @@ def test_both_ways_have_the_same_runs(
         if sizes.way == "auto":
             order = order_of(lake, pipeline, BOUNDS)
             assert execution(pipeline, order.lake, order.slices).why_not_files is None
-        found[name] = what_was_run(run_range(spark, lake, pipeline, BOUNDS, chunk=3, sizes=sizes))
+        runs = what_was_run(run_range(spark, lake, pipeline, BOUNDS, chunk=3, sizes=sizes))
         view = Ledger(Lake(root=str(lake)).ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
         assert any(run.result.checkpoint.earlier for run in view.runs.values()) == (sizes.full_state_rows == 0)
+        found[name] = runs, side_rows(Lake(root=str(lake)), pipeline.name, view)
         assert not verify(Lake(root=str(lake)), pipeline.name, view).findings
+    ids = [str(row[2]) for rows in found["frames"][1].values() for row in rows]
+    assert any(text.startswith("0") for text in ids)
+    assert {len(text) for text in ids} == {16}
     for name in others:
         assert found[name] == found["frames"], name

@@ -20,8 +20,8 @@ from jobs.replay.orders import ReplayOrder
 from jobs.review.explain import Explanation, explain
 from jobs.review.explain_windows import record_time
 from tests.support.delta_logs import cut_off, map_columns
-from tests.support.fake_replay import SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
-from windowlib.errors import LogError
+from tests.support.fake_replay import PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from windowlib.errors import LogError, RequestError
 
 AT_MS = day_ms("2023-12-30")
 WINDOW = {"window_start": AT_MS * 1_000, "window_end": (AT_MS + 86_400_000) * 1_000}
@@ -91,6 +91,27 @@ def test_an_unassigned_and_an_invalid_record_are_explained(
     found = explained(tmp_path, table, row)
     assert found.fate == fate
     assert reason in found.sentence
+
+
+@pytest.mark.parametrize("record_hash", [0x00A1, -5, 0x0123456789012345, 2**63 - 1, -(2**63), 0])
+@pytest.mark.parametrize("stored", ["016x", "x"], ids=["today's ids", "ids of older runs"])
+def test_without_a_column_of_ids_a_record_is_explained_by_its_hash(
+    tmp_path: Path, record_hash: int, stored: str
+) -> None:
+    hexadecimal = f"{record_hash % 2**64:016x}"
+    append_day(tmp_path, "2024-01-01", {"a": 1})
+    pipeline, lake = sales(PIPELINE.replace("  record_id: id\n", "")), Lake(root=str(tmp_path))
+    work = open_workspace(pipeline, lake, now_ms=lambda: day_ms("2024-02-01"))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="")
+    row = INVALID | {"record_hash": record_hash, "record_id": format(record_hash % 2**64, stored)}
+    run_request(work, asked, FakeReplayer(beside={"2024-01-01": {"invalid_records": [row]}}))
+    for text in (hexadecimal, hexadecimal.upper(), format(record_hash % 2**64, "x"), str(record_hash)):
+        found = explain(lake, pipeline, text, view=work.ledger.view())
+        assert (found.fate, found.record_id) == ("invalid", hexadecimal)
+        assert found.sentence.startswith(f"Record {hexadecimal} is invalid")
+    for text in ("", "x", "0x5", "-", "12345678901234567", "1" * 5_000, "\u0665"):
+        with pytest.raises(RequestError, match="no late, unassigned or invalid record of pipeline sales has the hash"):
+            explain(lake, pipeline, text, view=work.ledger.view())
 
 
 def test_the_fate_in_a_staged_run_is_marked_as_not_published(tmp_path: Path) -> None:

@@ -1,24 +1,27 @@
-"""Spark expressions for instants, record ids and row checks, with every type, every unit and hostile values."""
+"""Spark expressions for instants, record ids and texts that are not UTF-8, with hostile values."""
 
 import math
 import random
 import struct
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 from pyspark.sql import types as T  # noqa: N812
 
 from tests.support.fuzzing import seeds
+from tests.support.latin_texts import as_texts, random_bytes, with_bytes
 from windowlib.columnar.log_reading import TimeColumn
-from windowlib.columnar.row_identity import RowIdentity
+from windowlib.columnar.undecodable import undecodable_rows
 from windowlib.errors import SpecError
 from windowlib.records.instants import read_instant
-from windowlib.records.tables import unassigned_records
-from windowlib.spark.columns import instant, range_problem
-from windowlib.spark.hashes import record_check, record_hash
+from windowlib.spark.columns import column, instant, is_undecodable, range_problem, text_problem
+from windowlib.spark.hashes import record_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -245,29 +248,32 @@ def test_a_records_id_depends_on_names_but_not_on_nulls_or_the_order_of_columns(
     assert ids("map('b', 2) AS m") != ids("map('b', 3) AS m")
 
 
-def test_the_check_of_a_row_with_a_record_is_the_same_without_spark(spark: "SparkSession") -> None:
-    """For every type of column, including nulls and nested maps."""
-    kinds = (
-        "a boolean, b tinyint, c smallint, d int, e bigint, f float, g double, h string, i binary, j date, "
-        "k timestamp, l timestamp_ntz, m decimal(10,2), n decimal(38,18), o array<string>, "
-        "p map<string,map<string,bigint>>, "
-        "q struct<x:int,y:array<struct<z:double>>>, r array<map<string,int>>"
-    )
-    at = datetime(1969, 12, 31, 23, 59, 59, 123456, tzinfo=UTC)
-    full = (
-        True, -1, 2, -3, 2**40, 0.1, -0.0, "naïve 🛫" * 9, b"\x00\xff" * 20, date(1969, 1, 1),
-        at, at.replace(tzinfo=None), Decimal("-12.30"), Decimal("-123456789012345678.9"), ["x", None, ""],
-        {"k": {"n": 1, "m": None}},
-        (1, [(math.nan,), None]), [{"u": 1}, {}],
-    )  # fmt: skip
-    rows = [(5, 0, "r1", full), (-5, 1, None, (None,) * len(full)), (6, 2, "", full[:7] + (None,) * 11)]
-    schema = (
-        f"row_id bigint, rank bigint, record_id string, record struct<{kinds.replace(' ', ':').replace(',:', ',')}>"
-    )
-    frame = spark.createDataFrame(rows, schema)
-    record = frame.schema["record"].dataType
-    assert isinstance(record, T.StructType)
-    found = frame.withColumn("found", record_check(record)).toArrow()
-    identity = RowIdentity(unassigned_records("string"))
-    columns = {name: found[name] for name in ("rank", "record_id", "record")}
-    assert identity.checks(found["row_id"].to_numpy(), columns).tolist() == found["found"].to_pylist()
+def test_spark_and_arrow_find_the_same_texts_that_are_not_utf_8(spark: "SparkSession", tmp_path: Path) -> None:
+    kinds = {
+        "text": pa.string(),
+        "texts": pa.list_(pa.string()),
+        "named": pa.struct([("a", pa.string()), ("n", pa.int64())]),
+        "mapped": pa.map_(pa.string(), pa.string()),
+        "deep": pa.list_(pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.string())))])),
+        "number": pa.int64(),
+    }
+    for seed in seeds(3):
+        chance = random.Random(seed)
+        columns = {
+            name: as_texts(pa.array([random_bytes(chance, kind) for _ in range(200)], with_bytes(kind)), kind)
+            for name, kind in kinds.items()
+        }
+        rows = pa.record_batch(columns)
+        parquet.write_table(pa.Table.from_batches([rows]), tmp_path / f"{seed}.parquet")
+        frame = spark.read.parquet(str(tmp_path / f"{seed}.parquet"))
+        fields = {field.name: field.dataType for field in frame.schema.fields}
+        found = frame.select(*(is_undecodable(column(name), kind).alias(name) for name, kind in fields.items()))
+        arrow = found.toArrow()
+        for name in kinds:
+            own = undecodable_rows(rows.select([name]))
+            expected = [False] * len(rows) if own is None else own.tolist()
+            assert arrow[name].to_pylist() == expected, f"seed {seed}: {name}"
+        whole = frame.select(text_problem(frame.schema.fields).alias("problem")).toArrow()["problem"].to_pylist()
+        bad = undecodable_rows(rows)
+        assert bad is not None
+        assert whole == ["not_utf8" if one else None for one in bad.tolist()]

@@ -1,4 +1,4 @@
-"""Fragments that are joined have the same rows, in batches of one size."""
+"""Fragments that are joined have the same rows, in batches of one size. A fragment with a changed bit is an error."""
 
 from itertools import groupby
 from pathlib import Path
@@ -6,10 +6,13 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from jobs.replay.files.fragments import FragmentWriter, joined_fragments
+from jobs.replay.files.fragments import FragmentWriter, joined_fragments, read_fragments
 from jobs.replay.files.scan import bucket_of, fed_records
+from tests.support.flipped_bits import flip
 from tests.support.fuzzing import seeds
+from windowlib.errors import AuditError
 
 
 def test_joined_fragments_have_all_rows_of_each_slice_in_batches_of_one_size(tmp_path: Path) -> None:
@@ -30,6 +33,46 @@ def test_joined_fragments_have_all_rows_of_each_slice_in_batches_of_one_size(tmp
             *whole, last = [batch.num_rows for _, batch in own]
             assert set(whole) <= {rows}
             assert 0 < last <= rows
+
+
+def random_rows(random: Random) -> pa.RecordBatch:
+    """Rows of all kinds of buffers, cut out of more rows: their buffers start anywhere in a byte or word."""
+    count = random.randint(1, 3_000)
+    columns = {
+        "rank": pa.array(range(count), pa.int32()),
+        "word": pa.array([random.choice((None, random.getrandbits(60))) for _ in range(count)], pa.int64()),
+        "text": pa.array([random.choice((None, "", "k" * random.randrange(9))) for _ in range(count)]),
+        "flag": pa.array([random.choice((None, True, False)) for _ in range(count)]),
+        "list": pa.array([[{"n": number}] * (number % 3) for number in range(count)]),
+    }
+    start = random.randrange(count)
+    return pa.RecordBatch.from_pydict(columns).slice(start, random.randint(1, count - start))
+
+
+def test_every_bit_of_a_fragment_file_is_covered_by_the_checksum_of_one_fragment(tmp_path: Path) -> None:
+    for seed in seeds(20):
+        random = Random(seed)
+        # Readers map a file of this machine into memory. They read a URI as they read an object store.
+        writer = FragmentWriter(random.choice((str(tmp_path), tmp_path.as_uri())), f"records-{seed}")
+        batches = [random_rows(random) for _ in range(random.randint(1, 4))]
+        for batch in batches:
+            writer.write(batch, slice_no=0)
+        writer.close()
+        path = tmp_path / writer.fragments[0].path.rpartition("/")[2]
+        assert [batch for _, batch in read_fragments(writer.fragments)] == batches
+        for _ in range(20):
+            bit = random.randrange(8 * path.stat().st_size)
+            good = flip(path, bit)
+            for fragment, batch in zip(writer.fragments, batches, strict=True):
+                if fragment.start <= bit // 8 < fragment.start + fragment.size:
+                    with pytest.raises(AuditError, match=rf"{path.name}.* bytes {fragment.start} to .*replays it once"):
+                        list(read_fragments([fragment]))
+                else:
+                    assert [rows for _, rows in read_fragments([fragment])] == [batch]
+            path.write_bytes(good)
+        path.write_bytes(path.read_bytes()[: random.randrange(path.stat().st_size)])
+        with pytest.raises(AuditError, match=r"the file has \d+ bytes"):
+            list(read_fragments(writer.fragments[-1:]))
 
 
 def test_fed_records_have_the_sequence_numbers_of_their_ranks() -> None:

@@ -8,7 +8,6 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Workspace, open_workspace
-from jobs.publishing.decisions import waive
 from jobs.publishing.publishing import publish
 from jobs.review.report.collect import Part, collect, collect_view
 from jobs.review.report.model import Status, build_model
@@ -16,6 +15,7 @@ from jobs.review.report.page import write_report
 from jobs.review.report.rows import LateRow, ReportRows
 from jobs.runs import RunResult
 from tests.support.fake_replay import FAILS, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from tests.support.waiving import waive_newest
 
 NOW_MS = day_ms("2024-02-01")
 HOUR_MS = 3_600_000
@@ -51,7 +51,7 @@ def test_a_pipeline_without_runs_has_an_empty_page(work: Workspace) -> None:
 def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Workspace) -> None:
     run(work, "2024-01-01", "2024-01-05")
     assert statuses(work) == [Status.STAGED, Status.STAGED, Status.FAIL, Status.STAGED]
-    waive(work, "2024-01-03", reason="seen", who="ines")
+    waive_newest(work, "2024-01-03", reason="seen", who="ines")
     assert statuses(work) == [Status.STAGED, Status.STAGED, Status.WAIVED, Status.STAGED]
     publish(work, who="ines")
     assert statuses(work) == [Status.PASS, Status.PASS, Status.WAIVED, Status.PASS]

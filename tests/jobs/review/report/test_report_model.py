@@ -13,7 +13,7 @@ from jobs.review.report.commands import bound_text, commands
 from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model, status_of
 from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows, WaiverRow
 from jobs.review.report.slice_calendar import months, strips
-from jobs.runs import EMPTY_STATE, CheckResult, LogCoordinates, RunResult, Verdict
+from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, LogCoordinates, RunResult, Verdict
 from tests.support.report_rows import blizzard, counts_of, many_days
 
 WAIVER = WaiverRow(who="ines", reason="known", at_ms=0)
@@ -262,8 +262,11 @@ def test_bounds_are_as_short_as_the_slices_allow() -> None:
 
 def test_commands_are_quoted_for_any_name_of_a_lake() -> None:
     rows = replace(blizzard(), lake="/my lake; rm -rf $(HOME)/`x`'\"")
-    for command in commands(rows, [one.slice_id for one in held_slices(rows) if one.verdict is Verdict.FAIL]):
+    held = next(one for one in held_slices(rows) if one.verdict is Verdict.FAIL)
+    for command in commands(rows, held.waive):
         words = shlex.split(command.line)
+        if words[1] == "waive":
+            assert words[words.index("--run") + 1] == rows.runs[held.slice_id].run_id[:SHOWN_DIGITS]
         assert words[0] == "hindcast"
         assert words[words.index("--lake") + 1] == rows.lake
 

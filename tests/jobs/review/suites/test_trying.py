@@ -57,7 +57,7 @@ def test_a_slice_is_judged_as_if_it_were_alone() -> None:
 
 def alone(past: MemoryTables, run: StagedRun, suites: SuiteFile, fail_on: str) -> list[tuple[CheckResult, ...]]:
     tables = past.tables_of([run], suites)
-    return run_checks(suites, [run.result.slice.slice_id], tables, fail_on=fail_on)
+    return run_checks(suites, [run.result.slice.slice_id], tables, fail_on=fail_on, confirm="none")
 
 
 def test_the_stored_verdict_counts_if_the_suite_in_force_made_it() -> None:

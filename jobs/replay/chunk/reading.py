@@ -1,37 +1,13 @@
-"""Pins the log of a chunk, and tells how its records are read. Without Spark."""
+"""Tells how the records of a pinned log are read. Without Spark."""
 
 from collections.abc import Sequence
 
-from jobs.lake.event_log import KnownLog, PinnedLog, pin_log
-from jobs.lake.lake import Lake
-from jobs.pipeline.log_schema import validate_against_schema
+from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.models.log import TimeColumn as TimeGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import Slice
 from jobs.storage import spark_uri
 from windowlib.columnar.log_reading import LogReading, TimeColumn
-from windowlib.errors import LogError
-
-
-def pin_chunk(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> PinnedLog:
-    """Pin one version of the log, and check the pipeline against its columns. Commits in `known` are not read again.
-
-    Raises:
-        LogError: as for `pin_log`, or the log has no order of its own and the pipeline names none.
-        SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
-    """
-    grammar = pipeline.log.slice
-    pinned = pin_log(
-        lake.event_log(pipeline), slice_column=grammar.by, zone=grammar.zone, slices=slices, known=known, row_ids=True
-    )
-    validate_against_schema(pipeline, pinned.columns)
-    if pipeline.log.order == "commits" and not pinned.row_tracking:
-        raise LogError(
-            f"event log {pinned.uri} has no row tracking, so `order: commits` cannot be read from it: create the table "
-            "with delta.enableRowTracking = true from the beginning, or name in `log.order` the columns that order the "
-            "records of a slice"
-        )
-    return pinned
 
 
 def log_reading(
@@ -55,6 +31,7 @@ def log_reading(
         record_id=log.record_id,
         order=None if log.order == "commits" else tuple(log.order),
         widened=pinned.widened,
+        moved=pinned.moved(),
     )
 
 

@@ -1,0 +1,348 @@
+"""The order in which the files of a log were appended, also if the log got row tracking later.
+
+With row tracking, a file has the version of the commit that appended it, and the id of its first row. If row tracking
+was switched on later (ALTER TABLE), a commit `ROW TRACKING BACKFILL` has given its own version, and ids in any order,
+to all older files. Those files are ordered by the commits that appended them, which log retention may have removed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from jobs.lake.delta_log import DataFile, LogTable, is_whole_uri, log_errors, place_of
+from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.pinned_files import AppendPlace, PinnedFile
+from jobs.lake.row_tracking import ROW_TRACKING, VERSION_COLUMN, RowPlace, row_places
+from jobs.storage import file_system
+from windowlib.errors import LogError
+
+BACKFILL_FILES: Final = 100_000
+"""Spark's backfill makes a further commit after so many files."""
+ELDEST: Final = 16
+"""So many files of the first slices are asked whether they have ids from before any backfill."""
+READERS: Final = 4
+_FIRST_BACKFILL: Final = 2
+"""The lowest version of a backfill: a commit with records and one that changes the protocol come before it."""
+_POSITION_BITS: Final = 40
+"""The bits of a row in the place of a file that a backfill has numbered; its position in its commit is above them."""
+_BACKFILL: Final = "ROW TRACKING BACKFILL"
+_CLONE: Final = "CLONE"
+_RESTORE: Final = "RESTORE"
+_ADVICE: Final = (
+    "Name in `log.order` the columns that order the records of a slice, or append the records in their order to a new "
+    "table that has delta.enableRowTracking = true from its creation (docs/LOGS.md)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOrder:
+    """Asks for the order of commits. If not `row_ids`, places are looked up only to know that there is an order.
+
+    `backfill_files` is the number of files in a commit of a backfill that needs several commits. `eldest` is the number
+    of files of the first slices that are looked at, if the first commit is gone.
+    """
+
+    row_ids: bool = True
+    backfill_files: int = BACKFILL_FILES
+    eldest: int = ELDEST
+
+
+def with_append_places(
+    log: LogTable,
+    files: Sequence[PinnedFile],
+    log_files: LogFiles,
+    *,
+    live: Sequence[DataFile],
+    order: CommitOrder,
+) -> tuple[PinnedFile, ...]:
+    """Return files with their places in the order of appending.
+
+    Args:
+        log: the log.
+        files: the files of a range.
+        log_files: the files of `_delta_log`.
+        live: all files of the version.
+        order: what to look up.
+
+    Raises:
+        LogError: the log has no row tracking, or the order of files is not known.
+    """
+    if log.configuration.get(ROW_TRACKING) != "true":
+        raise LogError(
+            f"event log {log.uri} has no row tracking, so the order in which its records were appended "
+            f"(`order: commits`) is not known. {_ADVICE}"
+        )
+    is_tracked = _is_tracked_from_creation(log_files)
+    if not files or (is_tracked and not order.row_ids):
+        return tuple(files)
+    ids = row_places(log_files)
+    placed = tuple(_with_ids(file, ids.get(place_of(log_files.root, file.path))) for file in files)
+    if is_tracked:
+        return placed
+    versions = {one.path: place[1] for one in live if (place := ids.get(place_of(log_files.root, one.path)))}
+    doubts = _Doubts(log=log, files=log_files, live=live, versions=versions, order=order)
+    return placed if doubts.has_early_ids() else doubts.resolved(placed)
+
+
+def _with_ids(file: PinnedFile, ids: RowPlace | None) -> PinnedFile:
+    if ids is None:
+        return file
+    return replace(file, row_ids=ids, appended=AppendPlace(ids.commit_version, ids.base_row_id))
+
+
+def _is_tracked_from_creation(files: LogFiles) -> bool:
+    """Return whether the first commit can be read, and made a table with row tracking that is no clone."""
+    if 0 not in files.commits:
+        return False
+    return _enables(files.entries(0)) and operation_of(files.entries(0)) != _CLONE
+
+
+def _enables(entries: Sequence[Entry]) -> bool:
+    metadata = [entry["metaData"] for entry in entries if "metaData" in entry]
+    return any((one.get("configuration") or {}).get(ROW_TRACKING) == "true" for one in metadata)
+
+
+def operation_of(entries: Sequence[Entry]) -> str:
+    """Return the operation of a commit, `?` if it does not name one."""
+    return str(next((entry["commitInfo"].get("operation", "?") for entry in entries if "commitInfo" in entry), "?"))
+
+
+def _doubtful_versions(modified: Mapping[int, Sequence[int]], *, backfill_files: int) -> frozenset[int]:
+    """Return the versions that may be those of a backfill, judged by the modification times of their files.
+
+    A file of a lower version than that of the backfill was written after the backfill had begun, so after all files
+    that it numbers. A version is in doubt unless an older file with a lower version shows that this is not the case.
+    The files of a full commit of a backfill show nothing, because the next commit may belong to the same backfill.
+
+    Args:
+        modified: version -> modification times of all its files.
+        backfill_files: as in `CommitOrder`.
+    """
+    doubtful = set()
+    oldest: float = float("inf")
+    for version, times in sorted(modified.items()):
+        if max(times) <= oldest:
+            doubtful.add(version)
+        if len(times) < backfill_files:
+            oldest = min(oldest, *times)
+    return frozenset(doubtful)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Origin:
+    """The first commit that names a file without row ids, and the position of the file among its adds."""
+
+    version: int
+    operation: str
+    position: int
+    changes_data: bool
+
+
+class _Span(NamedTuple):
+    """The lowest and the highest commit version of the rows of a compacted file; the lowest is -1 if it is unknown."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BeforeTracking:
+    """The commits before row tracking was enabled: file -> origin, and the versions of the backfill."""
+
+    origins: Mapping[str, _Origin]
+    backfills: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Doubts:
+    """A log that may have got row tracking later. `versions` has the path of each of its files -> the version of it.
+
+    `_spans` are the versions of the rows of compacted files, as far as they were read.
+    """
+
+    log: LogTable
+    files: LogFiles
+    live: Sequence[DataFile]
+    versions: Mapping[str, int]
+    order: CommitOrder
+    _spans: dict[str, _Span | None] = field(default_factory=dict)
+
+    def has_early_ids(self) -> bool:
+        """Return whether, without the first commit, a file shows that the log had row ids before any backfill.
+
+        OPTIMIZE keeps the versions of rows, so the files of the first slices show them, too. The files of a shallow
+        clone are outside the table. They get version 0, and ids in any order.
+        """
+        if 0 in self.files.commits or any(map(is_whole_uri, self.versions)):
+            return False
+        if any(version < _FIRST_BACKFILL for version in self.versions.values()):
+            return True
+        return any(0 <= span.low < _FIRST_BACKFILL for span in self._read_spans(self._eldest()).values())
+
+    def _eldest(self) -> list[str]:
+        """Return the paths of some files of the first slices."""
+        return [one.path for one in sorted(self.live, key=lambda one: one.value or "")[: self.order.eldest]]
+
+    @cached_property
+    def doubtful(self) -> frozenset[int]:
+        """The versions that may be those of a backfill. A commit that has only compacted files is none."""
+        modified: dict[int, list[int]] = {}
+        paths: dict[int, list[str]] = {}
+        for one in self.live:
+            if one.path in self.versions:
+                modified.setdefault(self.versions[one.path], []).append(one.modified_ms)
+                paths.setdefault(self.versions[one.path], []).append(one.path)
+        found = _doubtful_versions(modified, backfill_files=self.order.backfill_files)
+        return frozenset(
+            version
+            for version in found
+            if version in self.files.commits or not all(self._read_spans([path]) for path in paths[version])
+        )
+
+    def resolved(self, placed: Sequence[PinnedFile]) -> tuple[PinnedFile, ...]:
+        """Return the files with the places that are known for certain.
+
+        Raises:
+            LogError: the place of a file, or of a row in a compacted file, is not known.
+        """
+        spans = self._read_spans([file.path for file in placed if not self._is_backfilled(file)])
+        known = {**self._read_spans(self._eldest()), **spans}
+        lowest = min([*self.versions.values(), *(span.low for span in known.values())], default=0)
+        for file in placed:
+            if file.path in spans:
+                self._refuse_mixed(file, spans[file.path], lowest=lowest)
+        return tuple(file if file.path in spans else self._resolved(file) for file in placed)
+
+    @cached_property
+    def first(self) -> int:
+        """The first commit that can be read with all commits after it."""
+        first = self.log.version + 1
+        while first - 1 in self.files.commits:
+            first -= 1
+        return first
+
+    @cached_property
+    def before(self) -> _BeforeTracking:
+        """The commits that can be read of those before row tracking was enabled."""
+        origins: dict[str, _Origin] = {}
+        backfills = set()
+        for version in range(self.first, self.log.version + 1):
+            entries = self.files.entries(version)
+            operation = operation_of(entries)
+            if operation == _BACKFILL:
+                backfills.add(version)
+            adds = [entry["add"] for entry in entries if "add" in entry]
+            for position, add in enumerate(adds if operation != _BACKFILL else ()):
+                origin = _Origin(
+                    version=version,
+                    operation=operation,
+                    position=position,
+                    changes_data=bool(add.get("dataChange", True)),
+                )
+                if add.get("baseRowId") is None:
+                    origins.setdefault(place_of(self.files.root, str(add["path"])), origin)
+            if _enables(entries):
+                break
+        return _BeforeTracking(origins=origins, backfills=frozenset(backfills))
+
+    def _operation(self, version: int) -> str | None:
+        """Return the operation of a commit; None if it is gone."""
+        return operation_of(self.files.entries(version)) if version in self.files.commits else None
+
+    @cached_property
+    def backfills(self) -> frozenset[int]:
+        """The known versions of the backfill."""
+        # If all commits can be read, they tell it, whatever the clocks of the writers were.
+        may_have = 0 in self.files.commits or any(self._operation(one) == _BACKFILL for one in self.doubtful)
+        return self.before.backfills if may_have else frozenset()
+
+    def _is_backfilled(self, file: PinnedFile) -> bool:
+        return file.appended is not None and file.appended.commit in self.backfills
+
+    def _resolved(self, file: PinnedFile) -> PinnedFile:
+        """Return a file that no commit has compacted since row tracking was enabled, with its place."""
+        version = None if file.appended is None else file.appended.commit
+        if version is None or (version not in self.doubtful and version not in self.backfills):
+            return file
+        operation = self._operation(version)
+        if operation is None:
+            raise self._unknown(
+                file,
+                f"the commits before {self.first} are gone. So row tracking may have been switched on later "
+                f"(ALTER TABLE), and the row ids of file {file.path} are then in no order",
+            )
+        if operation == _CLONE:
+            raise self._unknown(
+                file,
+                f"commit {version} (CLONE) added file {file.path} and others in no order. Replay the original table. "
+                "If that is not possible",
+            )
+        return self._by_origin(file, version) if operation == _BACKFILL else file
+
+    def _by_origin(self, file: PinnedFile, version: int) -> PinnedFile:
+        origin = self.before.origins.get(place_of(self.files.root, file.path))
+        later = f"row tracking was switched on later (commit {version}, {_BACKFILL})"
+        if origin is None:
+            raise self._unknown(file, f"{later}, and log retention has removed the commit that added file {file.path}")
+        if not origin.changes_data or origin.operation in {_CLONE, _RESTORE}:
+            raise self._unknown(
+                file,
+                f"{later}, and before that commit {origin.version} ({origin.operation}) made file {file.path} of "
+                "records that other commits had appended",
+            )
+        return replace(file, appended=AppendPlace(origin.version, origin.position << _POSITION_BITS))
+
+    def _read_spans(self, paths: Sequence[str]) -> dict[str, _Span]:
+        """Return the versions of the rows of those files that store them, because they were compacted."""
+        new = [path for path in paths if path not in self._spans and path in self.versions]
+        with ThreadPoolExecutor(max_workers=READERS) as pool:
+            self._spans.update(zip(new, pool.map(self._read_span, new), strict=True))
+        return {path: span for path in paths if (span := self._spans.get(path)) is not None}
+
+    def _read_span(self, path: str) -> _Span | None:
+        import pyarrow.parquet as pq
+
+        name = self.log.configuration.get(VERSION_COLUMN)
+        system, _root = file_system(self.log.uri)
+        with (
+            log_errors(self.log.uri, f"reading the footer of {path}"),
+            system.open_input_file(place_of(self.files.root, path)) as data,
+        ):
+            footer = pq.read_metadata(data)
+        if name is None or name not in footer.schema.names:
+            return None
+        own = self.versions[path]  # rows without a version of their own have that of the file
+        return _Span(min([own, *_lows(footer, footer.schema.names.index(name))]), own)
+
+    def _refuse_mixed(self, file: PinnedFile, span: _Span, *, lowest: int) -> None:
+        """Refuse a compacted file that may have records from before row tracking."""
+        low, high = span
+        uncertain = {one for one in self.doubtful if self._operation(one) in {None, _BACKFILL, _CLONE}}
+        is_certain = low < _FIRST_BACKFILL or lowest < low or self._operation(low) not in {None, _BACKFILL, _CLONE}
+        if low < 0 or not is_certain or any(low <= one <= high for one in uncertain | self.backfills):
+            raise self._unknown(
+                file,
+                f"file {file.path} was compacted (OPTIMIZE), and may have records from before row tracking was "
+                "switched on (ALTER TABLE), whose row ids are in no order",
+            )
+
+    def _unknown(self, file: PinnedFile, why: str) -> LogError:
+        return LogError(
+            f"the order of the records of slice {file.slice_id} in event log {self.log.uri} is not known: {why}. "
+            f"{_ADVICE}"
+        )
+
+
+def _lows(footer: Any, column: int) -> Iterator[int]:  # noqa: ANN401 - pyarrow ships no types for footers
+    """Yield the least value of a column in each row group that has one; -1 where that is not known."""
+    for group in range(footer.num_row_groups):
+        chunk = footer.row_group(group).column(column)
+        statistics = chunk.statistics
+        if statistics is None or not (
+            statistics.has_min_max or statistics.null_count == footer.row_group(group).num_rows
+        ):
+            yield -1
+        elif statistics.has_min_max:
+            yield int(statistics.min)

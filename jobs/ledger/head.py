@@ -1,0 +1,209 @@
+"""The head of a ledger: a file that names the version of its newest event and the hash of that event.
+
+A Delta table whose newest commit file was removed looks like a table that never had this commit. So each write of the
+ledger also writes a head file, after its commit, and each reader compares it with the table. The file is
+`_head/<version>.json` in the ledger's directory; readers take the greatest version. The commit of a version has one
+winner, so each head file has one writer, and no writer replaces a newer head by an older one.
+
+If a writer is killed between its commit and its head file, the head is one version behind. The next write mends that.
+
+The commits of a chunk store the head in their metadata as well (`head_in_commits`), in case the head file is lost, too.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.lake.damage import one_line, reading
+from jobs.lake.delta_tables import open_newest
+from jobs.ledger.chain import event_hash
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.storage import file_system, is_remote, make_directory
+from windowlib.errors import LedgerError
+from windowlib.records.tables import TALLIES
+
+DIRECTORY = "_head"
+METADATA = "hindcast.ledger"
+"""The name of the head in the metadata of commits."""
+_NAME = re.compile(r"(\d{20})\.json")
+RECENT_COMMITS = 20
+"""So many commits of a table are searched for the newest one that stores a head."""
+_READS = 20
+"""A reader lists the directory again if another process has removed the file that it found, at most so many times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The version of the newest event of a ledger, and its hash."""
+
+    version: int
+    tip: str
+
+    def metadata(self) -> dict[str, str]:
+        """Return what the next commit of a table stores of the head, so that the head has a third place."""
+        return {METADATA: f"{self.version} {self.tip}"}
+
+    def encoded(self) -> bytes:
+        """Return the content of the head file, with a hash of itself."""
+        content = asdict(self)
+        return json.dumps(content | {"hash": event_hash(content)}, sort_keys=True).encode("ascii")
+
+
+def head_of(metadata: Mapping[str, Any]) -> Head | None:
+    """Return the head that the metadata of a commit stores; None if it stores none."""
+    version, _, tip = str(metadata.get(METADATA, "")).partition(" ")
+    return Head(version=int(version), tip=tip) if version.isascii() and version.isdigit() and tip else None
+
+
+def recovered_event(lost: Head, *, who: str, reason: str) -> LedgerEvent:
+    """Return the `recovered` event: the ledger goes on without its commits up to the head `lost`, which were lost."""
+    details = {"lost_version": lost.version, "lost_hash": lost.tip}
+    return LedgerEvent(kind=EventKind.RECOVERED, who=who, reason=reason, details=details)
+
+
+def lost_head(event: LedgerEvent) -> Head | None:
+    """Return the head of the lost commits that a `recovered` event names; None for other events.
+
+    The versions from that of the event to that of the head were lost, and are written again by other commits.
+    """
+    if event.kind is not EventKind.RECOVERED:
+        return None
+    return Head(version=event.details["lost_version"], tip=event.details["lost_hash"])
+
+
+def read_head(uri: str) -> Head | None:
+    """Return the newest head of a ledger; None if it has none, as ledgers of earlier versions.
+
+    Raises:
+        LedgerError: the file cannot be read, or its content is damaged.
+    """
+    path = f"{uri}/{DIRECTORY}"
+    for left in reversed(range(_READS)):
+        try:
+            names = _names(uri)
+            if not names:
+                return None
+            path = _path(uri, max(names))
+            return _decoded(uri, path, _content(path))
+        except FileNotFoundError as error:
+            if left:
+                continue  # a newer head has replaced it
+            raise LedgerError(
+                f"head file {path} of ledger {uri} is listed, and cannot be opened. Run the command again"
+            ) from error
+        except OSError as error:
+            raise LedgerError(f"the head file of ledger {uri} cannot be read: {one_line(error)}") from error
+    raise AssertionError("the loop returns or raises")
+
+
+def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
+    """Return the head in the newest commit of the pipeline's tallies that stores one; None without such a commit.
+
+    Args:
+        uri: the ledger.
+        recent: how many commits of the table are searched.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    from deltalake.exceptions import TableNotFoundError
+
+    table = f"{uri.rpartition('/')[0]}/{TALLIES}"
+    with reading(table):
+        try:
+            commits = open_newest(table).history(recent)
+        except TableNotFoundError:
+            return None
+    return next((head for head in map(head_of, commits) if head is not None), None)
+
+
+def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
+    """Write the head of a version, and remove the heads of earlier versions and the lost head `instead_of`.
+
+    Raises:
+        LedgerError: the file cannot be written.
+    """
+    name, directory = _name(head.version), f"{uri}/{DIRECTORY}"
+    replaced = None if instead_of is None else _name(instead_of.version)
+    try:
+        make_directory(directory)
+        _put(f"{directory}/{name}", head.encoded())
+        for other in _names(uri):
+            if other < name or (other == replaced and other != name):
+                _remove(_path(uri, other))
+    except OSError as error:
+        raise LedgerError(
+            f"ledger {uri} has version {head.version}, but its head file {name} was not written: {error}. Nothing is "
+            "lost; until the next write, the loss of that version could not be noticed"
+        ) from error
+
+
+def _name(version: int) -> str:
+    return f"{version:020}.json"
+
+
+def _names(uri: str) -> list[str]:
+    if not is_remote(uri):
+        try:
+            names = os.listdir(f"{uri}/{DIRECTORY}")  # noqa: PTH208 - a Path for each name would take most of the time
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    else:
+        import pyarrow.fs as pafs
+
+        system, root = file_system(uri)
+        infos = system.get_file_info(pafs.FileSelector(f"{root}/{DIRECTORY}", allow_not_found=True))
+        names = [info.base_name for info in infos]
+    return [name for name in names if _NAME.fullmatch(name)]
+
+
+def _path(uri: str, name: str) -> str:
+    return f"{uri}/{DIRECTORY}/{name}"
+
+
+def _content(path: str) -> bytes:
+    if not is_remote(path):
+        return Path(path).read_bytes()
+    system, place = file_system(path)
+    with system.open_input_stream(place) as stream:
+        return bytes(stream.read())
+
+
+def _put(path: str, content: bytes) -> None:
+    """Write a file that readers see whole or not at all."""
+    if is_remote(path):
+        system, place = file_system(path)
+        with system.open_output_stream(place) as stream:
+            stream.write(content)
+        return
+    hidden = Path(path).with_name(f".{Path(path).name}.{os.getpid()}")
+    hidden.write_bytes(content)
+    hidden.replace(path)
+
+
+def _remove(path: str) -> None:
+    if is_remote(path):
+        system, place = file_system(path)
+        system.delete_file(place)
+    else:
+        Path(path).unlink(missing_ok=True)
+
+
+def _decoded(uri: str, path: str, content: bytes) -> Head:
+    damaged = LedgerError(
+        f"head file {path} of ledger {uri} is damaged. Put it back from a copy; without a copy, remove it: the next "
+        "write of the ledger makes a new one"
+    )
+    try:
+        stored = json.loads(content)
+        head = Head(version=stored["version"], tip=stored["tip"])
+        is_whole = head.encoded() == content and path.endswith(f"/{_name(head.version)}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged from error
+    if not is_whole:
+        raise damaged
+    return head

@@ -1,0 +1,145 @@
+"""Where a range may begin: from which checkpoint its first slice starts, and why it cannot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
+from jobs.planning.fingerprints import spec_fingerprint
+from jobs.planning.log_state import LogState
+from jobs.runs import CheckpointRef, Slice
+from windowlib.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainGap:
+    """Why a chain cannot begin at `first`: the slice before it has no published run of the same spec.
+
+    `nearest` is the latest slice before `first` at which the range may begin instead, and `log_start` is the first
+    slice with records. `staged_by` are the open requests that have staged `before`. `specs` are the spec that `before`
+    was published by and that of the pipeline file; None if `before` has no published run.
+    """
+
+    pipeline: str
+    source: str
+    first: Slice
+    before: Slice
+    nearest: Slice
+    log_start: Slice
+    staged_by: tuple[Request, ...] = ()
+    specs: tuple[str, str] | None = None
+
+    @property
+    def why(self) -> str:
+        """One sentence without advice."""
+        if self.specs is None:
+            return (
+                f"slice {self.first.slice_id} of pipeline {self.pipeline} starts from the state after "
+                f"{self.before.slice_id}, but {self.before.slice_id} has no published run"
+            )
+        theirs, ours = self.specs
+        return (
+            f"slice {self.before.slice_id} of pipeline {self.pipeline} was published by spec {theirs[:12]}, but "
+            f"{self.source} is spec {ours[:12]} now, and the state of one spec does not fit the other"
+        )
+
+
+class ChainError(RequestError):
+    """The chain cannot begin at the first slice of a range. The message has the words of the command line."""
+
+    def __init__(self, gap: ChainGap) -> None:
+        super().__init__(_in_words_of_the_command_line(gap))
+        self.gap = gap
+
+
+def chain_before(
+    pipeline: Pipeline, view: LedgerView, log: LogState, *, first: Slice, is_fresh: bool, request_id: str | None = None
+) -> tuple[CheckpointRef | None, str]:
+    """Return the checkpoint that the first slice starts from (None: a new chain), and a sentence that tells why.
+
+    Args:
+        pipeline: the pipeline.
+        view: the ledger.
+        log: the state of the log.
+        first: the first slice of a range.
+        is_fresh: whether a person asks for a new chain.
+        request_id: the request that is continued. Its own run of the slice before is taken.
+
+    Raises:
+        ChainError: the slice before has no run, or a run of another spec.
+    """
+    if is_fresh:
+        return None, f"the chain begins at {first.slice_id} (--fresh)"
+    before = previous_slice(slice_grid(pipeline), first)
+    if before is None:
+        return None, f"the chain begins at {first.slice_id}, the first slice of the pipeline"
+    request = view.requests.get(request_id or "")
+    own = request.runs.get(before.slice_id) if request else None
+    if own is not None:
+        return view.run(own).checkpoint, f"continues from {before.slice_id} of the same request"
+    published, spec = view.published_run(before.slice_id), spec_fingerprint(pipeline)
+    if published is not None and published.result.spec_fingerprint == spec:
+        return published.checkpoint, f"continues from {before.slice_id}, as published"
+    if published is None:
+        if log.first_data is None or first.start_ms <= log.first_data.start_ms:
+            return None, f"the chain begins at {first.slice_id}: the log holds no record before it"
+        begun = view.published_run(first.slice_id)
+        if begun is not None and begun.is_chain_start:
+            return None, f"the chain begins at {first.slice_id}, as it did when that slice was published"
+    raise ChainError(_gap(pipeline, view, log, first=first, before=before, published=published))
+
+
+def _gap(
+    pipeline: Pipeline, view: LedgerView, log: LogState, *, first: Slice, before: Slice, published: StagedRun | None
+) -> ChainGap:
+    spec, log_start = spec_fingerprint(pipeline), log.first_data or before
+    is_other_spec = published is not None
+    nearest = log_start
+    if not is_other_spec:
+        nearest = _nearest(slice_grid(pipeline), view, before=before, log_start=log_start, spec=spec)
+    return ChainGap(
+        pipeline=pipeline.name,
+        source=pipeline.source,
+        first=first,
+        before=before,
+        nearest=nearest,
+        log_start=log_start,
+        staged_by=() if is_other_spec else _staged_by(view.open_requests(), before),
+        specs=None if published is None else (published.result.spec_fingerprint, spec),
+    )
+
+
+def _nearest(grid: SliceGrid, view: LedgerView, *, before: Slice, log_start: Slice, spec: str) -> Slice:
+    """Return the slice after the newest published run before a gap; the start of the log if its spec is another one."""
+    nearest = before
+    while nearest.start_ms > log_start.start_ms:
+        earlier = previous_slice(grid, nearest)
+        run = None if earlier is None else view.published_run(earlier.slice_id)
+        if earlier is None or run is not None:
+            return nearest if run is None or run.result.spec_fingerprint == spec else log_start
+        nearest = earlier
+    return nearest
+
+
+def _staged_by(requests: Sequence[Request], before: Slice) -> tuple[Request, ...]:
+    return tuple(request for request in requests if before.slice_id in request.runs)
+
+
+def _in_words_of_the_command_line(gap: ChainGap) -> str:
+    first, start = gap.first.slice_id, gap.log_start.slice_id
+    if gap.specs is not None:
+        return (
+            f"{gap.why}. Replay the chain from its first slice with the new spec, or begin a new chain at {first} with "
+            "--fresh"
+        )
+    staged = [
+        f"Request {request.request_id} of {request.who} has {gap.before.slice_id} staged: publish it first "
+        f"(hindcast publish {gap.pipeline} --request {request.request_id}). Otherwise replay"
+        for request in gap.staged_by
+    ]
+    return (
+        f"{gap.why}; the log begins at {start}. {staged[-1] if staged else 'Replay'} from there (--from {start}), or "
+        f"begin a new chain at {first} with --fresh: windows of that chain do not contain earlier records. If earlier "
+        "records must never be replayed, set log.slice.first in the pipeline file"
+    )

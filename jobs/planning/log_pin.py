@@ -1,0 +1,45 @@
+"""Pins the log of a pipeline, for a plan and for a replay: both accept and refuse the same logs. Without Spark."""
+
+from collections.abc import Sequence
+
+from jobs.lake.append_order import CommitOrder
+from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.lake.known_log import KnownLog
+from jobs.lake.lake import Lake
+from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.runs import Slice
+
+
+def pin_input(
+    pipeline: Pipeline,
+    lake: Lake,
+    slices: Sequence[Slice],
+    *,
+    known: KnownLog | None = None,
+    row_ids: bool = True,
+) -> PinnedLog:
+    """Pin one version of the log, and check the pipeline against its columns.
+
+    Args:
+        pipeline: the pipeline.
+        lake: the lake.
+        slices: the slices, contiguous and ascending.
+        known: commits that it covers are not read again.
+        row_ids: whether to find the place of each file in the order of commits, if the log is read in this order.
+
+    Raises:
+        LogError: as for `pin_log`.
+        SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
+    """
+    grammar = pipeline.log.slice
+    pinned = pin_log(
+        lake.event_log(pipeline),
+        slice_column=grammar.by,
+        zone=grammar.zone,
+        slices=slices,
+        known=known,
+        order=CommitOrder(row_ids=row_ids) if pipeline.log.order == "commits" else None,
+    )
+    validate_against_schema(pipeline, pinned.columns)
+    return pinned

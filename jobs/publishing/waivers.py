@@ -1,0 +1,233 @@
+"""Waivers: a person lets a failed run pass. A waiver always names the run that the person has examined.
+
+The functions have the form that `jobs.publishing.decisions` describes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
+from jobs.ledger.provenance import decision_details
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.pipeline.slices import slice_of_id
+from jobs.plain_text import shortened
+from jobs.planning.workspace import Workspace
+from jobs.publishing.decisions import checked_reason, open_request_of
+from jobs.publishing.rules import describe_run, describe_stop
+from jobs.publishing.seen import By, check_seen_request, check_seen_run
+from jobs.runs import SHOWN_DIGITS, Slice, Verdict
+from windowlib.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceWaiver:
+    """A failed run that a person lets pass. `run_id` is the run that they examined, or the first digits of its id."""
+
+    slice_id: str
+    run_id: str
+    reason: str
+
+
+def waive(work: Workspace, slice_id: str, *, run_id: str, reason: str, by: By) -> StagedRun:
+    """Let a failed run of a slice pass, and return it. It is not published by this call.
+
+    Args:
+        work: the workspace of the pipeline.
+        slice_id: the slice.
+        run_id: the run that the person has examined, or the first digits of its id.
+        reason: why the run may pass; the ledger stores it.
+        by: the person and what they saw.
+
+    Raises:
+        RequestError: as `waive_events` raises. Nothing was written.
+    """
+    [run] = waive_all(work, [SliceWaiver(slice_id=slice_id, run_id=run_id, reason=reason)], by=by)
+    return run
+
+
+def waive_all(
+    work: Workspace, waivers: Sequence[SliceWaiver], *, by: By, request_id: str | None = None, all_of_it: bool = False
+) -> tuple[StagedRun, ...]:
+    """Let failed runs pass in one commit, all of them or none, and return them. Nothing is published by this call.
+
+    Args:
+        work: the workspace of the pipeline.
+        waivers: the runs, each with a reason.
+        by: the person and what they saw.
+        request_id: the request that has the runs. None: any open request.
+        all_of_it: refuse if another failed run would still stop the publication of the request.
+
+    Raises:
+        RequestError: as `waive_events` raises. Nothing was written.
+    """
+    waived: set[str | None] = set()
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        events = waive_events(work, view, waivers=waivers, by=by, request_id=request_id, all_of_it=all_of_it)
+        waived.clear()
+        waived.update(event.run_id for event in events)
+        return events
+
+    view = work.ledger.write(decide)
+    if not waived:  # the decision was made before
+        waived.update(run_id for run_id, run in view.runs.items() if any(_is_waived(run, one) for one in waivers))
+    return tuple(run for run_id, run in view.runs.items() if run_id in waived)
+
+
+def waive_events(
+    work: Workspace,
+    view: LedgerView,
+    *,
+    waivers: Sequence[SliceWaiver],
+    by: By,
+    request_id: str | None = None,
+    all_of_it: bool = False,
+) -> Sequence[LedgerEvent]:
+    """Return the events that waive failed runs; none if this decision was made before.
+
+    Raises:
+        OutdatedDecision: the request, or without `request_id` a run, is not as the person saw it.
+        RequestError: a reason is empty; a slice is named twice; no open request has a run; several runs have the first
+            digits of an id; or a run did not fail. A run whose checks broke cannot be waived.
+    """
+    if by.decision_id in view.decisions:
+        return []
+    if not waivers:
+        raise RequestError("no slice is chosen; choose the failed slices that may pass, each with a reason")
+    if request_id is not None:
+        check_seen_request(view, request_id, by)
+        open_request_of(work, view, request_id)
+    seen: set[str] = set()
+    events = []
+    for one in waivers:
+        if one.slice_id in seen:
+            raise RequestError(f"slice {one.slice_id} is named twice")
+        seen.add(one.slice_id)
+        events.append(_waived_event(work, view, one, by=by, request_id=request_id))
+    if all_of_it and request_id is not None:
+        _check_rest(view, view.requests[request_id], waived=seen)
+    return events
+
+
+def runs_to_examine(work: Workspace, view: LedgerView, slice_id: str) -> tuple[StagedRun, ...]:
+    """Return the failed runs of a slice that a waiver could name. The run of the newest request is the last one.
+
+    Raises:
+        RequestError: there is no such run; the message tells why.
+    """
+    chosen = slice_of_id(work.pipeline, slice_id)
+    staged = [view.run(run_id) for run_id in _staged_runs(work, view, chosen, request_id=None)]
+    failed = tuple(run for run in staged if _obstacle(work, run) is None)
+    if not failed:
+        raise RequestError(f"{_obstacle(work, staged[-1])}")
+    return failed
+
+
+def _waived_event(
+    work: Workspace, view: LedgerView, one: SliceWaiver, *, by: By, request_id: str | None
+) -> LedgerEvent:
+    reason = checked_reason(one.reason, "a waiver")
+    chosen = slice_of_id(work.pipeline, one.slice_id)
+    staged = _staged_runs(work, view, chosen, request_id=request_id)
+    run = _named_run(work, view, chosen, staged=staged, named=one.run_id)
+    obstacle = _obstacle(work, run)
+    if obstacle is not None:
+        raise RequestError(obstacle)
+    if request_id is None:
+        check_seen_run(view, run.result.run_id, by)
+    having = [one.request_id for one in view.open_requests() if run.result.run_id in one.runs.values()]
+    return LedgerEvent(
+        kind=EventKind.WAIVED,
+        request_id=request_id or having[-1],
+        **slice_columns(chosen),
+        run_id=run.result.run_id,
+        attempt_id=run.result.attempt_id,
+        who=by.who,
+        reason=reason,
+        details=decision_details(by.decision_id, "waive"),
+    )
+
+
+def _staged_runs(work: Workspace, view: LedgerView, one: Slice, *, request_id: str | None) -> list[str]:
+    """Return the ids of the runs of a slice that open requests have. That of the newest request is the last one.
+
+    Raises:
+        RequestError: there is none.
+    """
+    staged = [
+        request.runs[one.slice_id]
+        for request in view.open_requests()
+        if one.slice_id in request.runs and request_id in {None, request.request_id}
+    ]
+    if not staged:
+        state = "is published" if view.published_run(one.slice_id) else "has no run"
+        where = "no open request has" if request_id is None else f"request {request_id} does not have"
+        raise RequestError(f"{_name(work, one)} {state}, and {where} a failed run of it; there is nothing to waive")
+    return list(reversed(dict.fromkeys(reversed(staged))))
+
+
+def _named_run(work: Workspace, view: LedgerView, one: Slice, *, staged: Sequence[str], named: str) -> StagedRun:
+    """Return the one staged run whose id begins with the digits that a person has named.
+
+    Raises:
+        RequestError: no staged run of the slice begins with them, or several do.
+    """
+    begun = [run_id for run_id in staged if named and run_id.startswith(named)]
+    if len(begun) == 1:
+        return view.run(begun[0])
+    name = _name(work, one)
+    digits = SHOWN_DIGITS + (len(named) if begun else 0)
+    listed = "; ".join(describe_run(view.run(run_id), digits=digits) for run_id in begun or staged)
+    if len(begun) > 1:
+        raise RequestError(
+            f"the waiver names run {named} of {name}, and {len(begun)} runs begin with that: {listed}. Name more "
+            "digits of the one that may pass"
+        )
+    earlier = [run_id for run_id, run in view.runs.items() if run.result.slice.slice_id == one.slice_id]
+    if named and any(run_id.startswith(named) for run_id in earlier):
+        raise RequestError(
+            f"the waiver names run {named[:SHOWN_DIGITS]} of {name}, but another run was staged since: {listed}. "
+            "Examine that run, and waive it if it may pass"
+        )
+    raise RequestError(
+        f"the waiver names run {shortened(named)!r}, and no run of {name} begins with that; staged is {listed}"
+    )
+
+
+def _obstacle(work: Workspace, run: StagedRun) -> str | None:
+    """Return why a run cannot be waived; None if it can."""
+    name = _name(work, run.result.slice)
+    if run.verdict is Verdict.ERROR:
+        return f"{name} has the verdict error: {describe_stop(run)}. An error cannot be waived; run the slice again"
+    if run.verdict is not Verdict.FAIL:
+        return f"{name} did not fail: its verdict is {run.verdict.value}; there is nothing to waive"
+    if run.waiver is not None:
+        return f"{name} is already waived, by {run.waiver.who}: {run.waiver.reason}"
+    return None
+
+
+def _name(work: Workspace, one: Slice) -> str:
+    return f"slice {one.slice_id} of pipeline {work.pipeline.name}"
+
+
+def _check_rest(view: LedgerView, request: Request, *, waived: set[str]) -> None:
+    """Refuse if other failed runs would stop the publication of a request whose slices are published together."""
+    if request.kind is RequestKind.AIRFLOW_BACKFILL:
+        return  # each DAG run of Airflow's backfill has its own gate
+    rest = [
+        run
+        for slice_id, run_id in request.runs.items()
+        if slice_id not in waived and not (run := view.run(run_id)).is_publishable
+    ]
+    if rest:
+        named = "; ".join(describe_stop(run) for run in rest[:8])
+        raise RequestError(
+            f"request {request.request_id} would still be held by {named}. Waive these slices as well, or waive "
+            "without publishing"
+        )
+
+
+def _is_waived(run: StagedRun, by: SliceWaiver) -> bool:
+    return (
+        run.waiver is not None and run.result.slice.slice_id == by.slice_id and run.result.run_id.startswith(by.run_id)
+    )

@@ -1,0 +1,95 @@
+"""Compares the bytes of the event log with what its writer and the runs have stored of them, without Spark (law L9).
+
+The log may have grown since, and files may have been compacted: only the files that the log has now are read. `plan
+--verify` compares the records.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.lake.covered_files import Cover, CoveredFile, cover_of
+from jobs.lake.delta_log import LogTable, describe_log, log_errors
+from jobs.lake.event_log import files_of_slices
+from jobs.lake.known_log import checked_files, covered_files
+from jobs.lake.lake import Lake
+from jobs.lake.parquet_files import open_parquet
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.log_state import known_log
+from jobs.reading.stored_rows import Finding
+from jobs.reading.verify import Span
+from jobs.storage import file_system
+from windowlib.errors import LogError
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogVerification:
+    """How many data files of the log were compared, and every difference.
+
+    `unknown` further files have no checksum, and no run has stored a digest of them.
+    """
+
+    files: int
+    unknown: int
+    findings: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        unknown = f", {self.unknown:,} others have no checksum and no stored digest" if self.unknown else ""
+        return f"{self.files:,} files of the log were compared with their checksums or digests{unknown}"
+
+
+def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) -> LogVerification:
+    """Compare the log's files of published slices, and the commit files that they follow from.
+
+    Args:
+        lake: the lake.
+        pipeline: the pipeline.
+        view: the ledger version, whose runs have stored the digests.
+        span: the slices to check.
+    """
+    runs = [run for run_id in view.published.values() if span.holds(run := view.run(run_id))]
+    slices = tuple(run.result.slice for run in runs)
+    known, grammar, name = known_log(view, slices), pipeline.log.slice, pipeline.log.table
+    if not slices:
+        return LogVerification(files=0, unknown=0, findings=())
+    try:
+        log = describe_log(lake.event_log(pipeline))
+        log.log_files(stored=known.stored_in_log(log.table_id))
+        files = files_of_slices(log, slice_column=grammar.by, zone=grammar.zone, slices=slices)
+        covered = covered_files(log, files, known=known)
+        covers = dict(zip((file.path for file in covered), checked_files(covered), strict=True))
+    except LogError as error:
+        finding = Finding(table=name, slice_id=None, attempt_id=None, file=None, what=str(error))
+        return LogVerification(files=0, unknown=0, findings=(finding,))
+    slice_ids = {file.path: file.slice_id for file in files}
+    findings = []
+    unknown = 0
+    for file in covered:
+        digest = covers[file.path]
+        problem = digest if isinstance(digest, LogError) else None
+        if isinstance(digest, bytes):
+            cover, problem = _read_pages(log, file)
+            unknown += cover is Cover.NOTHING and file.stored is None
+        if problem is not None:
+            findings.append(
+                Finding(table=name, slice_id=slice_ids[file.path], attempt_id=None, file=file.path, what=str(problem))
+            )
+    return LogVerification(files=len(covered) - unknown, unknown=unknown, findings=tuple(findings))
+
+
+def _read_pages(log: LogTable, file: CoveredFile) -> tuple[Cover, LogError | None]:
+    """Read a file that has no checksum file if its pages have checksums. Return what covers it, and what is wrong."""
+    system: pafs.FileSystem = file_system(log.uri)[0]
+    try:
+        with log_errors(log.uri, f"reading {file.path} ({file.owner})"):
+            cover = cover_of(system, file.place)
+            if cover is Cover.PAGES:
+                with system.open_input_file(file.place) as data:
+                    for _rows in open_parquet(data).iter_batches():
+                        pass
+    except LogError as error:
+        return Cover.PAGES, error
+    return cover, None

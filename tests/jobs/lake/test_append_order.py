@@ -1,0 +1,242 @@
+"""The order in which the files of a log were appended, of logs that got row tracking later. No Spark."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from random import Random
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.lake.append_order import CommitOrder
+from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.runs import Slice
+from tests.support.delta_logs import clean_commits, commits_of, merge_commits, track_rows, track_rows_later
+from tests.support.fuzzing import seeds
+from windowlib.errors import LogError
+
+DAY_MS = 86_400_000
+BY_COMMITS = CommitOrder()
+DAYS = tuple(Slice(slice_id=f"1970-01-0{n + 1}", start_ms=n * DAY_MS, end_ms=(n + 1) * DAY_MS) for n in range(3))
+
+
+def _write(log: Path, commits: Sequence[Sequence[int]]) -> Path:
+    """Write a log without row tracking; a commit has three records of each of its days."""
+    for number, days in enumerate(commits):
+        rows = [{"id": f"{number}/{n}", "day": date(1970, 1, day)} for day in days for n in range(3)]
+        write_deltalake(str(log), pa.Table.from_pylist(rows), mode="append", partition_by=["day"])
+    return log
+
+
+def _pin(log: Path, slices: Sequence[Slice] = DAYS, *, order: CommitOrder | None = BY_COMMITS) -> PinnedLog:
+    return pin_log(str(log), slice_column="day", zone=ZoneInfo("UTC"), slices=slices, order=order)
+
+
+def _drop_commits(chance: Random, log: Path) -> None:
+    """Write a checkpoint of a version, and remove some or all of the commits that it covers."""
+    newest = DeltaTable(str(log)).version()
+    version = chance.randrange(newest + 1)
+    DeltaTable(str(log), version=version).create_checkpoint()
+    for commit in commits_of(log)[: chance.randrange(version + 1) + (version == newest)]:
+        commit.unlink()
+
+
+def _set_clocks(chance: Random, log: Path) -> None:
+    """Give the files random modification times, as writers with wrong clocks do."""
+    times: dict[str, int] = {}
+    for commit in commits_of(log):
+        entries = [json.loads(line) for line in commit.read_text().splitlines()]
+        for add in (entry["add"] for entry in entries if "add" in entry):
+            add["modificationTime"] = times.setdefault(add["path"], chance.randrange(10**12))
+        commit.write_text("\n".join(map(json.dumps, entries)))
+
+
+def _ids(log: PinnedLog) -> list[str]:
+    read = (pq.ParquetFile(log.place(file)).read(["id"])["id"].to_pylist() for file in log.in_log_order())
+    return [one for rows in read for one in rows]
+
+
+def _random_log(chance: Random, root: Path) -> tuple[Path, Path, int]:
+    """Return a log with row tracking, the same log that gets it later, and the files of a commit of its backfill."""
+    commits = [chance.sample((1, 2, 3), chance.randrange(1, 4)) for _ in range(chance.randrange(2, 8))]
+    born = _write(root / "born", commits)
+    number = len(commits)
+    for _ in range(chance.randrange(number // 2 + 1)):
+        number -= 1
+        merge_commits(born, chance.randrange(number))
+    later, after = root / "later", chance.randrange(1, number + 1)
+    shutil.copytree(born, later)
+    track_rows(born)
+    batches, meanwhile = chance.choice((1, 1, 2)), chance.choice((0, 0, 1))
+    return born, later, track_rows_later(later, chance, after=after, batches=batches, meanwhile=meanwhile)
+
+
+def test_a_log_that_got_row_tracking_later_is_read_in_the_order_of_appending(tmp_path: Path) -> None:
+    """Taken as the order, the ids of the backfill made 200 of 300 records late."""
+    for seed in seeds(25):
+        chance = Random(seed)
+        born, later, _ = _random_log(chance, tmp_path / str(seed))
+        if chance.random() < 0.3:
+            _set_clocks(chance, later)
+        if chance.random() < 0.5:
+            DeltaTable(str(later)).create_checkpoint()
+        assert _ids(_pin(later)) == _ids(_pin(born)), f"seed {seed}"
+
+
+def test_records_whose_commits_are_gone_are_read_in_order_or_refused(tmp_path: Path) -> None:
+    """A log that is born with row tracking is read as before. The other one is refused if the order is not known."""
+    refusals = 0
+    for seed in seeds(25):
+        chance = Random(seed)
+        born, later, backfill_files = _random_log(chance, tmp_path / str(seed))
+        expected = {one.slice_id: _ids(_pin(born, [one])) for one in DAYS}
+        for log in (born, later):
+            _drop_commits(chance, log)
+        assert {one.slice_id: _ids(_pin(born, [one])) for one in DAYS} == expected, f"seed {seed}"
+        for one in DAYS:
+            try:
+                read = _ids(_pin(later, [one], order=CommitOrder(backfill_files=backfill_files)))
+            except LogError:
+                refusals += 1
+            else:
+                assert read == expected[one.slice_id], f"seed {seed}"
+    assert refusals
+
+
+def _later(tmp_path: Path, *, after: int = 3) -> Path:
+    log = _write(tmp_path / "log", [[1], [1], [1, 2], [2], [2]])
+    track_rows_later(log, Random(1), after=after)
+    return log
+
+
+def test_only_slices_with_files_of_lost_commits_are_refused(tmp_path: Path) -> None:
+    log = _later(tmp_path)
+    DeltaTable(str(log)).create_checkpoint()
+    for commit in commits_of(log)[:1]:
+        commit.unlink()
+    with pytest.raises(LogError, match=r"slice 1970-01-01 .* log retention has removed") as refused:
+        _pin(log)
+    assert "log.order" in str(refused.value)
+    assert "docs/LOGS.md" in str(refused.value)
+    assert _ids(_pin(log, DAYS[1:])) == [f"{number}/{n}" for number in (2, 3, 4) for n in range(3)]
+
+
+def test_a_backfill_whose_commit_is_gone_is_not_taken_for_an_append(tmp_path: Path) -> None:
+    """All files of the lowest version were modified before every other file, as files are that a backfill numbered."""
+    log = _later(tmp_path)
+    clean_commits(log)
+    for days, is_refused in ((DAYS[:1], True), (DAYS[1:2], True), (DAYS[2:], False)):
+        if is_refused:
+            with pytest.raises(LogError, match="may have been switched on later"):
+                _pin(log, days)
+        else:
+            _pin(log, days)
+
+
+def test_a_log_that_was_born_with_row_tracking_is_read_when_its_first_files_are_gone(tmp_path: Path) -> None:
+    """The first day was removed, and log retention has removed all commits but the newest. One slice is in doubt."""
+    log = _write(tmp_path / "log", [[1], [1], [2], [2, 3], [3], [3]])
+    DeltaTable(str(log)).delete("day = '1970-01-01'")
+    track_rows(log)
+    clean_commits(log)
+    assert _ids(_pin(log, DAYS[2:])) == [f"{number}/{n}" for number in (3, 4, 5) for n in range(3)]
+    with pytest.raises(LogError, match=r"slice 1970-01-02 .* may have been switched on later"):
+        _pin(log)
+
+
+def test_a_file_that_was_compacted_before_row_tracking_is_refused(tmp_path: Path) -> None:
+    log = _write(tmp_path / "log", [[1], [1], [2]])
+    DeltaTable(str(log)).optimize.compact()
+    track_rows_later(log, Random(1), after=4)
+    with pytest.raises(LogError, match=r"commit 3 \(OPTIMIZE\) made file .*log.order"):
+        _pin(log, DAYS[:1])
+    assert _ids(_pin(log, DAYS[1:])) == ["2/0", "2/1", "2/2"]
+
+
+def _rewrite(log: Path, versions: Sequence[int], day: str = "1970-01-01") -> None:
+    """Add a commit that compacts the files of a day; its rows get these commit versions."""
+    table = DeltaTable(str(log))
+    old = [path for path in table.file_uris() if f"day={day}" in path]
+    rows = pa.table({"id": [f"x{n}" for n in range(len(versions))], "_row-id-col-1": list(range(len(versions)))})
+    rows = rows.append_column("_row-commit-version-col-1", pa.array(versions, pa.int64()))
+    path = f"day={day}/compacted.parquet"
+    pq.write_table(rows, log / path)
+    version = len(commits_of(log))
+    values = {"partitionValues": {"day": day}, "dataChange": False}
+    ids = {"baseRowId": 1_000, "defaultRowCommitVersion": version}
+    size = {"size": (log / path).stat().st_size, "modificationTime": 2**42, "stats": json.dumps({"numRecords": 9})}
+    lines: list[dict[str, Any]] = [{"commitInfo": {"operation": "OPTIMIZE"}}]
+    lines += [{"remove": {"path": uri.partition("/log/")[2], "deletionTimestamp": 0, **values}} for uri in old]
+    lines.append({"add": {"path": path, **values, **size, **ids}})
+    (log / "_delta_log" / f"{version:020}.json").write_text("\n".join(map(json.dumps, lines)))
+
+
+def test_a_compacted_file_is_refused_if_it_may_have_records_of_the_backfill(tmp_path: Path) -> None:
+    """OPTIMIZE stores the version of the backfill in the rows. That is not the order of the old commits."""
+    for versions, is_refused in (((4, 4, 4), True), ((4, 6, 7), True), ((6, 6, 7), False)):
+        root = tmp_path / repr(versions)
+        log = _write(root / "log", [[1], [1], [1, 2], [1], [1, 2]])
+        track_rows_later(log, Random(1), after=3)  # the commits 3, 4 and 5 switch it on, and 4 is the backfill
+        _rewrite(log, versions)
+        if is_refused:
+            with pytest.raises(LogError, match=r"slice 1970-01-01 .* was compacted"):
+                _pin(log, DAYS[:1])
+        else:
+            assert [file.path for file in _pin(log, DAYS[:1]).files] == ["day=1970-01-01/compacted.parquet"]
+        assert _ids(_pin(log, DAYS[1:])) == [f"{number}/{n}" for number in (2, 4) for n in range(3)]
+
+
+def test_a_compacted_log_that_was_born_with_row_tracking_is_read_without_its_commits(tmp_path: Path) -> None:
+    """The rows of the first slice show that no backfill came before them."""
+    log = _write(tmp_path / "log", [[1], [1, 2], [2, 3], [3], [3]])
+    track_rows(log)
+    for day, versions in (("1970-01-01", [0, 1]), ("1970-01-02", [1, 2]), ("1970-01-03", [2, 3, 4])):
+        _rewrite(log, versions, day)
+    clean_commits(log)
+    for one in DAYS:
+        assert len(_pin(log, [one]).files) == 1
+    next((log / "day=1970-01-01").glob("compacted.parquet")).unlink()
+    with pytest.raises(LogError, match=r"reading the footer of day=1970-01-01/compacted.parquet failed"):
+        _pin(log)
+
+
+def test_a_compacted_log_whose_first_slice_was_removed_is_in_doubt_in_one_slice(tmp_path: Path) -> None:
+    log = _write(tmp_path / "log", [[1], [1], [2], [2, 3], [3]])
+    DeltaTable(str(log)).delete("day = '1970-01-01'")
+    track_rows(log)
+    _rewrite(log, [2, 3], "1970-01-02")
+    _rewrite(log, [3, 4], "1970-01-03")
+    clean_commits(log)
+    assert len(_pin(log, DAYS[2:]).files) == 1
+    with pytest.raises(LogError, match=r"slice 1970-01-02 .* was compacted"):
+        _pin(log)
+
+
+def test_a_clone_is_refused_because_its_files_are_in_no_order(tmp_path: Path) -> None:
+    """Spark gives the files of a clone new ids, in any order."""
+    log = _write(tmp_path / "log", [[1], [1]])
+    merge_commits(log, 0)
+    track_rows(log)
+    commit = commits_of(log)[0]
+    commit.write_text(commit.read_text().replace('"operation":"CREATE TABLE"', '"operation":"CLONE"'))
+    entries = [json.loads(line) for line in commit.read_text().splitlines()]
+    for entry in entries:
+        if "commitInfo" in entry:
+            entry["commitInfo"]["operation"] = "CLONE"
+    commit.write_text("\n".join(map(json.dumps, entries)))
+    with pytest.raises(LogError, match=r"commit 0 \(CLONE\) .* original"):
+        _pin(log)
+
+
+def test_a_log_without_row_tracking_is_refused_only_in_the_order_of_commits(tmp_path: Path) -> None:
+    log = _write(tmp_path / "log", [[1], [1]])
+    with pytest.raises(LogError, match="has no row tracking") as refused:
+        _pin(log, order=CommitOrder(row_ids=False))
+    assert "docs/LOGS.md" in str(refused.value)
+    assert len(_pin(log, order=None).files) == 2

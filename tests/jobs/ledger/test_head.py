@@ -1,0 +1,243 @@
+"""The newest event and the newest commit of a ledger: a change or a loss of them is detected by every reader."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.ledger.chain import GENESIS, event_hash
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.head import Head, read_head, write_head
+from jobs.ledger.history import REMEMBERED
+from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.table import ledger_schema
+from tests.jobs.ledger.test_history import request
+from windowlib.errors import LedgerError
+
+
+def opened(uri: Path, **options: Any) -> Ledger:  # noqa: ANN401 - those of Ledger
+    return Ledger(str(uri), now_ms=lambda: 1, **options)
+
+
+def new_process(uri: Path) -> Ledger:
+    """Return a ledger as a process has it that has not read it before."""
+    REMEMBERED.forget_all()
+    return opened(uri)
+
+
+def tip_of(uri: Path) -> str:
+    """Return the hash of the newest event, computed from its row."""
+    rows = DeltaTable(uri).to_pyarrow_table().to_pylist()
+    return event_hash(max(rows, key=lambda row: (row["seq"], row["ordinal"])))
+
+
+@pytest.fixture
+def rolled_back(tmp_path: Path) -> Path:
+    """A ledger of three commits: a publication of three days, its rollback, and a note by the same person."""
+    uri, events = tmp_path / "ledger", request(1, 3)
+    opened(uri).write(lambda _view: events)
+    published = [one for one in events if one.kind is EventKind.PUBLISHED]
+    columns = ("request_id", "slice_id", "slice_start_ms", "slice_end_ms")
+    hidden = [
+        LedgerEvent(
+            kind=EventKind.ROLLED_BACK,
+            who="me",
+            reason="wrong",
+            details={"undoes": 1},
+            **{name: getattr(one, name) for name in columns},
+        )
+        for one in published
+    ]
+    opened(uri).write(lambda _view: hidden)
+    assert new_process(uri).view().published == {}
+    return uri
+
+
+def newest_commit(uri: Path) -> Path:
+    return max(uri.glob("_delta_log/*.json"))
+
+
+def newest_data_file(uri: Path) -> Path:
+    added = [json.loads(line).get("add", {}).get("path") for line in newest_commit(uri).read_text().splitlines()]
+    [name] = [one for one in added if one]
+    return uri / str(name)
+
+
+def change_newest_event(uri: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the last event in its data file, as damage that Parquet does not notice."""
+    path = newest_data_file(uri)
+    rows = pq.ParquetFile(path).read().to_pylist()
+    change(rows[-1])
+    pq.write_table(pa.Table.from_pylist(rows, schema=ledger_schema()), path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("slice_id", "2024-01-09"),
+        ("run_id", "another"),
+        ("request_id", "another"),
+        ("who", "somebody"),
+        ("reason", None),
+        ("event", "note"),
+        ("details", "{"),
+        ("details", None),
+        ("commit_events", None),
+        ("seq", None),
+        ("hash", None),
+        ("hash", GENESIS),
+        ("at_ms", 2),
+    ],
+)
+def test_a_change_of_the_newest_event_is_detected(rolled_back: Path, column: str, value: object) -> None:
+    """Defect: nothing covered the last event. With another `slice_id`, the withdrawn slice was public again."""
+    change_newest_event(rolled_back, lambda row: row.update({column: value}))
+    with pytest.raises(LedgerError) as refused:
+        new_process(rolled_back).view()
+    assert str(rolled_back) in str(refused.value)
+    assert ".parquet" in str(refused.value) or column == "seq"
+
+
+def test_a_lost_newest_commit_is_detected_by_every_process(rolled_back: Path) -> None:
+    """Defect: without the commit file of a rollback, the withdrawn publication was public again."""
+    in_use = opened(rolled_back)
+    in_use.view()
+    newest_commit(rolled_back).unlink()
+    for ledger in (in_use, opened(rolled_back)):
+        with pytest.raises(LedgerError, match=r"at version 1, but this process has read version 2|cannot be read"):
+            ledger.view()
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"lost its last commits: its head names version 2 .* at version 1"):
+            new_process(rolled_back).view()
+    with pytest.raises(LedgerError, match="has lost its last commits"):
+        new_process(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)])
+
+
+def test_a_process_refuses_a_version_below_one_that_it_has_seen(rolled_back: Path) -> None:
+    """Defect: a process that had read version 2 read version 1 as if nothing had happened. The head is lost, too."""
+    opened(rolled_back).view()
+    newest_commit(rolled_back).unlink()
+    shutil.rmtree(rolled_back / "_head")
+    with pytest.raises(LedgerError, match="at version 1, but this process has read version 2"):
+        opened(rolled_back).view()
+
+
+def test_a_ledger_that_was_made_anew_at_the_same_place_is_another_one(rolled_back: Path) -> None:
+    opened(rolled_back).view()
+    shutil.rmtree(rolled_back)
+    opened(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, reason="new")])
+    assert opened(rolled_back).view().version == 1
+
+
+def test_a_person_can_go_on_without_lost_commits(rolled_back: Path) -> None:
+    opened(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)])
+    for _ in range(2):
+        newest_commit(rolled_back).unlink()
+    with pytest.raises(LedgerError, match="hindcast recover"):
+        new_process(rolled_back).view()
+    lost = new_process(rolled_back).recover(who="me", reason="the disk failed")
+    assert lost.version == 3
+    view = new_process(rolled_back).view()
+    assert view.version == 2
+    assert len(view.published) == 3, "the rollback is lost, so its publication is public again"
+    assert read_head(str(rolled_back)) == Head(version=2, tip=tip_of(rolled_back))
+    with pytest.raises(LedgerError, match="nothing to recover"):
+        opened(rolled_back).recover(who="me", reason="again")
+    opened(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)])
+    assert new_process(rolled_back).view().version == 3
+
+
+def test_commits_that_another_history_replaced_are_detected(rolled_back: Path) -> None:
+    """The newest commit was lost, and an earlier version of Hindcast, which knows no head, has written another one."""
+    newest_commit(rolled_back).unlink()
+    head = read_head(str(rolled_back))
+    shutil.rmtree(rolled_back / "_head")
+    new_process(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)])
+    assert head is not None
+    write_head(str(rolled_back), head)
+    with pytest.raises(LedgerError, match="has other events there"):
+        new_process(rolled_back).view()
+
+
+def test_a_writer_that_was_killed_before_its_head_file_leaves_a_readable_ledger(
+    rolled_back: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_args: object, **_named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jobs.ledger.table.write_head", killed)
+    with pytest.raises(KeyboardInterrupt):
+        opened(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)])
+    monkeypatch.undo()
+    assert new_process(rolled_back).view().version == 3
+    opened(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)])
+    head = read_head(str(rolled_back))
+    assert head is not None
+    assert head.version == 4
+    assert len(list(rolled_back.glob("_head/*"))) == 1
+
+
+def test_a_head_that_cannot_be_written_does_not_fail_the_commit(
+    rolled_back: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.rmtree(rolled_back / "_head")
+    (rolled_back / "_head").write_text("a file, where the directory has to be")
+    assert opened(rolled_back).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)]).version == 3
+    assert "its head file 00000000000000000003.json was not written" in caplog.text
+
+
+def test_a_damaged_head_file_is_named(rolled_back: Path) -> None:
+    [path] = rolled_back.glob("_head/*")
+    for content in (b"", b"{}", b"[]", b"\xff", path.read_bytes().replace(b'"version": 2', b'"version": 1')):
+        path.write_bytes(content)
+        with pytest.raises(LedgerError, match=f"head file {path} of ledger .* is damaged"):
+            new_process(rolled_back).view()
+
+
+def as_earlier_version(uri: Path) -> None:
+    """Make a ledger as versions without own hashes and heads have written it."""
+    stored = sorted(DeltaTable(uri).to_pyarrow_table().to_pylist(), key=lambda row: (row["seq"], row["ordinal"]))
+    schema = ledger_schema().remove(ledger_schema().get_field_index("hash"))
+    shutil.rmtree(uri)
+    write_deltalake(uri, schema.empty_table(), mode="append")
+    for version in sorted({row["seq"] for row in stored}):
+        rows = [row for row in stored if row["seq"] == version]
+        write_deltalake(uri, pa.Table.from_pylist(rows, schema=schema), mode="append")
+    REMEMBERED.forget_all()
+
+
+@pytest.mark.parametrize("compact_every", [1, 100])
+def test_a_ledger_of_an_earlier_version_is_read_and_continued(rolled_back: Path, compact_every: int) -> None:
+    expected = opened(rolled_back).view()
+    as_earlier_version(rolled_back)
+    assert opened(rolled_back).view() == expected
+    ledger = opened(rolled_back, limits=LedgerLimits(compact_every=compact_every))
+    ledger.write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, reason="the first with a hash")])
+    ledger.write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, reason="the second")])
+    view = new_process(rolled_back).view()
+    assert replace(view, version=0) == replace(expected, version=0)
+    rows = sorted(DeltaTable(rolled_back).to_pyarrow_table().to_pylist(), key=lambda row: (row["seq"], row["ordinal"]))
+    assert [row["hash"] for row in rows[-2:]] == [event_hash(row) for row in rows[-2:]]
+    assert rows[0]["hash"] is None
+
+
+def test_unreadable_details_at_the_end_of_a_ledger_without_own_hashes_are_named(rolled_back: Path) -> None:
+    """Defect: "unexpected JSONDecodeError … This is a bug". Only the newest event of such a ledger is unprotected."""
+    as_earlier_version(rolled_back)
+    without_hash = ledger_schema().remove(ledger_schema().get_field_index("hash"))
+    added = [
+        json.loads(line).get("add", {}).get("path") for line in newest_commit(rolled_back).read_text().splitlines()
+    ]
+    [path] = [rolled_back / one for one in added if one]
+    rows = pq.ParquetFile(path).read().to_pylist()
+    rows[-1]["details"] = rows[-1]["details"][:-1]
+    pq.write_table(pa.Table.from_pylist(rows, schema=without_hash), path)
+    with pytest.raises(LedgerError, match=rf"{path.name}: its details are not JSON"):
+        opened(rolled_back).view()

@@ -1,0 +1,94 @@
+"""A plan refuses the logs that a run refuses, in the same words, and the words name what the user can do. No Spark."""
+
+import re
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slices_between
+from jobs.planning.log_pin import pin_input
+from jobs.planning.plan import plan_range
+from jobs.planning.workspace import open_workspace
+from tests.support.delta_logs import clean_commits, track_rows, track_rows_later
+from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
+from tests.support.places import ROOT
+from windowlib.errors import HindcastError, LogError, SpecError
+
+NOW_MS = day_ms("2024-02-01")
+RANGE = (day_ms("2024-01-01"), day_ms("2024-01-04"))
+BY_COMMITS = PIPELINE.replace("  order: [id]\n", "")
+
+
+def _switch_on_and_forget(log: Path) -> None:
+    track_rows_later(log, Random(1), after=3)
+    clean_commits(log)
+
+
+def _delete(log: Path) -> None:
+    DeltaTable(str(log)).delete("key = 'a' and day = '2024-01-02'")
+    track_rows(log)
+
+
+def _append_without_a_slice(log: Path) -> None:
+    rows = pa.table({"id": ["x"], "key": ["a"], "at_ms": [1], "amount": [1], "day": pa.array([None], pa.date32())})
+    write_deltalake(str(log), rows, mode="append", partition_by=["day"])
+    track_rows(log)
+
+
+def _lose_a_file(log: Path) -> None:
+    track_rows(log)
+    next((log / "day=2024-01-02").glob("*.parquet")).unlink()
+
+
+def _do_not_partition(log: Path) -> None:
+    rows = pa.table({"id": ["x"], "key": ["a"], "at_ms": [1], "amount": [1], "day": [date(2024, 1, 1)]})
+    write_deltalake(str(log), rows, mode="overwrite", schema_mode="overwrite", partition_by=["key"])
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], type[HindcastError], str]] = {
+    "no row tracking": (lambda _log: None, LogError, "has no row tracking"),
+    "row tracking later": (_switch_on_and_forget, LogError, "may have been switched on later"),
+    "a delete": (_delete, LogError, r"commit 3 \(DELETE\) removed or changed records of slice 2024-01-02"),
+    "no slice": (_append_without_a_slice, LogError, "slice column 'day' is null"),
+    "a lost file": (_lose_a_file, LogError, "do not exist"),
+    "no partition column": (_do_not_partition, LogError, "is not partitioned by 'day'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_plan_and_a_run_refuse_a_log_in_the_same_words(tmp_path: Path, name: str) -> None:
+    change, kind, words = REFUSED[name]
+    for day in (1, 2, 3):
+        append_day(tmp_path, f"2024-01-0{day}", {"a": 1, "b": 2})
+    change(tmp_path / "event_logs" / "sales")
+    planned, run = _refusals(tmp_path, sales(BY_COMMITS))
+    assert str(planned) == str(run)
+    assert isinstance(planned, kind)
+    assert re.search(words, str(planned))
+    for page in re.findall(r"docs/[A-Z]+\.md", str(planned)):
+        assert (ROOT / page).exists()
+
+
+def test_a_plan_and_a_run_refuse_a_pipeline_in_the_same_words(tmp_path: Path) -> None:
+    append_day(tmp_path, "2024-01-01", {"a": 1})
+    planned, run = _refusals(tmp_path, sales(PIPELINE.replace("sum: amount", "sum: ammount")))
+    assert isinstance(planned, SpecError)
+    assert str(planned) == str(run)
+
+
+def _refusals(lake: Path, pipeline: Pipeline) -> tuple[HindcastError, HindcastError]:
+    """Return how a plan and a run of three days refuse a log."""
+    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    with pytest.raises(HindcastError) as planned:
+        plan_range(pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
+    slices = slices_between(pipeline, *RANGE)
+    with pytest.raises(HindcastError) as run:
+        pin_input(pipeline, work.lake, slices)
+    return planned.value, run.value

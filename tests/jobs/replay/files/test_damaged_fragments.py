@@ -1,0 +1,129 @@
+"""A flipped bit in a file that tasks exchange ends the attempt. The next attempt publishes the right result."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from jobs.lake.lake import Lake
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.replay.files import file_rows, way
+from jobs.replay.files.state import divided_state
+from jobs.replay.orders import ReplayOrder
+from jobs.replay.replayer import replay_in
+from jobs.replay.sizes import Sizes
+from jobs.replay.stages import stage
+from jobs.runs import RunResult
+from jobs.spark.lazy_session import LazySession
+from jobs.spark.private_dir import private_directory
+from tests.jobs.replay.files.test_combine import DAY_MS, FIRST_MS, lake_with, make_log
+from tests.support.flipped_bits import flip
+from tests.support.fuzzing import seeds
+from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from windowlib.errors import AuditError
+
+PIPELINE: Final = """
+pipeline: damaged
+log:
+  table: log
+  key: [k]
+  event_time: {column: at, unit: ms}
+  slice: {by: day}
+watermark: WATERMARK
+windows:
+  tumbling: {size: 5h}
+  allowed_lateness: 90m
+aggregates: {n: {count: {}}, low: {min: v}, high: {max: v}}
+"""
+WATERMARKS: Final = ("{kind: bounded, out_of_orderness: 10m}", "{kind: column, column: at, unit: ms}")
+"""The first needs no pass over time, so tasks also exchange partials. The second needs one."""
+READ: Final = (
+    ("time", "time"),
+    ("windows", "records"),
+    ("windows", "partials"),
+    ("windows", "state"),
+    ("windows", "steps"),
+    ("encode", "rows"),
+    ("encode", "invalid"),
+)
+"""The stages of a chunk that read files of earlier stages or of the driver, with the kinds of files."""
+SLICES: Final = 2
+SIZES: Final = Sizes(local_records=10**9, combined_records=0, combined_cells=1.0, rows_per_read=50, full_state_rows=0)
+
+
+class Damage:
+    """Flips one bit at one moment of one attempt, and keeps the error with which the attempt ended."""
+
+    def __init__(self, random: Random, moment: str, kind: str, patch: pytest.MonkeyPatch) -> None:
+        self._random, self._moment, self._kind = random, moment, kind
+        self.file, self.error = "", ""
+
+        @contextmanager
+        def with_damage(name: str) -> Iterator[None]:
+            self._flip(name)
+            with stage(name):
+                yield
+
+        def state_then_damage(*arguments: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+            state = divided_state(*arguments)
+            self._flip("windows")
+            return state
+
+        patch.setattr(way, "stage", with_damage)
+        patch.setattr(file_rows, "stage", with_damage)
+        patch.setattr(way, "divided_state", state_then_damage)
+
+    def _flip(self, moment: str) -> None:
+        paths = sorted((private_directory() / "fragments").rglob(f"{self._kind}-*"))
+        if moment != self._moment or self.file or not paths:
+            return
+        path = self._random.choice(paths)
+        flip(path, self._random.randrange(8 * path.stat().st_size))
+        self.file = path.name
+
+    def watched(self, replayer: Callable[[ReplayOrder], list[RunResult]], order: ReplayOrder) -> list[RunResult]:
+        try:
+            return replayer(order)
+        except AuditError as error:
+            self.error = str(error)
+            raise
+
+
+def replay(lake: Path, watermark: str, damage: Damage | None = None) -> Outcome:
+    pipeline = pipeline_of(PIPELINE.replace("WATERMARK", watermark))
+    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    session = LazySession(lambda *_: pytest.fail("a small chunk started a session"), is_local=True)
+    asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + SLICES * DAY_MS, who="a test", reason="")
+
+    def replayer(order: ReplayOrder) -> list[RunResult]:
+        return replay_in(session, order, sizes=SIZES)
+
+    own = replayer if damage is None else partial(damage.watched, replayer)
+    return run_request(work, asked, own, staging=Staging(chunk=1))
+
+
+def test_a_flipped_bit_of_a_file_that_tasks_exchange_ends_the_attempt(tmp_path: Path) -> None:
+    """The files are those of local replays, between the stages that write and read them: their bits are all covered."""
+    make_log(tmp_path / "log", Random(2), "ms")
+    good = [what_was_run(replay(lake_with(tmp_path / f"good-{n}", tmp_path / "log"), WATERMARKS[n])) for n in (0, 1)]
+    for seed in seeds(3 * len(READ)):
+        random = Random(seed)
+        moment, kind = READ[seed % len(READ)]
+        place = {"time": 1, "partials": 0}.get(kind, random.randrange(2))
+        lake = lake_with(tmp_path / str(seed), tmp_path / "log")
+        with pytest.MonkeyPatch.context() as patch:
+            damage = Damage(random, moment, kind, patch)
+            outcome = replay(lake, WATERMARKS[place], damage)
+        assert damage.file
+        assert what_was_run(outcome) == good[place], f"a bit of {damage.file} changed the result"
+        if kind != "rows":  # of a checkpoint, only one form is read
+            assert damage.error
+        assert damage.file in damage.error or not damage.error
+        assert "\n" not in damage.error
+        assert outcome.is_published
