@@ -13,13 +13,10 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.plan_outline import expected_seconds, outline
-from jobs.orchestration.readiness import ready_prefix
 from jobs.orchestration.requests import Staging, stage
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import (
-    MAX_SLICES,
     check_range,
-    next_slice,
     previous_slice,
     show_instant,
     show_ms,
@@ -30,6 +27,8 @@ from jobs.pipeline.slices import (
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
+from jobs.planning.readiness import ready_prefix, refuse_overdue
+from jobs.planning.standing import due_slices
 from jobs.planning.workspace import (
     Asked,
     Opened,
@@ -272,7 +271,7 @@ def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold))
-    candidates = _after_head(work, view, min(interval_end_ms, work.ledger.now_ms()))
+    candidates = due_slices(work, view, min(interval_end_ms, work.ledger.now_ms()))
     if not candidates:
         head = view.head
         after = f"after the published head {head.result.slice.slice_id}" if head else "with data"
@@ -282,8 +281,9 @@ def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None
         return Wait(why=busy)
     log = work.log_state(view, candidates)
     ready = ready_prefix(work, candidates, log)
-    if not ready.slices:
-        return Wait(why=ready.missing)
+    if not ready.slices and ready.waiting is not None:
+        refuse_overdue(work, ready.waiting)
+        return Wait(why=ready.waiting.missing)
     planned = make_plan(work.pipeline, view, log, ask=Ask(slices=ready.slices))
     passing, held = _until_held(planned)
     if not passing:
@@ -308,29 +308,6 @@ def _replay(planned: Plan, opened: Opened) -> Replay:
         seconds=expected_seconds(planned),
         outline=outline(planned),
     )
-
-
-def _after_head(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
-    """Return the slices that end by `until_ms`, from the published head (or the beginning of the log's data) on.
-
-    Raises:
-        RequestError: there are more than `most` slices.
-    """
-    grid = slice_grid(work.pipeline)
-    first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
-    found: list[Slice] = []
-    while first is not None and first.end_ms <= until_ms:
-        if len(found) == most:
-            log = work.pipeline.log
-            raise RequestError(
-                f"pipeline {work.pipeline.name} would replay more than {most:,} slices, from {found[0].slice_id} on: "
-                f"the log {log.table} holds records there. If a producer wrote these records by mistake, set "
-                "`log.slice.first` to the first slice that is to be replayed. Otherwise replay the oldest slices by "
-                "hand, in several ranges"
-            )
-        found.append(first)
-        first = next_slice(grid, first)
-    return tuple(found)
 
 
 def _busy(

@@ -11,6 +11,7 @@ from jobs.orchestration import gating, scheduling
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
+from jobs.planning.standing import due_slices
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.rules import Publication
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -250,6 +251,6 @@ def test_a_backfill_by_hand_is_resumed_by_the_same_request(airflow: Airflow) -> 
 def test_a_slice_far_in_the_past_is_refused_and_does_not_make_an_endless_chain(airflow: Airflow) -> None:
     work = airflow.work(day_ms("2024-01-08"))
     view = work.ledger.view()
-    assert len(scheduling._after_head(work, view, day_ms("2024-01-08"), most=7)) == 7
+    assert len(due_slices(work, view, day_ms("2024-01-08"), most=7)) == 7
     with pytest.raises(RequestError, match=r"more than 6 slices, from 2024-01-01 on.*log\.slice\.first"):
-        scheduling._after_head(work, view, day_ms("2024-01-08"), most=6)
+        due_slices(work, view, day_ms("2024-01-08"), most=6)

@@ -63,6 +63,7 @@ class Damage:
     def __init__(self, random: Random, moment: str, kind: str, patch: pytest.MonkeyPatch) -> None:
         self._random, self._moment, self._kind = random, moment, kind
         self.file, self.error = "", ""
+        self._earlier = {*self._files()}
 
         @contextmanager
         def with_damage(name: str) -> Iterator[None]:
@@ -79,8 +80,11 @@ class Damage:
         patch.setattr(file_rows, "stage", with_damage)
         patch.setattr(way, "divided_state", state_then_damage)
 
+    def _files(self) -> list[Path]:
+        return sorted((private_directory() / "fragments").rglob(f"{self._kind}-*"))
+
     def _flip(self, moment: str) -> None:
-        paths = sorted((private_directory() / "fragments").rglob(f"{self._kind}-*"))
+        paths = [path for path in self._files() if path not in self._earlier]  # other tests of this process leave files
         if moment != self._moment or self.file or not paths:
             return
         path = self._random.choice(paths)

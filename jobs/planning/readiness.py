@@ -14,25 +14,54 @@ from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The first slice that is over and not ready.
+
+    Attributes:
+        slice: the slice.
+        missing: the condition that it waits for, as a sentence.
+        since_ms: since when it waits: its end.
+        until_ms: when it counts as overdue; None: never.
+    """
+
+    slice: Slice
+    missing: str
+    since_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyPrefix:
-    """The slices before the first that is not ready. `missing` is the condition that this one waits for."""
+    """The slices before the first that is not ready, and this one; None if all are ready."""
 
     slices: tuple[Slice, ...]
-    missing: str = ""
+    waiting: Waiting | None = None
 
 
 def ready_prefix(work: Workspace, slices: Sequence[Slice], log: LogState) -> ReadyPrefix:
-    """Return the slices up to the first that is not ready.
-
-    Raises:
-        RequestError: a slice did not become ready within `ready.timeout` after its end.
-    """
+    """Return the slices up to the first that is not ready."""
     for index, one in enumerate(slices):
         missing = _missing(work, one, log)
         if missing is not None:
-            _refuse_overdue(work, one, missing)
-            return ReadyPrefix(slices=tuple(slices[:index]), missing=missing)
+            ready = work.pipeline.log.ready
+            until_ms = None if ready is None or ready.timeout_ms is None else one.end_ms + ready.timeout_ms
+            waiting = Waiting(slice=one, missing=missing, since_ms=one.end_ms, until_ms=until_ms)
+            return ReadyPrefix(slices=tuple(slices[:index]), waiting=waiting)
     return ReadyPrefix(slices=tuple(slices))
+
+
+def refuse_overdue(work: Workspace, waiting: Waiting) -> None:
+    """Refuse to wait longer for a slice.
+
+    Raises:
+        RequestError: the slice did not become ready within `ready.timeout` after its end.
+    """
+    if waiting.until_ms is not None and work.ledger.now_ms() >= waiting.until_ms:
+        within = human_duration(waiting.until_ms - waiting.since_ms)
+        raise RequestError(
+            f"{waiting.missing}; that did not happen within {within} after its end (ready.timeout). Check the job that "
+            f"writes the log {work.pipeline.log.table}, or run the slice by hand"
+        )
 
 
 def _missing(work: Workspace, one: Slice, log: LogState) -> str | None:
@@ -63,12 +92,3 @@ def _marker_exists(work: Workspace, marker: str, one: Slice) -> bool:
 
     system, name = file_system(path)
     return bool(system.get_file_info(name).type != pafs.FileType.NotFound)
-
-
-def _refuse_overdue(work: Workspace, one: Slice, missing: str) -> None:
-    ready = work.pipeline.log.ready
-    if ready is not None and ready.timeout_ms is not None and work.ledger.now_ms() >= one.end_ms + ready.timeout_ms:
-        raise RequestError(
-            f"{missing}; that did not happen within {human_duration(ready.timeout_ms)} after its end (ready.timeout). "
-            f"Check the job that writes the log {work.pipeline.log.table}, or run the slice by hand"
-        )

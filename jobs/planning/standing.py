@@ -1,0 +1,128 @@
+"""Where a pipeline stands: what is due, what waits for data, which published slices are empty, and which have changed.
+
+The schedule, the messages, the pages, `hindcast status` and the gauges all read the same answer.
+"""
+
+from dataclasses import dataclass
+
+from jobs.lake.log_match import Match, match_input
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.slices import MAX_SLICES, next_slice, slice_grid
+from jobs.planning.log_state import LogState
+from jobs.planning.readiness import Waiting, ready_prefix
+from jobs.planning.workspace import Workspace
+from jobs.runs import LogCoordinates, Slice
+from windowlib.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSlice:
+    """A slice that readers see, and whose input in the log is another one than its run has read."""
+
+    run: StagedRun
+    match: Match
+    now: LogCoordinates
+
+    @property
+    def slice(self) -> Slice:
+        """The slice."""
+        return self.run.result.slice
+
+    @property
+    def records_then(self) -> int:
+        """The number of records that the run read."""
+        return self.run.result.log.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a pipeline stands at one version of its ledger and of its log.
+
+    Attributes:
+        now_ms: the time of the answer.
+        newest_data: the last slice with records in the log; None: the log has none.
+        head: the published run of the last slice; None: nothing is published.
+        due: the slices that are over and come after the head, oldest first.
+        ready: the first ones of `due`, which are complete.
+        waiting: the slice of `due` after `ready`, and what it waits for; None if all are ready.
+        empty: the published slices without a record.
+        changed: the published slices whose input has changed, oldest first.
+    """
+
+    now_ms: int
+    newest_data: Slice | None
+    head: StagedRun | None
+    due: tuple[Slice, ...]
+    ready: tuple[Slice, ...]
+    waiting: Waiting | None
+    empty: tuple[Slice, ...]
+    changed: tuple[ChangedSlice, ...]
+
+    @property
+    def unarrived(self) -> tuple[Slice, ...]:
+        """The slices that are due and not complete."""
+        return self.due[len(self.ready) :]
+
+
+def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) -> Standing:
+    """Return where a pipeline stands. `until_ms`: slices that end later are not due; None: now.
+
+    Raises:
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+        RequestError: too many slices are due.
+    """
+    now_ms = work.ledger.now_ms()
+    due = due_slices(work, view, now_ms if until_ms is None else min(until_ms, now_ms))
+    published = [view.slices[slice_id] for slice_id in view.published]
+    log = work.log_state(view, (*published, *due))
+    prefix = ready_prefix(work, due, log)
+    return Standing(
+        now_ms=now_ms,
+        newest_data=log.last_data,
+        head=view.head,
+        due=due,
+        ready=prefix.slices,
+        waiting=prefix.waiting,
+        empty=empty_slices(view),
+        changed=changed_slices(view, log),
+    )
+
+
+def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
+    """Return the published slices without a record, oldest first."""
+    runs = (view.run(run_id) for run_id in view.published.values())
+    return tuple(run.result.slice for run in runs if not run.result.counts.read)
+
+
+def changed_slices(view: LedgerView, log: LogState) -> tuple[ChangedSlice, ...]:
+    """Return the published slices whose input is not the one that their run has read, oldest first."""
+    found = []
+    for slice_id, run_id in view.published.items():
+        run, now = view.run(run_id), log.coordinates[slice_id]
+        match = match_input(run.sightings, now)
+        if match is not Match.SAME:
+            found.append(ChangedSlice(run=run, match=match, now=now))
+    return tuple(found)
+
+
+def due_slices(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
+    """Return the slices that end by `until_ms`, from the published head (or the beginning of the log's data) on.
+
+    Raises:
+        RequestError: there are more than `most` slices.
+    """
+    grid = slice_grid(work.pipeline)
+    first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
+    found: list[Slice] = []
+    while first is not None and first.end_ms <= until_ms:
+        if len(found) == most:
+            log = work.pipeline.log
+            raise RequestError(
+                f"pipeline {work.pipeline.name} would replay more than {most:,} slices, from {found[0].slice_id} on: "
+                f"the log {log.table} holds records there. If a producer wrote these records by mistake, set "
+                "`log.slice.first` to the first slice that is to be replayed. Otherwise replay the oldest slices by "
+                "hand, in several ranges"
+            )
+        found.append(first)
+        first = next_slice(grid, first)
+    return tuple(found)
