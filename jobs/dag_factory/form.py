@@ -36,6 +36,12 @@ def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
             title="Fresh",
             description="Start a new chain at `from`, without the checkpoint of the slice before.",
         ),
+        "request": Param(
+            default=None,
+            type=["null", "string"],
+            title="Request",
+            description="The open request to continue, with its own range, such as a proposal. Empty: a new request.",
+        ),
     }
 
 

@@ -4,6 +4,7 @@ The plan task reads the form, and so does the API server before it creates a DAG
 form (`From`, `To`, `Reason`), and each of them has the input that would be right.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from jobs.planning.chains import ChainGap
     from jobs.planning.workspace import Workspace  # a DAG file that is parsed does not import deltalake
 
-FIELDS: Final = ("from", "to", "reason", "publish", "fresh")
+FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "request")
 MAX_REASON: Final = 500
+_REQUEST: Final = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 BOUND_TEXTS: Final = {
     "from": "The first slice of the range. Empty: the first slice that readers do not see.",
     "to": "The slice after the last slice of the range. Empty: the range ends with the last complete slice.",
@@ -58,13 +60,17 @@ class ReplayableRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillForm:
-    """A valid input of the form. The range is half-open, and its bounds are edges of slices."""
+    """A valid input of the form. The range is half-open, and its bounds are edges of slices.
+
+    `request` is the open request that the DAG run continues, with its own range; None: the DAG run opens one.
+    """
 
     from_ms: int
     to_ms: int
     reason: str
     publish: bool
     is_fresh: bool
+    request: str | None = None
 
 
 def replayable_range(work: "Workspace") -> ReplayableRange | None:
@@ -116,6 +122,9 @@ def read_form(
         for name, value in flags.items()
         if not isinstance(value, bool)
     ]
+    request = given.get("request")
+    if request is not None and not (isinstance(request, str) and _REQUEST.fullmatch(request)):
+        problems.append(f"Request is {shortened(repr(request))}. It must be the whole id of an open request, or empty.")
     try:
         from_ms, to_ms = _range(pipeline, given, now_ms=now_ms, replayable=replayable)
     except FormError as error:
@@ -123,7 +132,12 @@ def read_form(
     if problems:
         raise FormError(tuple(problems))
     return BackfillForm(
-        from_ms=from_ms, to_ms=to_ms, reason=str(reason).strip(), publish=flags["publish"], is_fresh=flags["fresh"]
+        from_ms=from_ms,
+        to_ms=to_ms,
+        reason=str(reason).strip(),
+        publish=flags["publish"],
+        is_fresh=flags["fresh"],
+        request=request,
     )
 
 
