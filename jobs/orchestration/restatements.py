@@ -11,7 +11,8 @@ from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.restating import open_proposal, propose, restate_rule, sentences
+from jobs.planning.change_sentences import sentences
+from jobs.planning.restating import open_proposal, propose, restate_rule
 from jobs.planning.workspace import Workspace, is_live, on_published_spec, open_workspace
 from jobs.publishing.rules import describe_hold
 from jobs.wall_clock import now_ms as wall_clock_ms

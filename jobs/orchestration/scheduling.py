@@ -28,7 +28,7 @@ from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.planning.readiness import ready_prefix, refuse_overdue
-from jobs.planning.restating import request_slices, up_to_head
+from jobs.planning.restating import request_slices, request_to_continue
 from jobs.planning.standing import due_slices
 from jobs.planning.workspace import (
     Asked,
@@ -39,7 +39,6 @@ from jobs.planning.workspace import (
     on_published_spec,
     open_request,
     open_workspace,
-    request_workspace,
     shared_request,
 )
 from jobs.publishing.publishing import publish_staged
@@ -226,8 +225,7 @@ def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
     if asked.request_id is None:
         raise RequestError("the DAG run names no request that it continues")
-    request = up_to_head(work, asked.request_id)
-    work, _ = request_workspace(work, request.request_id)
+    work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
     slices = request_slices(work, request)
     view = work.ledger.view()
     busy = _busy(work, view, slices, own=request.request_id, kinds=tuple(RequestKind))

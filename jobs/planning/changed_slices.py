@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+from jobs.folding import fold, spans
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
 from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.plain_text import counted
 from jobs.planning.log_state import known_log
 from jobs.planning.workspace import Workspace
 from jobs.runs import LogCoordinates, Slice
@@ -199,3 +201,14 @@ def _changed(view: LedgerView, slice_id: str, seen: SeenInput) -> ChangedSlice |
     if match is Match.SAME and not seen.removed:
         return None
     return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed)
+
+
+def in_words(work: Workspace, changed: Sequence[ChangedSlice]) -> str:
+    """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `."""
+    noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
+    stretches = fold(changed, lambda _: None, at_least=1, follows=lambda a, b: a.slice.end_ms == b.slice.start_ms)
+    named = spans([[item.slice.slice_id for item in stretch.items] for stretch in stretches])
+    then, now = (
+        sum(counts) for counts in ([one.records_then for one in changed], [one.now.records for one in changed])
+    )
+    return f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"

@@ -6,22 +6,20 @@ slices from the first changed one to the published head, because later slices fo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Final
 
 from jobs.durations import format_duration, human_duration
-from jobs.folding import fold, spans
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.looks import changes_details, looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import previous_slice, show_ms, slice_grid, slices_between
-from jobs.plain_text import counted, shortened
-from jobs.planning.changed_slices import ChangedSlice, changed_slices, look_at_log
+from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
+from jobs.plain_text import shortened
+from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
 from jobs.planning.fingerprints import spec_fingerprint
-from jobs.planning.workspace import Workspace, covers, is_live
+from jobs.planning.workspace import Workspace, covers, holders, is_live, request_workspace
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -35,13 +33,21 @@ class Assessed:
     """A changed slice, and what becomes of it.
 
     `request` is the open request that replays its present records, if there is one. `why_not` tells why the schedule
-    does not propose it; empty if it does, or if there is a request. `until` is the last slice of its chain.
+    does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
+    it back. `until` is the last slice of its chain.
     """
 
     change: ChangedSlice
     until: Slice
     request: Request | None = None
     why_not: str = ""
+    is_declined: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no person has to look: declined, replayed by a request, or without the records to replay."""
+        is_replayed = self.request is not None and not self.request.is_proposed
+        return self.is_declined or is_replayed or bool(self.change.removed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +146,10 @@ class _Assessor:
         request = self._replayed_by(change)
         if request is not None:
             return replace(one, request=request)
-        why = self._unreadable(one) or self._of_another_chain(one) or self._declined(change)
+        declined = self._declined(change)
+        if declined:
+            return replace(one, why_not=declined, is_declined=True)
+        why = self._unreadable(one) or self._of_another_chain(one)
         if not why and self.proposal is not None and _is_in(self.proposal, change):
             return replace(one, request=self.proposal)
         return replace(one, why_not=why or self._beyond(change))
@@ -288,6 +297,22 @@ def _requested(work: Workspace, wanted: Sequence[Assessed], *, who: str, request
     )
 
 
+def request_to_continue(work: Workspace, request_id: str, *, lease_id: str | None = None) -> tuple[Workspace, Request]:
+    """Return an open request that the caller is about to start or continue, and the workspace with its spec.
+
+    A proposal is extended to the published head. `lease_id`: the caller's lease from an earlier try.
+
+    Raises:
+        RequestError: there is no such request, it is not open or has no range, or another holder works on it.
+    """
+    request = up_to_head(work, request_id)
+    others = [one for one in holders(work, request) if one.lease_id != lease_id]
+    if others:
+        who = ", ".join(str(one.holder) if one.holder else "a DAG run" for one in others)
+        raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
+    return request_workspace(work, request_id)
+
+
 def up_to_head(work: Workspace, request_id: str) -> Request:
     """Return an open request with a range, before it is started. A proposal is extended to the published head.
 
@@ -342,41 +367,3 @@ def request_slices(work: Workspace, request: Request) -> tuple[Slice, ...]:
     if request.from_ms is None or request.to_ms is None:
         return ()
     return slices_between(work.pipeline, request.from_ms, request.to_ms)
-
-
-def in_words(work: Workspace, changed: Sequence[ChangedSlice]) -> str:
-    """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `."""
-    noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
-    stretches = fold(changed, lambda _: None, at_least=1, follows=lambda a, b: a.slice.end_ms == b.slice.start_ms)
-    named = spans([[item.slice.slice_id for item in stretch.items] for stretch in stretches])
-    then, now = (
-        sum(counts) for counts in ([one.records_then for one in changed], [one.now.records for one in changed])
-    )
-    return f"{counted(len(changed), f'published {noun}')} changed: {named}, {then:,} records then, {now:,} now"
-
-
-def sentences(work: Workspace, found: Restating) -> tuple[str, ...]:
-    """Return what has changed in one sentence, and one for each group of slices: its request, or why there is none."""
-    if not found.assessed:
-        return ()
-    return in_words(work, found.changed), *(_fate(work, list(group)) for _, group in groupby(found.assessed, _group))
-
-
-def _group(one: Assessed) -> tuple[str, str]:
-    return "" if one.request is None else one.request.request_id, one.why_not
-
-
-def _fate(work: Workspace, group: Sequence[Assessed]) -> str:
-    first = group[0]
-    which = spans([[one.change.slice.slice_id for one in group]])
-    if first.request is not None:
-        what = "proposed as" if first.request.is_proposed else "replayed by"
-        return f"{which}: {what} request {first.request.request_id[:SHOWN_ID]}"
-    if not first.why_not:
-        return f"{which}: the next scheduled run proposes to restate it"
-    why = f"{which}: not proposed, because {first.why_not}"
-    if first.change.removed or first.change.match is Match.UNKNOWN:
-        return why
-    to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
-    command = f"hindcast run {work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
-    return f"{why}. To restate it: {command}"

@@ -13,7 +13,8 @@ from jobs.ledger.view import Request
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning import changed_slices as looking
-from jobs.planning.restating import Restating, propose, restating, sentences
+from jobs.planning.change_sentences import sentences, told_changes
+from jobs.planning.restating import Restating, propose, restating
 from jobs.planning.standing import standing
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.decisions import cancel, rollback
@@ -142,6 +143,7 @@ def test_a_declined_change_is_proposed_again_only_after_the_log_has_changed_agai
         "2024-01-02: not proposed, because declined by ann: known. To restate it: hindcast run sales --from "
         "2024-01-02 --to 2024-01-05"
     )
+    assert told_changes(shop.work, shop.work.ledger.view()).waits == 0
     DeltaTable(str(shop.log)).optimize.compact()
     assert shop.propose().proposal is None
     append_day(shop.root, "2024-01-02", {"later": 5})
@@ -296,6 +298,9 @@ def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
 def test_another_table_at_the_place_of_the_log_is_seen(shop: Shop) -> None:
     shop.propose()
     shutil.rmtree(shop.log)
+    told = told_changes(shop.work, shop.work.ledger.view())
+    assert (told.slices, told.waits) == (None, 0)
+    assert "does not exist" in told.sentences[0]
     for index, day in enumerate(DAYS):
         append_day(shop.root, day, {"a": 10 + index, "b": 1})
     assert shop.changed() == DAYS[:4]
