@@ -29,7 +29,7 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     With `restate: {mode: auto}`, the scheduled DAG has a fifth task. It runs also if there was nothing to replay.
     """
     source = str(Path(pipeline.source).resolve())
-    plan = PlanOperator(task_id=PLAN, kind=kind, pipeline_file=source, lake=settings.lake)
+    plan = PlanOperator(task_id=PLAN, pipeline=pipeline, kind=kind, pipeline_file=source, lake=settings.lake)
     replay = ReplayOperator(
         task_id=REPLAY,
         pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,

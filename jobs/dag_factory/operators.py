@@ -39,11 +39,20 @@ class SlicesHeld(AirflowFailException):
 class PlanOperator(BaseSensorOperator):
     """Decides what to replay. While the decision is to wait, it decides again later; no slot is held meanwhile."""
 
-    def __init__(self, *, kind: "Kind", pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        *,
+        pipeline: Pipeline,
+        kind: "Kind",
+        pipeline_file: str,
+        lake: str | None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(
             mode="reschedule", poke_interval=POKE_INTERVAL_S, timeout=PLAN_TIMEOUT.total_seconds(), **kwargs
         )
         self.kind, self.pipeline_file, self.lake = kind, pipeline_file, lake
+        self.pipeline_name = pipeline.name
 
     @override
     def poke(self, context: Context) -> PokeReturnValue:
@@ -57,6 +66,8 @@ class PlanOperator(BaseSensorOperator):
             self.log.warning("%s", escaped(warning))
         for change in planned.changes:
             self.log.warning("%s", escaped(change))
+        if planned.proposal:
+            self.log.warning("%s", absolute(links.request_page(self.pipeline_name, planned.proposal)))
         match planned:
             case Skip(why=why):
                 leave_verdict(context, with_changes(f"nothing to replay: {why}", planned.changes))

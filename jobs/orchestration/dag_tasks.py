@@ -23,7 +23,7 @@ from jobs.orchestration.backfill_form import check_chain, read_form, replayable_
 from jobs.orchestration.decisions import was_decided
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Progress, Staging
-from jobs.orchestration.restatements import told_changes
+from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
@@ -79,6 +79,7 @@ class Order(BaseModel):
         seconds: how long the replay takes according to past runs; None if there are none.
         outline: lines that tell which slices are replayed, and why.
         changes: sentences that tell which published slices have changed, and what becomes of them.
+        proposal: the request that proposes to restate them; empty if there is none.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -97,6 +98,7 @@ class Order(BaseModel):
     seconds: float | None = None
     outline: list[str] = []
     changes: list[str] = []
+    proposal: str = ""
 
     @property
     def opened(self) -> Opened:
@@ -172,6 +174,7 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
                 seconds=decision.seconds,
                 outline=list(decision.outline),
                 changes=list(decision.changes),
+                proposal=decision.proposal,
             )
         case _:
             assert_never(decision)
@@ -306,7 +309,7 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
         )
     # A run by hand has an empty interval or none, so it takes all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
-    changes = told_changes(pipeline, lake, now_ms=now_ms(), who=who)
+    told = propose_changes(pipeline, lake, now_ms=now_ms(), who=who)
     decision = scheduling.plan_scheduled(
         pipeline,
         lake,
@@ -316,7 +319,7 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
         request_id=request_id(run),
         origin=_origin(run),
     )
-    return replace(decision, changes=changes)
+    return replace(decision, changes=told.sentences, proposal=told.request_id or "")
 
 
 def _ended_by_a_person(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:

@@ -10,13 +10,14 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.change_sentences import sentences
+from jobs.planning.change_sentences import ToldChanges, told
 from jobs.planning.restating import open_proposal, propose, restate_rule
 from jobs.planning.workspace import Workspace, is_live, on_published_spec, open_workspace
 from jobs.publishing.rules import describe_hold
 from jobs.wall_clock import now_ms as wall_clock_ms
-from windowlib.errors import LogError, RequestError
+from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +29,17 @@ class BackfillStart:
     conf: dict[str, Any]
 
 
-def told_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> tuple[str, ...]:
-    """Propose to restate changed slices as the pipeline file says, and return what has changed, as sentences.
+def propose_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> ToldChanges:
+    """Propose to restate changed slices as the pipeline file says, and return what has changed.
 
     A log that cannot be compared is told, and does not stop the caller. Nothing is written for a pipeline without a
     publication.
     """
     work, _ = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
     if not work.ledger.view().published:
-        return ()
-    rule = restate_rule(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
-    try:
-        return sentences(work, propose(work, rule=rule, who=who))
-    except LogError as error:
-        return (f"the published slices were not compared with the log: {error}",)
+        return ToldChanges(slices=(), sentences=())
+    rule = pipeline.restate or RestateGrammar()
+    return told(work, lambda: propose(work, rule=rule, who=who))
 
 
 def restatement_conf(work: Workspace, request: Request, *, publish: bool) -> dict[str, Any]:

@@ -53,11 +53,13 @@ class _Decided:
     """`why` is one sentence. `warnings` are for the log of the task.
 
     `changes` tells which published slices have changed, and what becomes of them (`jobs.planning.restating`).
+    `proposal` is the id of the proposed restatement; empty if there is none.
     """
 
     why: str
     warnings: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    proposal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

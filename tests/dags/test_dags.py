@@ -154,6 +154,7 @@ def test_a_waiting_plan_task_holds_no_slot(dags: "dict[str, DAG]") -> None:
 def test_only_automatic_restatements_add_a_task_which_also_runs_without_work(
     load_dags: "LoadDags", tmp_path: Path
 ) -> None:
+    dags: Mapping[str, DAG] = {}
     for mode, tasks in (("propose", TASKS), ("off", TASKS), ("auto", TASKS | {"restate"})):
         text = f"{PIPELINE}restate: {{mode: {mode}}}\n"
         (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")

@@ -76,6 +76,24 @@ def test_settled_windows_survive_json_and_change_no_row(limits: dict[str, Any]) 
     assert spec_fingerprint(one) == spec_fingerprint(pipeline())
 
 
+@pytest.mark.parametrize(
+    ("text", "mode", "age_days", "slices"),
+    [
+        ("{mode: propose}", "propose", 30, 31),
+        ("{mode: auto, at_most_age: 7d}", "auto", 7, 31),
+        ("{mode: off, at_most_slices: 3}", "off", 30, 3),  # YAML 1.1 reads `off` as false
+        ("{mode: 'off'}", "off", 30, 31),
+    ],
+)
+def test_restatements_survive_json_and_change_no_row(text: str, mode: str, age_days: int, slices: int) -> None:
+    one = pipeline(restate=yaml.safe_load(text))
+    found = pipeline_from_json(pipeline_to_json(one), source="ledger").restate
+    assert found == one.restate
+    assert found is not None
+    assert (found.mode, found.at_most_age_ms, found.at_most_slices) == (mode, age_days * 86_400_000, slices)
+    assert spec_fingerprint(one) == spec_fingerprint(pipeline())
+
+
 def _leaves(part: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # noqa: ANN401 - a part of a file
     if isinstance(part, dict) and part:
         return [leaf for key, inside in part.items() for leaf in _leaves(inside, (*path, key))]
@@ -159,12 +177,12 @@ def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], mes
 # Models whose fields other tests set (test_files.py, test_fingerprints.py), or which only name a column or a file.
 _ELSEWHERE = {
     "LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar", "AlertsGrammar",
-    "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar",
+    "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar", "RestateGrammar",
 }  # fmt: skip
 _OF_THE_FILE = {
     ("Pipeline", name)
-    for name in ("quality", "publish", "schedule", "owner", "description", "tags", "alerts", "max_parallelism")
-}
+    for name in ("quality", "publish", "restate", "schedule", "owner", "description", "tags", "alerts")
+} | {("Pipeline", "max_parallelism")}
 
 
 def _set_fields(part: object) -> Iterator[tuple[str, str]]:
