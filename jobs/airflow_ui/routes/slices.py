@@ -98,7 +98,7 @@ def one_slice(
         "dag_runs": dag_runs_of(found.view, one.slice_id),
         "feeds": feeds,
         "lineage": None if shown is None else lineage_of(found.lake, found.pipeline, found.view, run=shown),
-        "files_href": f"?{urlencode({'run': run or '', 'files': 'true'})}#lineage-title",
+        "files_href": f"?{urlencode({'files': 'true'} | ({'run': run} if run else {}), errors='replace')}#lineage-title",
         **(_files_read(found, one, shown) if files and shown is not None else _NO_FILES),
         "windows_table": WINDOW_OUTPUTS,
         "place": DecisionPlace(

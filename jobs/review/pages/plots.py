@@ -55,9 +55,20 @@ def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) 
     names = [name for name in wanted if name in rows.column_names and _is_numeric(rows.schema.field(name).type)]
     if not rows.num_rows or not names or rows["window_start"].null_count == rows.num_rows:
         return ()
-    every_ms = _every_ms(spec)
+    return plots_of(rows, names[:MAX_PLOTS], every_ms=_every_ms(spec), most=most)
+
+
+def plots_of(rows: "pa.Table", names: Sequence[str], *, every_ms: int | None, most: int) -> tuple[Plot, ...]:
+    """Return the plots of some outputs, each with at most `most` points.
+
+    Args:
+        rows: panes, with `window_start`, `kind` and the outputs.
+        names: numeric outputs.
+        every_ms: the time between the starts of two windows; None if that is not regular.
+        most: the most points of a plot.
+    """
     with ArrowSql() as opened:
-        return tuple(_plot(opened, rows, name=name, every_ms=every_ms, most=most) for name in names[:MAX_PLOTS])
+        return tuple(_plot(opened, rows, name=name, every_ms=every_ms, most=most) for name in names)
 
 
 def _every_ms(spec: Pipeline) -> int | None:
