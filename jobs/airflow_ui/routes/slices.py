@@ -98,7 +98,7 @@ def one_slice(
         "dag_runs": dag_runs_of(found.view, one.slice_id),
         "feeds": feeds,
         "lineage": None if shown is None else lineage_of(found.lake, found.pipeline, found.view, run=shown),
-        "files_href": f"?{urlencode({'files': 'true'} | ({'run': run} if run else {}), errors='replace')}#lineage-title",
+        "files_href": _files_href(run),
         **(_files_read(found, one, shown) if files and shown is not None else _NO_FILES),
         "windows_table": WINDOW_OUTPUTS,
         "place": DecisionPlace(
@@ -109,6 +109,11 @@ def one_slice(
         ),
     }
     return page(request, "slice", values)
+
+
+def _files_href(run: str | None) -> str:
+    given = {"files": "true"} | ({"run": run} if run else {})
+    return f"?{urlencode(given, errors='replace')}#lineage-title"
 
 
 _NO_FILES: Mapping[str, Any] = {"files": None, "files_problem": None}
