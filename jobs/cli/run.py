@@ -16,6 +16,7 @@ from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.orchestration.requests import Progress as Staged
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound, slices_between
+from jobs.plain_text import counted
 from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace
@@ -217,10 +218,10 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
             bar.update(task, completed=day.done, total=day.total, description=f"flights {day.day}")
 
         summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
-    skipped = f"; {len(summary.skipped)} days were loaded before" if summary.skipped else ""
+    skipped = f"; {counted(len(summary.skipped), 'day')} loaded before" if summary.skipped else ""
     common.say(
-        f"{summary.records:,} flights of {len(summary.loaded)} days in [{_iso(first)}, {_iso(last)}) loaded into "
-        f"{summary.table}{skipped}"
+        f"{summary.records:,} flights of {counted(len(summary.loaded), 'day')} in [{_iso(first)}, {_iso(last)}) loaded "
+        f"into {summary.table}{skipped}"
     )
     return common.OK
 

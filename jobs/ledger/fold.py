@@ -27,6 +27,7 @@ from jobs.ledger.events import (
 from jobs.ledger.provenance import decision_of
 from jobs.ledger.request_fold import (
     RequestFold,
+    add_comment,
     add_lease,
     end_lease,
     fail_attempt,
@@ -148,7 +149,9 @@ class Fold:
                 self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.TOLD:
                 self._tell(event)
-            case EventKind.NOTE | EventKind.RECOVERED:
+            case EventKind.NOTE:
+                add_comment(event, self._requests.get(event.request_id or ""))
+            case EventKind.RECOVERED:
                 pass
             case _:
                 assert_never(event.kind)

@@ -6,8 +6,8 @@ from typing import Any
 
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.leases import Lease, lease_from_details
-from jobs.ledger.provenance import origin_of
-from jobs.ledger.view import Attempt, DagRunOrigin, Request, RequestKind, RequestState
+from jobs.ledger.provenance import comment_of, origin_of
+from jobs.ledger.view import Attempt, Comment, DagRunOrigin, Request, RequestKind, RequestState
 from windowlib.errors import LedgerError
 
 
@@ -23,6 +23,7 @@ class RequestFold:
     attempts: list[Attempt] = field(default_factory=list)
     leases: dict[str, Lease] = field(default_factory=dict)
     origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
+    comments: list[Comment] = field(default_factory=list)
     frozen: Request | None = None
 
     def add_run(self, slice_id: str, run_id: str) -> None:
@@ -48,6 +49,7 @@ class RequestFold:
             attempts=self.attempts.copy(),
             leases=self.leases.copy(),
             origins=self.origins.copy(),
+            comments=self.comments.copy(),
         )
 
     def freeze(self) -> Request:
@@ -59,6 +61,7 @@ class RequestFold:
                 attempts=tuple(self.attempts),
                 leases=tuple(self.leases.values()),
                 origins=tuple(self.origins.values()),
+                comments=tuple(self.comments),
             )
         return self.frozen
 
@@ -116,6 +119,13 @@ def fail_attempt(event: LedgerEvent, one: RequestFold) -> None:
     is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
     if is_newest and one.request.is_open:
         one.change(failure=event.reason)
+
+
+def add_comment(event: LedgerEvent, one: RequestFold | None) -> None:
+    """Add a comment to the thread of its request. Other notes change nothing."""
+    if one is not None and (comment := comment_of(event)) is not None:
+        one.comments.append(comment)
+        one.frozen = None
 
 
 def text_of(event: LedgerEvent, column: str) -> str:

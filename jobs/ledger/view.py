@@ -151,11 +151,27 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """An entry in the thread of a request: a text, or an assignment. No rule depends on it.
+
+    `comment_id` identifies it, so that a retry finds that it has been written. `assignee` is None for a text, and empty
+    if the request was assigned to nobody.
+    """
+
+    comment_id: str
+    who: str
+    at_ms: int
+    text: str
+    assignee: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request and its progress. `runs` maps slice ids to run ids. `origins` are the DAG runs that work on it.
 
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
+    `comments` are the thread of persons on the request, oldest first.
     """
 
     request_id: str
@@ -176,6 +192,12 @@ class Request:
     is_complete: bool = False
     failure: str | None = None
     state: RequestState = RequestState.OPEN
+    comments: tuple[Comment, ...] = ()
+
+    @property
+    def assignee(self) -> str:
+        """The person who looks after the request; empty: nobody."""
+        return next((one.assignee for one in reversed(self.comments) if one.assignee is not None), "")
 
     @property
     def is_open(self) -> bool:

@@ -26,6 +26,7 @@ from jobs.orchestration.decision_actions import MAX_REASON, Action
 from jobs.pipeline.files import load_file
 from jobs.plain_text import escaped, shortened
 from jobs.planning.workspace import Workspace, open_workspace
+from jobs.publishing.comments import MAX_ASSIGNEE, Entry, comment, comment_events
 from jobs.publishing.decisions import (
     cancel,
     cancel_events,
@@ -52,6 +53,8 @@ _FIELDS: Final[Mapping[Action, tuple[frozenset[str], frozenset[str]]]] = {
     Action.CANCEL: (frozenset({"request_id", "reason"}), frozenset()),
     Action.ROLL_BACK: (frozenset({"publication", "reason"}), frozenset()),
     Action.RESUME: (frozenset({"reason"}), frozenset()),
+    Action.COMMENT: (frozenset({"request_id", "reason"}), frozenset()),
+    Action.ASSIGN: (frozenset({"request_id"}), frozenset({"reason", "assignee"})),
 }
 """Action -> the fields that it needs, and those that it may have besides `ledger_version`."""
 
@@ -73,10 +76,11 @@ class Decision(BaseModel):
 
     Attributes:
         action: what is decided.
-        request_id: the request. Needed to publish, waive and cancel.
+        request_id: the request. Needed by all actions but roll_back and resume.
         publication: the number of the publication to take back.
         slices: the failed slices that may pass.
-        reason: why; the ledger stores it. For a waiver: the reason of all slices that have none of their own.
+        reason: why, or the text of a comment. For a waiver: the reason of all slices that have none of their own.
+        assignee: who looks after the request from now on; None: nobody.
         ledger_version: the version of the ledger that the person looked at. The decision is refused if the request, its
             runs or their verdicts have changed since. None: it is not compared.
     """
@@ -88,7 +92,14 @@ class Decision(BaseModel):
     publication: Annotated[int, Field(ge=1)] | None = None
     slices: Annotated[list[ChosenSlice], Field(max_length=MAX_SLICES)] = []
     reason: _Text | None = None
+    assignee: Annotated[str, Field(max_length=MAX_ASSIGNEE)] | None = None
     ledger_version: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """The entry in the thread of the request."""
+        assignee = (self.assignee or "") if self.action is Action.ASSIGN else None
+        return Entry(text=self.reason or "", assignee=assignee)
 
     @property
     def waivers(self) -> tuple[SliceWaiver, ...]:
@@ -181,6 +192,8 @@ def check(work: Workspace, view: LedgerView, decision: Decision, *, who: str, se
             rollback_events(work, view, publication=decision.publication or 0, reason=decision.reason or "", by=by)
         case Action.RESUME:
             resume_events(work, view, reason=decision.reason or "", by=by)
+        case Action.COMMENT | Action.ASSIGN:
+            comment_events(work, view, request_id=_request_id(decision), by=by, entry=decision.entry)
         case _:
             assert_never(decision.action)
 
@@ -210,6 +223,9 @@ def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: st
         case Action.RESUME:
             ended = resume(work, reason=decision.reason or "", who=decider.who, by=by)
             return Decided(why=f"the chain goes on; {ended.who} had rolled publication {ended.undoes} back")
+        case Action.COMMENT | Action.ASSIGN:
+            why = comment(work, _request_id(decision), by=by, entry=decision.entry)
+            return Decided(why=why, request_id=_request_id(decision))
         case _:
             assert_never(decision.action)
 

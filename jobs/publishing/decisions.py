@@ -13,6 +13,7 @@ from functools import partial
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import Hold, LedgerView, Request
+from jobs.plain_text import counted
 from jobs.planning.workspace import Workspace
 from jobs.publishing.rules import Publication, changed_slices, listed, other_holders
 from jobs.publishing.seen import By, check_seen_chain, check_seen_request
@@ -82,8 +83,8 @@ def rollback(work: Workspace, publication: int, *, reason: str, who: str, by: By
     return Publication(
         request_id="",
         is_published=True,
-        why=f"{len(done.changes)} slices are as before publication {publication}; the chain is held until a person "
-        "publishes or resumes it",
+        why=f"as before publication {publication}: {counted(len(done.changes), 'slice')}; the chain is held until a "
+        "person publishes or resumes it",
         changed=changed_slices(view, done),
         ledger_version=view.version,
     )

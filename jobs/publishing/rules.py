@@ -383,4 +383,4 @@ def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:
 
 def listed(names: Sequence[str]) -> str:
     """Return a few names, or the first and last of many: `2013-02-05 … 2013-02-28 (24 slices)`."""
-    return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({len(names)} slices)"
+    return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({counted(len(names), 'slice')})"

@@ -43,9 +43,9 @@ def request_page(pipeline: str, request_id: str) -> str:
     return f"{pipeline_page(pipeline)}/requests/{_part(request_id)}"
 
 
-def record_page(pipeline: str, record_id: str | None = None) -> str:
-    """Return the path of the search for records."""
-    return _with(f"{pipeline_page(pipeline)}/records", {"record_id": record_id})
+def record_page(pipeline: str, record_id: str | None = None, *, slice_id: str | None = None) -> str:
+    """Return the path of the search for records; with `slice_id`, of the explanation of a record of that slice."""
+    return _with(f"{pipeline_page(pipeline)}/records", {"record_id": record_id, "slice": slice_id})
 
 
 def compare_page(pipeline: str, *, before: int | None = None, after: int | None = None) -> str:
@@ -71,6 +71,16 @@ def dag_page(dag_id: str) -> str:
 def dag_run_page(dag_id: str, run_id: str) -> str:
     """Return the path of the page for a DAG run of Airflow."""
     return _with(f"{PREFIX}/dag-run", {"dag_id": dag_id, "run_id": run_id})
+
+
+def asset_name(pipeline: str) -> str:
+    """Return the name of the asset of a pipeline in Airflow: each publication sends an event of it."""
+    return f"hindcast_{pipeline}"
+
+
+def asset_uri(pipeline: str) -> str:
+    """Return the URI of the asset of a pipeline in Airflow."""
+    return f"hindcast://{pipeline}/published"
 
 
 def in_airflow(path: str, *, base_url: str = "") -> str:

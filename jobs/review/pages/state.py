@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from expectations.units import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.plain_text import counted
 from jobs.planning.workspace import Workspace, holders
 from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
 from jobs.runs import Verdict
@@ -31,7 +32,7 @@ class HeldSlice:
     def reason(self) -> str:
         """Why the slice is held: the first reason, and how many others there are."""
         more = len(self.reasons) - 1
-        others = f", and {more} more {'check' if more == 1 else 'checks'}" if more else ""
+        others = f", and {counted(more, 'more check')}" if more else ""
         return f"{self.reasons[0]}{others}"
 
 
@@ -39,6 +40,7 @@ class HeldSlice:
 class OpenRequest:
     """A request that is not published. `workers` are the holders of its leases; `waits` tells why it is not published.
 
+    `assignee` is the person who looks after it, empty for nobody; `comments` counts the entries of its thread.
     `slice_count` is None if the request has no range of its own.
     """
 
@@ -53,6 +55,8 @@ class OpenRequest:
     held: int
     workers: tuple[str, ...]
     waits: str
+    assignee: str = ""
+    comments: int = 0
 
     @property
     def opened(self) -> str:
@@ -84,7 +88,7 @@ class PipelineState:
     def badge(self) -> str:
         """What waits for a decision, in two words."""
         if self.held:
-            return f"{len(self.held)} {'slice' if len(self.held) == 1 else 'slices'} held"
+            return f"{counted(len(self.held), 'slice')} held"
         return "chain held" if self.hold else ""
 
 
@@ -128,6 +132,8 @@ def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenReq
         held=held,
         workers=workers,
         waits=_waits(work, view, request, held=held, workers=workers),
+        assignee=request.assignee,
+        comments=len(request.comments),
     )
 
 
@@ -173,14 +179,14 @@ def _seen(view: LedgerView) -> str:
     seen = list(view.published)
     if not seen:
         return "nothing yet"
-    return f"{len(seen):,} {'slice' if len(seen) == 1 else 'slices'}: {spanned(seen)}"
+    return f"{counted(len(seen), 'slice')}: {spanned(seen)}"
 
 
 def _newest(view: LedgerView) -> str | None:
     if not view.standing:
         return None
     one = view.standing[-1]
-    return f"publication {one.seq}, {len(one.changes):,} slices, by {one.who}, {instant(one.at_ms)}"
+    return f"publication {one.seq}, {counted(len(one.changes), 'slice')}, by {one.who}, {instant(one.at_ms)}"
 
 
 def _hold(view: LedgerView) -> str | None:
@@ -204,7 +210,7 @@ def _waits(work: Workspace, view: LedgerView, request: Request, *, held: int, wo
     if workers:
         return f"is being worked on by {', '.join(workers)}"
     if held:
-        return f"waits for a decision on {held} held {'slice' if held == 1 else 'slices'}"
+        return f"waits for a decision on {counted(held, 'held slice')}"
     if request.failure:
         return f"stopped: {request.failure}"
     if not request.runs:
