@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from jobs.orchestration.backfill_form import BOUND_TEXTS, MAX_REASON
+from jobs.orchestration.backfill_form import BOUND_TEXTS, IF_OPEN_TEXTS, MAX_REASON
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
 
@@ -35,6 +35,14 @@ def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
             type="boolean",
             title="Fresh",
             description="Start a new chain at `from`, without the checkpoint of the slice before.",
+        ),
+        "if_open": Param(
+            default="refuse",
+            type="string",
+            enum=list(IF_OPEN_TEXTS),
+            values_display=IF_OPEN_TEXTS,
+            title="If open",
+            description="What to do if another open request has slices of the range.",
         ),
     }
 
