@@ -13,26 +13,20 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from jobs.airflow_ui.context import Site
-from jobs.airflow_ui.security import may
+from jobs.airflow_ui.security import may_backfill
 from jobs.orchestration.backfill_form import (
     BackfillForm,
     FormError,
-    check_chain,
-    check_log_end,
-    check_open,
-    read_form,
-    replayable_range,
+    checked_form,
 )
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
@@ -84,7 +78,7 @@ def _status(request: Request, error: FormError) -> int:
     """
     if request.headers.get("sec-fetch-mode") == "cors" and request.headers.get("sec-fetch-site") == "same-origin":
         return SHOWN_AT_THE_BUTTON
-    return 409 if error.is_conflict else 400
+    return 409 if error.open_ranges else 400
 
 
 async def _checked(request: Request, name: str, body: bytes) -> bytes:
@@ -118,7 +112,7 @@ async def _may_start(request: Request, name: str) -> bool:
         user = await get_auth_manager().get_user_from_token(token)
     except Exception:  # noqa: BLE001 - each auth manager has its own errors for a bad token
         return False
-    return may(user, "POST", f"backfill_{name}", entity=DagAccessEntity.RUN)
+    return may_backfill(user, name)
 
 
 def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
@@ -129,18 +123,12 @@ def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
     """
     try:
         work = open_workspace(pipeline, Site.of_environment().lake(), now_ms=now_ms)
-        form = read_form(pipeline, conf, now_ms=now_ms(), replayable=lambda: replayable_range(work))
-        in_range = check_open(work, form)
-        check_log_end(work, form)
-        form = replace(form, replaces=frozenset(in_range)) if in_range and form.replaces is None else form
-        if not in_range or form.if_open is not IfOpen.WAIT:
-            check_chain(work, form)
+        return checked_form(work, conf, now_ms=now_ms())
     except FormError:
         raise
     except HindcastError as error:
         log.warning("the form of backfill_%s was not checked: %s", pipeline.name, error)
         return None
-    return form
 
 
 def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm) -> dict[str, Any]:
@@ -148,8 +136,8 @@ def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm)
     bounds = {"from": show_ms(grid, form.from_ms), "to": show_ms(grid, form.to_ms)}
     conf = given.get("conf") or {}
     conf = conf | {name: shown for name, shown in bounds.items() if not conf.get(name)}
-    if form.if_open is IfOpen.REPLACE and form.replaces is not None:
-        conf = conf | {"replaces": sorted(form.replaces)}
+    if form.if_open is IfOpen.REPLACE:
+        conf = conf | {"replaces": sorted(form.replaces or ())}
     now = datetime.fromtimestamp(now_ms() / 1000, tz=UTC).isoformat(timespec="milliseconds")
     run_id = _NOT_IN_A_RUN_ID.sub("-", f"manual__{bounds['from']}_to_{bounds['to']}__{now}")
     return {**given, "conf": conf, "dag_run_id": given.get("dag_run_id") or run_id}

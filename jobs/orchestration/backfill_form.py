@@ -4,8 +4,8 @@ The plan task reads the form, and so does the API server before it creates a DAG
 form (`From`, `To`, `Reason`), and each of them has the input that would be right.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from jobs.pipeline.models.pipeline import Pipeline
@@ -28,6 +28,7 @@ from jobs.runs import Slice
 from windowlib.errors import InvariantBroken, RangeError, RequestError
 
 if TYPE_CHECKING:
+    from jobs.orchestration.open_ranges import OpenRange
     from jobs.planning.chains import ChainGap
     from jobs.planning.workspace import IfOpen, Workspace  # a DAG file that is parsed does not import deltalake
 
@@ -56,13 +57,13 @@ class Problem(NamedTuple):
 class FormError(RequestError):
     """The input of the form is not valid. `problems` has one for each field that is wrong.
 
-    `is_conflict`: the input itself is right, but another open request has slices of the range.
+    `open_ranges` are the open requests that have slices of the range, if nothing else is wrong.
     """
 
-    def __init__(self, *problems: Problem, is_conflict: bool = False) -> None:
+    def __init__(self, *problems: Problem, open_ranges: "Sequence[OpenRange]" = ()) -> None:
         super().__init__(" ".join(one.text for one in problems))
         self.problems = problems
-        self.is_conflict = is_conflict
+        self.open_ranges = tuple(open_ranges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +167,21 @@ def read_form(
     )
 
 
+def checked_form(work: "Workspace", given: Mapping[str, Any], *, now_ms: int) -> BackfillForm:
+    """Return the content of the form if its range can be replayed now. `replaces` has the open requests of its range.
+
+    Raises:
+        FormError: a field is wrong; other requests are open; the data have not arrived; or the chain cannot begin.
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+    """
+    form = read_form(work.pipeline, given, now_ms=now_ms, replayable=lambda: replayable_range(work))
+    in_range = check_open(work, form)
+    check_log_end(work, form)
+    if not in_range or form.if_open.value != "wait":
+        check_chain(work, form)
+    return form if form.replaces is not None else replace(form, replaces=frozenset(in_range))
+
+
 def check_open(work: "Workspace", form: BackfillForm) -> tuple[str, ...]:
     """Check that no other open request has slices of the range, or that the form tells what becomes of it.
 
@@ -195,7 +211,7 @@ def check_open(work: "Workspace", form: BackfillForm) -> tuple[str, ...]:
             refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
     except RangeTaken as error:
         if form.if_open is not IfOpen.WAIT:
-            raise FormError(Problem(_sentence(str(error)), "if_open"), is_conflict=True) from None
+            raise FormError(Problem(_sentence(str(error)), "if_open"), open_ranges=error.open_ranges) from None
     return tuple(one.request_id for one in in_the_way(work, view, asked) if one.request_id != resumed)
 
 
@@ -262,9 +278,10 @@ def _chain_problem(work: "Workspace", gap: "ChainGap", form: BackfillForm) -> st
             "staged. If it has ended, publish it on its page (Hindcast, Requests), and trigger this backfill again."
         )
     right = f"From {show_ms(grid, gap.nearest.start_ms)}, To {show_ms(grid, form.to_ms)}"
+    would_be = f"Otherwise right would be {right}, and If open replace" if staged else f"Right would be {right}"
     return (
-        f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {'Otherwise right' if staged else 'Right'} would be "
-        f"{right}{', and If open replace' if staged else ''}. Or set Fresh: a new chain then begins at From, and its windows do not contain earlier records."
+        f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {would_be}. Or set Fresh: a new chain then begins at "
+        "From, and its windows do not contain earlier records."
     )
 
 

@@ -321,7 +321,7 @@ def was_settled(work: Workspace, lease_id: str, *, publisher: str) -> str | None
         publisher: the name by which the publish task of the DAG run publishes.
     """
     view = work.ledger.view()
-    for request in reversed(view.requests.values()):
+    for request in reversed([*view.requests.values()]):
         if request.request_id == lease_id or any(one.lease_id == lease_id for one in request.origins):
             publication = view.settling(request)
             if publication is None or publication.decision_id == publisher:

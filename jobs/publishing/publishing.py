@@ -185,9 +185,9 @@ def _settles(work: Workspace, view: LedgerView, request: Request, *, other: Requ
         wanted = slices_between(work.pipeline, other.from_ms, other.to_ms)
     shown = {**view.published, **request.runs}
     opened = {
-        slice_id: view.requests[one.request_id].opened_seq
+        slice_id: maker.opened_seq
         for one in view.standing
-        if one.request_id in view.requests
+        if (maker := view.requests.get(one.request_id or "")) is not None
         for slice_id in one.changes
     }
 
