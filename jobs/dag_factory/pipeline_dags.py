@@ -5,6 +5,7 @@ from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
+from jobs.dag_factory.addresses import absolute
 from jobs.dag_factory.alerting import AlertOnFailure
 from jobs.dag_factory.dag_page import backfill_of_airflow, dag_page
 from jobs.dag_factory.flow import add_tasks
@@ -12,6 +13,7 @@ from jobs.dag_factory.form import range_params
 from jobs.dag_factory.settings import DagSettings
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.review import links
 
 RETRIES = 2
 RETRY_DELAY = timedelta(seconds=30)
@@ -42,7 +44,12 @@ def backfill_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     with DAG(
         dag_id=f"backfill_{pipeline.name}",
         description=f"Replay a range of {pipeline.name}, check it, publish all of it or nothing",
-        doc_md=dag_page(pipeline, "Replays the slices of the half-open range [from, to) and publishes them together."),
+        doc_md=dag_page(
+            pipeline,
+            "Replays the slices of the half-open range [from, to) and publishes them together. "
+            f"[The form with the plan]({absolute(links.backfill_page(pipeline.name))}) shows the slices before they "
+            "are replayed, and what is wrong next to each field.",
+        ),
         schedule=None,
         params=range_params(pipeline),
         catchup=False,

@@ -144,7 +144,7 @@ class Fold:
             case EventKind.FAILED:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
-                self._request(event).end(RequestState.CLOSED, event.reason)
+                self._request(event).end(RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
             case EventKind.VERIFIED:
                 self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.TOLD:

@@ -36,10 +36,10 @@ class RequestFold:
         self.request = replace(self.request, **changes)  # type: ignore[arg-type]
         self.frozen = None
 
-    def end(self, state: RequestState, failure: str | None = None) -> None:
+    def end(self, state: RequestState, failure: str | None = None, *, ended_by: str | None = None) -> None:
         """Set a final state and drop the leases."""
         self.leases.clear()
-        self.change(state=state, failure=failure)
+        self.change(state=state, failure=failure, ended_by=ended_by)
 
     def copy(self) -> "RequestFold":
         """Return a fold of the same request, which takes further events of its own."""

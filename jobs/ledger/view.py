@@ -126,11 +126,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DagRunOrigin:
-    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays."""
+    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays.
+
+    `lease_id` names the lease by which it did so. A DAG run that was cleared has another one.
+    """
 
     dag_id: str
     run_id: str
     slice_ids: tuple[str, ...]
+    lease_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +176,7 @@ class Request:
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
     `comments` are the thread of persons on the request, oldest first.
+    `ended_by` is the request that has replaced this one, or whose publication has settled it.
     """
 
     request_id: str
@@ -193,6 +198,7 @@ class Request:
     failure: str | None = None
     state: RequestState = RequestState.OPEN
     comments: tuple[Comment, ...] = ()
+    ended_by: str | None = None
 
     @property
     def assignee(self) -> str:
@@ -315,6 +321,19 @@ class LedgerView:
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""
         return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind is kind))
+
+    def settling(self, request: Request) -> Publication | None:
+        """Return the publication that a request led to: its own, or that of a request that replaced or settled it.
+
+        None if the request is open or was cancelled, or if that publication was rolled back.
+        """
+        ended, seen = request, {request.request_id}
+        while ended.state is RequestState.CLOSED and ended.ended_by not in {None, *seen}:
+            seen.add(ended.ended_by or "")
+            ended = self.requests.get(ended.ended_by or "", request)
+        if ended.state is not RequestState.PUBLISHED:
+            return None
+        return next((one for one in reversed(self.publications) if one.request_id == ended.request_id), None)
 
     @property
     def standing(self) -> tuple[Publication, ...]:

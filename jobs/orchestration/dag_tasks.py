@@ -19,15 +19,16 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.alerts import Alert, overdue_alert
-from jobs.orchestration.backfill_form import check_chain, read_form, replayable_range
-from jobs.orchestration.decisions import was_decided
-from jobs.orchestration.gating import Gate
+from jobs.orchestration.backfill_form import check_chain, check_log_end, read_form, replayable_range
+from jobs.orchestration.decisions import RunStateOf, settled_runs, was_settled
+from jobs.orchestration.gating import Gate, settled_elsewhere
+from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Progress, Staging
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
-from jobs.planning.workspace import Asked, Opened, open_workspace
+from jobs.planning.workspace import Asked, IfOpen, Opened, open_workspace
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
@@ -150,7 +151,7 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
     """
     pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
     who = f"{run.user or run.run_type} (Airflow)"
-    decision = _ended_by_a_person(pipeline, place, run) or _decide(kind, pipeline, place, run=run, who=who)
+    decision = _settled_meanwhile(pipeline, place, run) or _decide(kind, pipeline, place, run=run, who=who)
     match decision:
         case Wait() | Skip():
             return decision
@@ -229,6 +230,11 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     if not order.publish:
         scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
         return Published(is_published=False, why="staged, not published, as the run's parameters ask")
+    view = open_workspace(pipeline, lake, now_ms=now_ms).ledger.view()
+    request = view.requests.get(order.request_id)
+    settled = None if request is None else settled_elsewhere(view, request)
+    if settled is not None:
+        return Published(is_published=False, why=settled)
     found = scheduling.publish_task(
         pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices, publisher=publisher
     )
@@ -237,6 +243,16 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     if found.waits_for is not None:
         return Published(is_published=False, why=found.why)
     raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
+
+
+def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[DagRunOrigin, ...]:
+    """Return the failed DAG runs of others that the publication of an order has settled. `publisher`: as `publish`."""
+    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    return tuple(
+        one
+        for one in settled_runs(work.ledger.view(), order.request_id)
+        if f"{one.dag_id}/{one.run_id}" != publisher and state(one.dag_id, one.run_id) == "failed"
+    )
 
 
 def overdue(pipeline_file: str, *, lake: str | None = None, url: Callable[[str], str]) -> tuple[Pipeline, Alert | None]:
@@ -311,13 +327,14 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
     )
 
 
-def _ended_by_a_person(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
-    """Return a skip if a person has published what this DAG run had staged, and `decide_<pipeline>` has cleared it."""
+def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
+    """Return a skip if this DAG run was cleared after somebody else had published what it had asked for."""
     if not run.clear_number:
         return None
     work = open_workspace(pipeline, lake, now_ms=now_ms)
-    decided = was_decided(work, request_id(replace(run, clear_number=run.clear_number - 1)))
-    return None if decided is None else Skip(why=decided)
+    before = request_id(replace(run, clear_number=run.clear_number - 1))
+    settled = was_settled(work, before, publisher=f"{run.dag_id}/{run.run_id}")
+    return None if settled is None else Skip(why=settled)
 
 
 def _origin(run: DagRun) -> DagRunOrigin:
@@ -327,8 +344,8 @@ def _origin(run: DagRun) -> DagRunOrigin:
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
     work = open_workspace(pipeline, lake, now_ms=now_ms)
     form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
-    check_chain(work, form, request_id=request_id(run))
-    return Asked(
+    check_log_end(work, form)
+    asked = Asked(
         from_ms=form.from_ms,
         to_ms=form.to_ms,
         who=who,
@@ -336,7 +353,12 @@ def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
         is_fresh=form.is_fresh,
         request_id=request_id(run),
         origin=_origin(run),
+        if_open=form.if_open,
+        replaces=form.replaces,
     )
+    if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
+        check_chain(work, form, request_id=request_id(run))
+    return asked
 
 
 def _lake(root: str | None) -> Lake:

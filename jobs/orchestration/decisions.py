@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, assert_never
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, RequestState
+from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
 from jobs.orchestration.decision_actions import MAX_REASON, Action
 from jobs.pipeline.files import load_file
 from jobs.plain_text import escaped, shortened
@@ -278,11 +278,18 @@ def runs_to_clear(
     if not decided.publishes:
         return ()
     view = _workspace(pipeline_file, lake).ledger.view()
-    return tuple(
-        one
-        for one in stopped_runs(view, view.requests[decided.request_id])
-        if state(one.dag_id, one.run_id) == "failed"
-    )
+    return tuple(one for one in settled_runs(view, decided.request_id) if state(one.dag_id, one.run_id) == "failed")
+
+
+def settled_runs(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
+    """Return the DAG runs that a publication lets go on: of the request, and of those that it replaced or settled."""
+    request = view.requests.get(request_id)
+    if request is None:
+        return ()
+    own = view.settling(request)
+    settled = (one for one in view.requests.values() if one.ended_by is not None and view.settling(one) is own)
+    found = [*stopped_runs(view, request), *(run for one in settled if own is not None for run in one.origins)]
+    return tuple({(run.dag_id, run.run_id): run for run in found}.values())
 
 
 def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = ()) -> tuple[DagRunOrigin, ...]:
@@ -319,19 +326,23 @@ def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
     return work.ledger.view(version)
 
 
-def was_decided(work: Workspace, request_id: str) -> str | None:
-    """Return a sentence if a person has published a request by a decision, else None.
+def was_settled(work: Workspace, lease_id: str, *, publisher: str) -> str | None:
+    """Return a sentence if somebody else has published what a DAG run had asked for, else None.
 
-    A DAG run that `clear_gate` has cleared as a whole ends with it, so that it does not replay a log that has grown.
+    A DAG run that was cleared as a whole ends with it, so that it does not replay a log that has grown.
+
+    Args:
+        work: the workspace of the pipeline.
+        lease_id: the lease of the DAG run before it was cleared.
+        publisher: the name by which the publish task of the DAG run publishes.
     """
     view = work.ledger.view()
-    request = view.requests.get(request_id)
-    if request is None or request.state is not RequestState.PUBLISHED:
-        return None
-    for publication in reversed(view.publications):
-        if publication.request_id == request_id:
-            decision = view.decisions.get(publication.decision_id or "")
-            return f"{decision.who} has published request {request_id}" if decision is not None else None
+    for request in reversed([*view.requests.values()]):
+        if request.request_id == lease_id or any(one.lease_id == lease_id for one in request.origins):
+            publication = view.settling(request)
+            if publication is None or publication.decision_id == publisher:
+                return None
+            return f"{publication.who} has published request {publication.request_id}"
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.ledger.view import DagRunOrigin, LedgerView
-from jobs.orchestration.decisions import stopped_runs
+from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.embedded.airflow_api import FINISHED_STATES, AirflowApi, AirflowRefused
 from windowlib.errors import RequestError
 
@@ -40,9 +40,8 @@ class Cleared:
 
 
 def runs_of_request(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
-    """Return the DAG runs of a request that nothing stops any more; none if no DAG run has opened it."""
-    request = view.requests.get(request_id)
-    return () if request is None else stopped_runs(view, request)
+    """Return the DAG runs that nothing stops any more after the publication of a request; none if there are none."""
+    return settled_runs(view, request_id)
 
 
 def airflow_of_environment() -> AirflowApi | None:

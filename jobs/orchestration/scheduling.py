@@ -11,6 +11,7 @@ from typing import assert_never
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
+from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.requests import Staging, stage
@@ -31,10 +32,11 @@ from jobs.planning.readiness import ready_prefix, refuse_overdue
 from jobs.planning.standing import due_slices
 from jobs.planning.workspace import (
     Asked,
+    IfOpen,
     Opened,
     Workspace,
     covers,
-    is_live,
+    holders,
     on_published_spec,
     open_request,
     open_workspace,
@@ -73,7 +75,7 @@ class Replay(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(_Decided):
-    """Decide again later: a slice is not complete yet, or another request is replaying it."""
+    """Decide again later: a slice is not complete yet, or another request is replaying it, or has to end first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +188,11 @@ def _in_words_of_the_backfill(work: Workspace, gap: ChainGap) -> str:
     )
 
 
-def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Skip:
+def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Decision:
     """Decide what a backfill by hand replays: all of its half-open range, with the spec of the file.
 
     Raises:
+        RangeTaken: other open requests have slices of the range, and it is neither to wait nor able to replace them.
         RequestError: the range is not valid, or the slice before it has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
@@ -197,9 +200,18 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     if asked.from_ms is None or asked.to_ms is None:
         raise RequestError("a backfill by hand has no range; give it the parameters `from` and `to`")
     slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
+    asked = replace(asked, kind=RequestKind.RANGE)
     view = work.ledger.view()
-    planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=asked.request_id))
-    return _open_unless_current(work, planned, replace(asked, kind=RequestKind.RANGE))
+    try:
+        resumed = check_range_is_free(work, view, asked)
+        request_id = resumed or asked.request_id
+        planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id))
+        refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
+        return _open_unless_current(work, planned, asked)
+    except RangeTaken as error:
+        if asked.if_open is IfOpen.WAIT:
+            return Wait(why=error.facts)
+        raise
 
 
 def replay(
@@ -313,11 +325,15 @@ def _replay(planned: Plan, opened: Opened) -> Replay:
 def _busy(
     work: Workspace, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
 ) -> str | None:
-    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None."""
+    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
+
+    `own` is the lease of the asking DAG run, which is not in its own way.
+    """
     before = previous_slice(slice_grid(work.pipeline), slices[0])
     wanted = [*((before,) if before else ()), *slices]
     for request in view.open_requests():
-        if request.request_id == own or request.kind not in kinds or not is_live(work, request):
+        others = [lease for lease in holders(work, request) if lease.lease_id != own]
+        if request.kind not in kinds or not others:
             continue
         making = next((one for one in wanted if covers(request, one)), None)
         if making is not None:
@@ -346,7 +362,8 @@ def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
     if asked.origin is not None:
         asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))
-    return open_request(replace(work, holder=None), asked)
+    open_it = open_range if asked.kind is RequestKind.RANGE else open_request
+    return open_it(replace(work, holder=None), asked)
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:

@@ -355,7 +355,7 @@ def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Sl
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
         f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
-        f"{start}" + (f" --to {end.slice_id}`" if end else "` to the last slice")
+        f"{start}" + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
     )
     return _refused(request, why, stopped_by=along)
 
@@ -375,6 +375,11 @@ def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[
 def _last_before(grid: SliceGrid, after: Slice) -> str:
     before = previous_slice(grid, after)
     return before.slice_id if before else "the beginning"
+
+
+def has_equal_rows(view: LedgerView, run_id: str | None, shown: str) -> bool:
+    """Return whether a run has the rows of the run `shown`."""
+    return run_id is not None and _digests(view, run_id) == _digests(view, shown)
 
 
 def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:

@@ -53,6 +53,11 @@ def compare_page(pipeline: str, *, before: int | None = None, after: int | None 
     return _with(f"{pipeline_page(pipeline)}/compare", {"before": before, "after": after})
 
 
+def backfill_page(pipeline: str, run_id: str | None = None) -> str:
+    """Return the path of the form of a backfill. `run_id`: of the page of a backfill that was started there."""
+    return f"{pipeline_page(pipeline)}/backfill" + ("" if run_id is None else f"/{_part(run_id)}")
+
+
 def decisions_path(pipeline: str) -> str:
     """Return the path that takes decisions (POST)."""
     return f"{pipeline_page(pipeline)}/decisions"
