@@ -154,7 +154,7 @@ def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json:
     """
     pipeline = places.pipeline(pipeline_name)
     work = places.workspace(pipeline)
-    chosen = request_of(work, request_id)
+    chosen = common.request_of(work, request_id)
     request = cancel(work, chosen, reason=reason, by=By(who=common.who(), decision_id=work.new_id()))
     if as_json:
         common.print_json({"pipeline": pipeline.name, "request_id": chosen, "why": request.failure})
@@ -208,13 +208,6 @@ def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: co
     else:
         common.say(f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}")
     return common.OK
-
-
-def request_of(work: Workspace, text: str) -> str:
-    """Return the id of the request that a text names: the id, or its first letters if only one request has them."""
-    requests = work.ledger.view().requests
-    begun = [name for name in requests if text and name.startswith(text)]
-    return text if text in requests or len(begun) != 1 else begun[0]
 
 
 def _tell(publication: Publication, *, as_json: bool, what: str = "published") -> int:

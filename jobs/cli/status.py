@@ -1,4 +1,4 @@
-"""The command `hindcast status`. It reads the ledgers only, so it imports no reader of rows."""
+"""The command `hindcast status`. It reads ledgers and the commits of logs only, so it imports no reader of rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,10 @@ from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
+from jobs.planning.change_sentences import told_changes
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError
 
 
@@ -26,6 +28,9 @@ from windowlib.errors import HindcastError
 @common.existing_place_options
 def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
     """Print what is published, which requests are open, and why each is not published.
+
+    The command also compares the log with what the published runs read, by the commits of the log alone, and prints the
+    slices that have changed since, and what becomes of them.
 
     Without PIPELINE, the command prints all pipelines of the pipelines directory. A file that cannot be read is printed
     with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
@@ -66,6 +71,7 @@ def _state(work: Workspace) -> dict[str, Any]:
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
         "held": None if view.hold is None else describe_hold(view.hold),
+        "changed": told_changes(work, view).to_json(),
         "requests": [_request(work, view, request) for request in view.open_requests()],
     }
 
@@ -111,8 +117,18 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
         "failure": request.failure,
         "assignee": request.assignee,
         "comments": len(request.comments),
-        "publication": judge_publication(work, view, request).why if request.runs else "nothing staged yet",
+        "publication": judge_publication(work, view, request).why if request.runs else _not_staged(work, request),
     }
+
+
+def _not_staged(work: Workspace, request: Request) -> str:
+    if not request.is_proposed:
+        return "nothing staged yet"
+    name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
+    return (
+        f"proposed: {request.reason}. Replay it with hindcast run {name} --request {request_id} --no-publish, or "
+        f"decline it with hindcast cancel {name} --request {request_id} --reason …"
+    )
 
 
 def _show_state(state: Mapping[str, Any]) -> None:
@@ -129,6 +145,8 @@ def _show_state(state: Mapping[str, Any]) -> None:
         )
     if state["held"]:
         common.say(f"  {state['held']}")
+    for sentence in state["changed"]["sentences"]:
+        common.say(f"  {sentence}")
     for stretch in fold(state["requests"], _alike):
         common.say(*_request_lines(stretch))
 

@@ -1,11 +1,12 @@
-"""What a task asks Airflow about other DAG runs, and how it clears one.
+"""What a task asks Airflow about other DAG runs, and how it starts or clears one.
 
 A worker has no access to Airflow's database, and no token of a person. It asks through its supervisor, which uses the
 task's own token for Airflow's execution API. That API clears a DAG run as a whole only: it has no route for one task.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -38,6 +39,20 @@ def clear_run(dag_id: str, run_id: str) -> None:
 
     # For an existing run id, the supervisor clears the run: TriggerDagRunOperator(reset_dag_run=True) does the same.
     SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, reset_dag_run=True))
+
+
+def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any]) -> bool:
+    """Start a DAG run of another DAG; return False if there is one with this id already.
+
+    Raises:
+        AirflowRuntimeError: Airflow refused it.
+    """
+    from airflow.sdk.exceptions import ErrorType
+    from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    answer = SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, conf=dict(conf)))
+    return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
 
 
 def wait_for_decisions(

@@ -1,5 +1,6 @@
 """The operators of the four tasks. `jobs.orchestration.dag_tasks` does the work of plan, gate and publish."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -9,7 +10,7 @@ from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import AssetOperator
-from jobs.dag_factory.dag_runs import clear_run, state_of, wait_for_decisions
+from jobs.dag_factory.dag_runs import clear_run, start_run, state_of, wait_for_decisions
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from jobs.orchestration.dag_tasks import DagRun, Kind, Order
     from jobs.orchestration.gating import Gate
 
-PLAN, REPLAY, GATE, PUBLISH = "plan", "replay", "gate", "publish"
+PLAN, REPLAY, GATE, PUBLISH, RESTATE = "plan", "replay", "gate", "publish", "restate"
 POKE_INTERVAL_S = 15
 PLAN_TIMEOUT = timedelta(days=2)
 
@@ -55,9 +56,11 @@ class PlanOperator(BaseSensorOperator):
             planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake)
         for warning in planned.warnings:
             self.log.warning("%s", escaped(warning))
+        for change in planned.changes:
+            self.log.warning("%s", escaped(change))
         match planned:
             case Skip(why=why):
-                leave_verdict(context, f"nothing to replay: {why}")
+                leave_verdict(context, with_changes(f"nothing to replay: {why}", planned.changes))
                 raise AirflowSkipException(escaped(why))
             case Wait(why=why):
                 self.log.info("wait: %s", escaped(why))
@@ -65,7 +68,9 @@ class PlanOperator(BaseSensorOperator):
             case dag_tasks.Order():
                 for line in planned.outline:
                     self.log.info("%s", escaped(line))
-                leave_verdict(context, f"{folded(planned.slices)}: replayed, not judged yet")
+                leave_verdict(
+                    context, with_changes(f"{folded(planned.slices)}: replayed, not judged yet", planned.changes)
+                )
                 return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
             case _:
                 assert_never(planned)
@@ -98,7 +103,7 @@ class GateOperator(BaseOperator):
         if found.is_passed:
             self.log.info("%s", found.why)
             return found.why
-        leave_verdict(context, "; ".join((found.why, *(one.line for one in found.held))))
+        leave_verdict(context, with_changes("; ".join((found.why, *(one.line for one in found.held))), order.changes))
         for held in found.held:
             for reason in held.reasons:
                 self.log.error("%s: %s", held.slice_id, escaped(reason))
@@ -134,7 +139,7 @@ class PublishOperator(AssetOperator):
             if published.is_published:
                 self._clear_settled(order, publisher_of(context))
         self.log.info("%s", escaped(published.why))
-        leave_verdict(context, f"{folded(order.slices)}: {published.why}")
+        leave_verdict(context, with_changes(f"{folded(order.slices)}: {published.why}", order.changes))
         return self.send_events(context, published)
 
     def _clear_settled(self, order: "Order", publisher: str) -> None:
@@ -147,6 +152,37 @@ class PublishOperator(AssetOperator):
                 self.log.info("cleared %s of %s, which it settles", escaped(run.run_id), escaped(run.dag_id))
         except (AirflowRuntimeError, HindcastError) as error:
             self.log.warning("the DAG runs that this publication settles were not cleared: %s", escaped(error))
+
+
+class RestateOperator(BaseOperator):
+    """Starts `backfill_<name>` for the proposed restatement, if the pipeline file has `restate: {mode: auto}`.
+
+    The DAG run publishes if every check passes. It is started once for the same changes of the log.
+    """
+
+    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline_file, self.lake = pipeline_file, lake
+
+    @override
+    def execute(self, context: Context) -> str:
+        from jobs.orchestration import restatements
+
+        if str(context["dag_run"].run_type.value) == "backfill":
+            raise AirflowSkipException("a backfill of Airflow starts no restatement")
+        with our_errors(context):
+            start = restatements.to_start(self.pipeline_file, lake=self.lake)
+        if isinstance(start, str):
+            raise AirflowSkipException(escaped(start))
+        if not start_run(start.dag_id, start.run_id, start.conf):
+            raise AirflowSkipException(f"{start.dag_id} {start.run_id} was started before")
+        self.log.info("started %s %s: %s", start.dag_id, start.run_id, escaped(start.conf["reason"]))
+        return start.run_id
+
+
+def with_changes(verdict: str, changes: Sequence[str]) -> str:
+    """Return a verdict, followed by the sentences on changed slices."""
+    return ". ".join((verdict, *changes))
 
 
 def order_of(context: Context) -> "Order":

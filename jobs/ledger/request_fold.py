@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.leases import Lease, lease_from_details
+from jobs.ledger.looks import stored_changes
 from jobs.ledger.provenance import comment_of, origin_of
 from jobs.ledger.view import Attempt, Comment, DagRunOrigin, Request, RequestKind, RequestState
 from windowlib.errors import LedgerError
@@ -35,6 +36,17 @@ class RequestFold:
         """Change fields of the request."""
         self.request = replace(self.request, **changes)  # type: ignore[arg-type]
         self.frozen = None
+
+    def propose_again(self, request: Request) -> None:
+        """Take the range, the reason, the spec and the changed slices of a newer proposal."""
+        self.change(
+            from_ms=request.from_ms,
+            to_ms=request.to_ms,
+            reason=request.reason,
+            spec_json=request.spec_json,
+            spec_fingerprint=request.spec_fingerprint,
+            changes=request.changes,
+        )
 
     def end(self, state: RequestState, failure: str | None = None, *, ended_by: str | None = None) -> None:
         """Set a final state and drop the leases."""
@@ -66,7 +78,30 @@ class RequestFold:
         return self.frozen
 
 
-def request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
+def opened_request(event: LedgerEvent) -> Request:
+    """Return the request that a `requested` event opens.
+
+    Raises:
+        LedgerError: the event lacks a field, or a newer Hindcast wrote it.
+    """
+    details = event.details
+    return Request(
+        request_id=text_of(event, "request_id"),
+        kind=_request_kind(event, details),
+        from_ms=details.get("from_ms"),
+        to_ms=details.get("to_ms"),
+        who=event.who or "",
+        reason=event.reason or "",
+        spec_json=details.get("spec", ""),
+        spec_fingerprint=text_of(event, "spec_fingerprint"),
+        is_fresh=bool(details.get("fresh", False)),
+        opened_at_ms=event.at_ms,
+        opened_seq=event.seq,
+        changes=stored_changes(event),
+    )
+
+
+def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
     """Return the origin of a request.
 
     Raises:

@@ -24,6 +24,7 @@ from jobs.orchestration.decisions import RunStateOf, settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
 from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Progress, Staging
+from jobs.orchestration.restatements import told_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
@@ -78,6 +79,7 @@ class Order(BaseModel):
         records: about how many records the replay reads; None if unknown.
         seconds: how long the replay takes according to past runs; None if there are none.
         outline: lines that tell which slices are replayed, and why.
+        changes: sentences that tell which published slices have changed, and what becomes of them.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -95,6 +97,7 @@ class Order(BaseModel):
     records: int | None = None
     seconds: float | None = None
     outline: list[str] = []
+    changes: list[str] = []
 
     @property
     def opened(self) -> Opened:
@@ -169,6 +172,7 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
                 records=decision.records,
                 seconds=decision.seconds,
                 outline=list(decision.outline),
+                changes=list(decision.changes),
             )
         case _:
             assert_never(decision)
@@ -297,7 +301,9 @@ def read_order(given: str | Mapping[str, Any]) -> Order:
 
 def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Decision:
     if kind == "backfill":
-        return scheduling.plan_by_hand(pipeline, lake, asked=_asked(pipeline, lake, run=run, who=who), now_ms=now_ms())
+        asked = _asked(pipeline, lake, run=run, who=who)
+        plan_it = scheduling.plan_by_hand if run.params.get("request") is None else scheduling.plan_request
+        return plan_it(pipeline, lake, asked=asked, now_ms=now_ms())
     if run.params:
         raise RequestError(
             f"{run.dag_id} takes no parameters, and found {shortened(', '.join(map(str, run.params)))}. "
@@ -316,7 +322,8 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
         )
     # A run by hand has an empty interval or none, so it takes all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
-    return scheduling.plan_scheduled(
+    changes = told_changes(pipeline, lake, now_ms=now_ms(), who=who)
+    decision = scheduling.plan_scheduled(
         pipeline,
         lake,
         interval_end_ms=until_ms,
@@ -325,6 +332,7 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
         request_id=request_id(run),
         origin=_origin(run),
     )
+    return replace(decision, changes=changes)
 
 
 def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
@@ -332,7 +340,7 @@ def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | No
     if not run.clear_number:
         return None
     work = open_workspace(pipeline, lake, now_ms=now_ms)
-    before = request_id(replace(run, clear_number=run.clear_number - 1))
+    before = run.params.get("request") or request_id(replace(run, clear_number=run.clear_number - 1))
     settled = was_settled(work, before, publisher=f"{run.dag_id}/{run.run_id}")
     return None if settled is None else Skip(why=settled)
 
@@ -344,6 +352,7 @@ def _origin(run: DagRun) -> DagRunOrigin:
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
     work = open_workspace(pipeline, lake, now_ms=now_ms)
     form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
+    own = form.request or request_id(run)
     check_log_end(work, form)
     asked = Asked(
         from_ms=form.from_ms,
@@ -351,13 +360,14 @@ def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
         who=who,
         reason=form.reason,
         is_fresh=form.is_fresh,
-        request_id=request_id(run),
+        request_id=own,
+        lease_id=request_id(run),
         origin=_origin(run),
         if_open=form.if_open,
         replaces=form.replaces,
     )
     if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
-        check_chain(work, form, request_id=request_id(run))
+        check_chain(work, form, request_id=own)
     return asked
 
 

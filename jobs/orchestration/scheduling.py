@@ -29,6 +29,7 @@ from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.planning.readiness import ready_prefix, refuse_overdue
+from jobs.planning.restating import request_slices, request_to_continue
 from jobs.planning.standing import due_slices
 from jobs.planning.workspace import (
     Asked,
@@ -51,10 +52,14 @@ from windowlib.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
-    """`why` is one sentence. `warnings` are for the log of the task."""
+    """`why` is one sentence. `warnings` are for the log of the task.
+
+    `changes` tells which published slices have changed, and what becomes of them (`jobs.planning.restating`).
+    """
 
     why: str
     warnings: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +160,9 @@ def plan_backfill_interval(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)
-    busy = _busy(work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE))
+    busy = _busy(
+        work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
+    )
     if busy is not None:
         return Wait(why=busy, warnings=warnings)
     shared = shared_request(work, view)
@@ -212,6 +219,32 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         if asked.if_open is IfOpen.WAIT:
             return Wait(why=error.facts)
         raise
+
+
+def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Wait:
+    """Decide what a DAG run replays that continues an open request, such as a proposed restatement: all of its range.
+
+    Args:
+        pipeline: the pipeline. The spec of the request is used.
+        lake: the lake.
+        asked: names the request, the lease of the DAG run, and the DAG run.
+        now_ms: the current time.
+
+    Raises:
+        RequestError: there is no such request, or it is not open; or the slice before its range has no run.
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+    """
+    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    if asked.request_id is None:
+        raise RequestError("the DAG run names no request that it continues")
+    work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
+    slices = request_slices(work, request)
+    view = work.ledger.view()
+    busy = _busy(work, view, slices, own=request.request_id, kinds=tuple(RequestKind))
+    if busy is not None:
+        return Wait(why=busy)
+    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
+    return _replay(planned, _open(work, asked, slices))
 
 
 def replay(

@@ -55,7 +55,7 @@ def cancel_events(work: Workspace, view: LedgerView, *, request_id: str, reason:
             kind=EventKind.CLOSED,
             request_id=request_id,
             who=by.who,
-            reason=f"cancelled by {by.who}: {checked}",
+            reason=f"{'declined' if request.is_proposed else 'cancelled'} by {by.who}: {checked}",
             details=decision_details(by.decision_id, "cancel"),
         )
     ]

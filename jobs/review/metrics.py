@@ -1,6 +1,7 @@
 """The state of a pipeline as numbers for a monitoring system: `hindcast metrics`, and the gauges of Airflow's tasks.
 
-The ledger alone gives them, so they are the same whoever asks, and asking costs no reading of rows.
+The ledger gives them, so they are the same whoever asks, and asking costs no reading of rows. `changed_slices` needs
+the log, too, so it is missing where the log is not read or cannot be read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ class Gauge:
 
 HELP: Final[Mapping[str, str]] = {
     "published_slices": "Slices that readers see.",
+    "changed_slices": "Published slices whose records in the log are not those that their runs read. Needs the log.",
     "held_slices": "Slices of open requests whose checks failed and that nobody has waived.",
     "open_requests": "Requests that are not published and not closed.",
     "failed_requests": "Open requests whose newest attempt failed.",
@@ -36,9 +38,11 @@ HELP: Final[Mapping[str, str]] = {
 """Every gauge. One that has no value yet, because nothing is published, is left out."""
 
 
-def gauges(view: LedgerView, *, now_ms: int) -> list[Gauge]:
-    """Return the gauges of a pipeline, in the order of `HELP`."""
+def gauges(view: LedgerView, *, now_ms: int, changed: int | None = None) -> list[Gauge]:
+    """Return the gauges of a pipeline, in the order of `HELP`. `changed`: the number of changed slices."""
     found = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms))
+    if changed is not None:
+        found["changed_slices"] = changed
     return [Gauge(name=name, help=text, value=found[name]) for name, text in HELP.items() if name in found]
 
 

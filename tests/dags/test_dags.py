@@ -15,6 +15,7 @@ from jobs.orchestration.embedded.airflow_env import POOLS
 from jobs.pipeline.slices import SliceGrid, slice_grid
 from jobs.plain_text import escaped
 from tests.dags.conftest import import_dag_file
+from tests.support.fake_replay import PIPELINE
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
 
@@ -150,6 +151,20 @@ def test_a_waiting_plan_task_holds_no_slot(dags: "dict[str, DAG]") -> None:
         assert plan.mode == "reschedule"  # type: ignore[union-attr]
 
 
+def test_only_automatic_restatements_add_a_task_which_also_runs_without_work(
+    load_dags: "LoadDags", tmp_path: Path
+) -> None:
+    for mode, tasks in (("propose", TASKS), ("off", TASKS), ("auto", TASKS | {"restate"})):
+        text = f"{PIPELINE}restate: {{mode: {mode}}}\n"
+        (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
+        dags = load_dags(tmp_path)
+        assert set(dags["replay_sales"].task_ids) == tasks
+        assert set(dags["backfill_sales"].task_ids) == TASKS
+    restate = dags["replay_sales"].get_task("restate")
+    # If publish has failed, so does the DAG run: a leaf that runs in any case would hide the failure.
+    assert (restate.trigger_rule, restate.upstream_task_ids) == ("none_failed", {"publish"})
+
+
 def test_spark_is_submitted_through_the_wrapper_with_the_death_signal(dags: "dict[str, DAG]") -> None:
     for dag in _replaying(dags):
         assert "broken" not in dag.tags, dag.doc_md
@@ -165,7 +180,7 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = dags["backfill_flights"].params
-    assert set(params) == {"from", "to", "reason", "publish", "fresh"}
+    assert set(params) == {"from", "to", "reason", "publish", "fresh", "request"}
     good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
     for name, value in good.items():
         params.get_param(name).resolve(value)

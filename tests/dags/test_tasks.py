@@ -298,3 +298,34 @@ class _Recorder:
 
     def error(self, message: str, *args: object) -> None:
         self.log(40, message, *args)
+
+
+def test_a_changed_day_is_told_in_the_note_and_restated_by_the_fifth_task(
+    tasks: Tasks, lake: Lake, load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from jobs.dag_factory import operators
+
+    order = stage(lake, tasks.plan().xcom_value)
+    tasks.run("publish", order)
+    append_day(Path(lake.root), "2024-01-01", {"late": 1})
+    text = f"{PIPELINE}restate: {{mode: auto, at_most_age: 9999d}}\n"
+    (tmp_path / "pipelines" / "sales.yaml").write_text(text, encoding="utf-8")
+    auto = Tasks(load_dags(tmp_path / "pipelines")["replay_sales"], "2024-01-02")
+    with pytest.raises(AirflowSkipException):
+        auto.plan()
+    note = auto.pushed["hindcast_verdict"]
+    assert "nothing to replay: no slice after the published head 2024-01-01 is over" in note
+    assert "1 published day changed: 2024-01-01, 1 record then, 2 now. 2024-01-01: proposed as request" in note
+    started: list[tuple[str, str, dict[str, Any]]] = []
+    monkeypatch.setattr(operators, "start_run", lambda *given: not started and started.append(given) is None)
+    run_id = auto.task("restate").execute(auto.context)
+    [(dag_id, started_id, conf)] = started
+    assert (dag_id, started_id) == ("backfill_sales", run_id)
+    assert (conf["from"], conf["to"], conf["publish"]) == ("2024-01-01", "2024-01-02", True)
+    with pytest.raises(AirflowSkipException, match="was started before"):
+        auto.task("restate").execute(auto.context)
+    auto.context["dag_run"].run_type.value = "backfill"
+    with pytest.raises(AirflowSkipException, match="starts no restatement"):
+        auto.task("restate").execute(auto.context)

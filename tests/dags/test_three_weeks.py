@@ -8,23 +8,18 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
-from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.planning.standing import Standing, standing
 from jobs.planning.workspace import open_workspace
-from jobs.replay.orders import ReplayOrder
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
-from tests.support.message_sinks import HOST, WebhookSink, webhook_sink
-from tests.support.simulated_airflow import HOUR_MS, Clock, Run, SimulatedAirflow, WorkerDied, instant_ms
-
-if TYPE_CHECKING:
-    from tests.dags.conftest import LoadDags
+from tests.support.fake_replay import PIPELINE, append_day, sales
+from tests.support.message_sinks import WebhookSink
+from tests.support.simulated_airflow import HOUR_MS, Clock, SimulatedAirflow, instant_ms
 
 pytestmark = pytest.mark.dags
 
@@ -120,7 +115,9 @@ class Weeks:
             "waits": _short([now.waiting.slice.slice_id]) if now.waiting else "",
             "empty": _short([one.slice_id for one in now.empty]),
             "changed": _short([one.slice.slice_id for one in now.changed]),
-            "open": ", ".join(f"{one.kind.value} {_short(one.slice_ids or one.changes)}" for one in view.open_requests()),
+            "open": ", ".join(
+                f"{one.kind.value} {_short(one.slice_ids or one.changes)}" for one in view.open_requests()
+            ),
             "told": ", ".join(told),
         }
         day_of = datetime.fromtimestamp(self.airflow.clock.ms / 1000, tz=UTC).strftime("%d")

@@ -4,8 +4,7 @@ What Airflow does around the tasks is played here: one active run of a DAG, retr
 state of a run, clearing. The operators, the ledger and the log are the real ones. Only Spark is replaced.
 """
 
-from collections.abc import Callable, Mapping
-from copy import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path

@@ -31,7 +31,7 @@ def held(user: GetUserDep) -> JSONResponse:
     lines = [
         {
             "pipeline": one.name,
-            "badge": "held",
+            "badge": "held" if one.held or one.hold else "changed",
             "title": f"{one.name}: {one.badge}",
             "why": escaped(shortened(_why(one))),
             "since_ms": min((slice_.since_ms for slice_ in one.held), default=None),
@@ -55,7 +55,7 @@ def _states(found: Visible) -> tuple[list[PipelineState], dict[str, str]]:
 
 def _why(state: PipelineState) -> str:
     if not state.held:
-        return state.hold or ""
+        return state.hold or ". ".join(state.changes.sentences)
     named = ", ".join(one.slice_id for one in state.held[:MAX_NAMED])
     more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
     return f"{named}{more}: {state.held[0].reason}"
@@ -63,6 +63,8 @@ def _why(state: PipelineState) -> str:
 
 def _path(state: PipelineState) -> str:
     requests = {one.request_id for one in state.held}
+    if not state.held and not state.hold and state.changes.request_id is not None:
+        return links.request_page(state.name, state.changes.request_id)
     if len(requests) == 1:
         return links.request_page(state.name, requests.pop())
     return links.pipeline_page(state.name)

@@ -23,6 +23,7 @@ from jobs.pipeline.models.grammar import (
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
+from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
@@ -65,6 +66,7 @@ class Pipeline(GrammarModel):
     process: ProcessGrammar | None = None
     quality: QualityGrammar | None = None
     publish: PublishGrammar | None = None
+    restate: RestateGrammar | None = None
     schedule: Annotated[str, AfterValidator(check_cron)] | None = None
     semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
     owner: Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_control_characters)] | None = None
