@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import AssetOperator
-from jobs.dag_factory.dag_runs import wait_for_decisions
+from jobs.dag_factory.dag_runs import state_of, wait_for_decisions
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
@@ -51,7 +51,7 @@ class PlanOperator(BaseSensorOperator):
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors(context):
-            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake)
+            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of)
         for warning in planned.warnings:
             self.log.warning("%s", escaped(warning))
         match planned:
@@ -64,7 +64,7 @@ class PlanOperator(BaseSensorOperator):
             case dag_tasks.Order():
                 for line in planned.outline:
                     self.log.info("%s", escaped(line))
-                leave_verdict(context, f"{folded(planned.slices)}: replayed, not judged yet")
+                leave_verdict(context, f"{folded(planned.slices)}: planned, not staged yet")
                 return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
             case _:
                 assert_never(planned)

@@ -20,6 +20,7 @@ from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.alerts import Alert, overdue_alert
 from jobs.orchestration.backfill_form import check_chain, read_form, replayable_range
+from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.decisions import was_decided
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Progress, Staging
@@ -134,8 +135,10 @@ class Published:
         }
 
 
-def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None) -> Order | Wait | Skip:
-    """Decide what one DAG run does.
+def plan(
+    kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None, state: RunStateOf | None = None
+) -> Order | Wait | Skip:
+    """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
     Args:
         kind: `backfill` for a range by hand. `replay` for the schedule, for Airflow's own backfill, and for a run of
@@ -144,11 +147,15 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
             file differs from it.
         run: the DAG run.
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
+        state: returns the state of a DAG run in Airflow; None: no lease is released.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
     pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
+    if state is not None:
+        work = open_workspace(pipeline, place, now_ms=now_ms)
+        release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
     who = f"{run.user or run.run_type} (Airflow)"
     decision = _ended_by_a_person(pipeline, place, run) or _decide(kind, pipeline, place, run=run, who=who)
     match decision:
