@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
-from jobs.orchestration.alerts import Alert, overdue_alert
 from jobs.orchestration.backfill_form import check_chain, read_form, replayable_range
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
+from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import was_decided
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Progress, Staging
@@ -246,14 +246,14 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
 
 
-def overdue(pipeline_file: str, *, lake: str | None = None, url: Callable[[str], str]) -> tuple[Pipeline, Alert | None]:
-    """Return the pipeline, and the message on slices that readers should see by now; None if they see all of them.
-
-    `url` returns the address of the page of a pipeline.
-    """
-    pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
-    work = open_workspace(pipeline, place, now_ms=now_ms)
-    return pipeline, overdue_alert(work, url=url(pipeline.name))
+def deadlines(
+    pipeline: Pipeline, told: Told, *, lake: str | None = None, url: Callable[[str], str], everything: bool = False
+) -> Checked:
+    """Return the messages of `alert_<name>` that are due now; raises as `jobs.orchestration.deadlines.look` does."""
+    if pipeline.alerts is None:
+        return Checked(messages=(), told=told)
+    work = open_workspace(pipeline, _lake(lake), now_ms=now_ms)
+    return look(work, pipeline.alerts, told, url=url, everything=everything)
 
 
 def request_id(run: DagRun) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.dags
 
-DAG, RUN = "backfill_sales", "manual__1"
+DAG, RUN = "replay_sales", "manual__1"
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-04")
 
 
@@ -75,7 +75,7 @@ def _running(dag: Any) -> Any:  # noqa: ANN401 - a DAG, a DagRun of the database
     sync_bag_to_db(bag, "tests", None)
     with create_session() as session:
         stored = SerializedDagModel.get_dag(DAG, session=session)
-        now = datetime.now(tz=UTC)
+        now = datetime(2024, 2, 1, tzinfo=UTC)
         return stored.create_dagrun(
             run_id=RUN, logical_date=now, data_interval=DataInterval(now, now), run_after=now,
             run_type=DagRunType.MANUAL, triggered_by=DagRunTriggeredByType.TEST, state=DagRunState.RUNNING,
