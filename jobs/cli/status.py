@@ -1,4 +1,4 @@
-"""The command `hindcast status`. It reads the ledgers only, so it imports no reader of rows."""
+"""The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +12,7 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.review.freshness import freshness_line
 from windowlib.errors import HindcastError
 
 
@@ -64,6 +65,7 @@ def _state(work: Workspace) -> dict[str, Any]:
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
+        "freshness": freshness_line(work, view),
         "held": None if view.hold is None else describe_hold(view.hold),
         "requests": [_request(work, view, request) for request in view.open_requests()],
     }
@@ -124,6 +126,7 @@ def _show_state(state: Mapping[str, Any]) -> None:
             f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
             f"{newest['at']}"
         )
+    common.say(f"  {state['freshness']}")
     if state["held"]:
         common.say(f"  {state['held']}")
     for stretch in fold(state["requests"], _alike):

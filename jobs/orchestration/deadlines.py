@@ -24,6 +24,7 @@ from jobs.review import links
 from jobs.review.digest import digest
 from jobs.review.pages.state import HeldSlice, held_slices
 from jobs.runs import Slice
+from windowlib.errors import HindcastError, LedgerError
 
 _DAY_MS = UNIT_MS["d"]
 
@@ -76,21 +77,22 @@ def look(
         everything: whether to look at each time of day, also one that was looked at today.
 
     Raises:
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-        RequestError: too many slices are due.
+        LedgerError: the ledger cannot be read.
     """
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
     due = {key for key, time in alerts.times.items() if everything or _is_due(time, told.times.get(key), now_ms)}
     place = _Place(work=work, view=view, url=url)
     found: list[Message | None] = []
     if "data_not_there_by" in due:
-        found.append(_not_there(place))
+        found.append(_or_why_not(place, Event.NOT_THERE, lambda: _not_there(place)))
     if "not_published_by" in due:
-        found.append(_not_published(place, since_ms=told.times.get("not_published_by", now_ms - _DAY_MS)))
+        since_ms = told.times.get("not_published_by", now_ms - _DAY_MS)
+        found.append(_or_why_not(place, Event.NOT_PUBLISHED, lambda: _not_published(place, since_ms=since_ms)))
     if alerts.held_longer_than_ms is not None:
         found += _held_long(place, alerts.held_longer_than_ms)
     if "digest_at" in due:
-        found.append(_digest(place, since_ms=told.times.get("digest_at", now_ms - _DAY_MS)))
+        from_ms = told.times.get("digest_at", now_ms - _DAY_MS)
+        found.append(_or_why_not(place, Event.DIGEST, lambda: _digest(place, since_ms=from_ms)))
     lasting = [one for one in found if one is not None]
     new = tuple(one for one in lasting if everything or not one.causes or one.causes - told.causes)
     causes = {cause for one in lasting for cause in one.causes}
@@ -135,6 +137,25 @@ class _Place:
         if state.due or state.head is not None or state.newest_data is not None or first_ms is None:
             return state, state.due
         return state, slices_ending_in(self.work.pipeline, first_ms, self.midnight_ms)
+
+
+def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None]) -> Message | None:
+    """Return a message; if it cannot be made, for example because the log is missing, a message that tells why."""
+    try:
+        return make()
+    except LedgerError:
+        raise  # Airflow tries again
+    except HindcastError as error:
+        alert = make_alert(
+            event,
+            place.name,
+            f"{event.value}: not known",
+            slices=(),
+            what=("Where the pipeline stands is not known:", *listed_lines([str(error)])),
+            to_do="Correct the cause",
+            url=place.page,
+        )
+        return Message(alert=alert)
 
 
 def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
@@ -280,6 +301,6 @@ def _digest(place: _Place, *, since_ms: int) -> Message:
         slices=tuple(sorted({*found.published, *found.restated})),
         what=(f"Since {show_instant(since_ms // 1000 * 1000)}:", *(f"  {name}: {text}" for name, text in found.rows)),
         to_do="Nothing, unless slices are held, waiting, empty or changed",
-        url=place.page,
+        url=place.url(links.digest_page(place.name)),
     )
     return Message(alert=alert)

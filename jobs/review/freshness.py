@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
-from jobs.planning.standing import Standing, standing
+from jobs.planning.standing import due_slices
 from jobs.planning.workspace import Workspace
+from windowlib.errors import HindcastError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +33,6 @@ class Freshness:
             f"{self.newest_published or 'none'}, {self._behind(self.published_behind)}"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the content as plain data."""
-        return {
-            "newest_record": self.newest_record,
-            "record_behind": self.record_behind,
-            "newest_published": self.newest_published,
-            "published_behind": self.published_behind,
-            "unit": self.unit,
-        }
-
     def _behind(self, slices: int) -> str:
         return f"{counted(slices, self.unit)} behind the schedule" if slices else "on schedule"
 
@@ -56,20 +46,23 @@ def freshness(work: Workspace, view: LedgerView) -> Freshness:
         LogError, SpecError: the log is missing or does not fit the pipeline.
         RequestError: too many slices are behind.
     """
-    until_ms = last_tick_ms(work.pipeline, work.ledger.now_ms())
-    return freshness_of(work.pipeline, standing(work, view, until_ms=until_ms))
-
-
-def freshness_of(pipeline: Pipeline, state: Standing) -> Freshness:
-    """Return how far a pipeline is behind. `state` has the slices that are expected as its due ones."""
-    newest, head = state.newest_data, state.head
+    due = due_slices(work, view, last_tick_ms(work.pipeline, work.ledger.now_ms()))
+    newest, head = work.log_state(view, ()).last_data, view.head
     return Freshness(
         newest_record=None if newest is None else newest.slice_id,
-        record_behind=sum(newest is None or one.start_ms > newest.start_ms for one in state.due),
+        record_behind=sum(newest is None or one.start_ms > newest.start_ms for one in due),
         newest_published=None if head is None else head.result.slice.slice_id,
-        published_behind=len(state.due),
-        unit="day" if slice_grid(pipeline).is_daily else "slice",
+        published_behind=len(due),
+        unit="day" if slice_grid(work.pipeline).is_daily else "slice",
     )
+
+
+def freshness_line(work: Workspace, view: LedgerView) -> str:
+    """Return the freshness of a pipeline on one line, or why it is not known."""
+    try:
+        return freshness(work, view).text
+    except HindcastError as error:
+        return f"freshness is not known: {error}"
 
 
 def last_tick_ms(pipeline: Pipeline, now_ms: int) -> int:

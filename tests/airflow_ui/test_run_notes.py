@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
     from fastapi.testclient import TestClient
 
-pytestmark = pytest.mark.dags
+pytestmark = [pytest.mark.dags, pytest.mark.filterwarnings("ignore")]  # Airflow warns of its own parts
 
 DAG, RUN = "replay_sales", "manual__1"
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-04")
 
 
 @pytest.fixture
-def api(place: Place) -> "Iterator[TestClient]":
+def api(place: Place, monkeypatch: pytest.MonkeyPatch) -> "Iterator[TestClient]":
     """Airflow's API with a database of its own, in which the tasks of a DAG run work."""
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "x" * 64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from airflow.api_fastapi.app import create_app, get_auth_manager
@@ -52,7 +53,7 @@ def api(place: Place) -> "Iterator[TestClient]":
 
     manager = get_listener_manager()
     if not manager.pm.is_registered(run_notes):
-        manager.add_listener(run_notes)
+        manager.add_listener(run_notes)  # type: ignore[no-untyped-call]
     token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="anna", role="admin"))
     with TestClient(app) as client:
         client.headers["authorization"] = f"Bearer {token}"
@@ -74,8 +75,8 @@ def _running(dag: Any) -> Any:  # noqa: ANN401 - a DAG, a DagRun of the database
     bag.bag_dag(dag)
     sync_bag_to_db(bag, "tests", None)
     with create_session() as session:
-        stored = SerializedDagModel.get_dag(DAG, session=session)
-        now = datetime(2024, 2, 1, tzinfo=UTC)
+        stored: Any = SerializedDagModel.get_dag(DAG, session=session)
+        now: Any = datetime(2024, 2, 1, tzinfo=UTC)
         return stored.create_dagrun(
             run_id=RUN, logical_date=now, data_interval=DataInterval(now, now), run_after=now,
             run_type=DagRunType.MANUAL, triggered_by=DagRunTriggeredByType.TEST, state=DagRunState.RUNNING,

@@ -12,6 +12,7 @@ from jobs.orchestration import dag_tasks, scheduling
 from jobs.orchestration.dag_leases import release_ended, stop
 from jobs.orchestration.dag_tasks import DagRun, Order
 from jobs.orchestration.interruptions import interrupted, limit_s, too_long
+from jobs.orchestration.requests import Staging
 from jobs.orchestration.scheduling import Wait
 from jobs.planning.lease_keeping import leased, release, renew
 from jobs.planning.workspace import Asked, Opened, Workspace, holders, open_request, open_workspace
@@ -85,7 +86,7 @@ class Place:
     def replay(self, order: Order, replayer: FakeReplayer, *, chunk: int = 31) -> None:
         scheduling.replay(
             sales(), self.lake, opened=order.opened, slices=order.slices, replayer=replayer,
-            now_ms=lambda: self.now_ms, staging=scheduling.Staging(chunk=chunk),
+            now_ms=lambda: self.now_ms, staging=Staging(chunk=chunk),
         )  # fmt: skip
 
 
@@ -146,7 +147,7 @@ def test_a_retry_takes_the_lease_again_and_is_still_known_as_a_task_of_its_dag_r
     release(place.work, place.order.opened)
     with leased(place.elsewhere, place.order.opened, hands_on=True):
         assert [lease.dag_run for lease in place.request.leases] == [RUN]
-    [lease] = place.request.leases
+    lease = next(iter(place.request.leases))
     assert (lease.dag_run, lease.holder, lease.length_ms) == (RUN, None, HANDOVER_MS)
     assert lease.worker == "backfill_sales, run manual__1"
 

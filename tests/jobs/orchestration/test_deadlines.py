@@ -1,5 +1,6 @@
 """The messages with a time: what is missing and why, what is told once, and the digest, by the clock of the test."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,14 @@ def test_an_empty_log_with_a_first_slice_is_missing_from_it_on(tmp_path: Path) -
     missing = [one.alert for one in found.messages if one.alert.event is not Event.DIGEST]
     assert [one.slices for one in missing] == [("2024-01-01", "2024-01-02")] * 2
     assert "no slice has a record" in missing[0].text
+
+
+def test_a_log_that_is_gone_is_told_once_a_day(place: Place) -> None:
+    shutil.rmtree(place.root / "event_logs")
+    alerts = place.at("2024-01-04T09:00")
+    assert [one.event for one in alerts] == [Event.NOT_THERE, Event.NOT_PUBLISHED, Event.DIGEST]
+    assert all("Where the pipeline stands is not known:" in one.text for one in alerts)
+    assert place.at("2024-01-04T09:30") == []
 
 
 def test_freshness_is_against_the_last_time_of_the_schedule(place: Place) -> None:
