@@ -199,9 +199,7 @@ def run_command(  # noqa: PLR0913  (its options)
         asked = _asked(work, from_text, to_text, is_fresh=fresh, reason=reason)
         asked = replace(asked, if_open=IfOpen(if_open or IfOpen.REFUSE.value))
     elif from_text is not None or to_text is not None or fresh or if_open is not None:
-        raise click.UsageError(
-            "--request has its own range; leave out --from, --to, --fresh, --replace and --wait"
-        )
+        raise click.UsageError("--request has its own range; leave out --from, --to, --fresh, --replace and --wait")
     else:
         work, asked = _continued(work, request_text)
     with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name, at_least=fold_from) as on_progress:

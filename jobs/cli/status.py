@@ -1,4 +1,4 @@
-"""The command `hindcast status`. It reads ledgers and the commits of logs only, so it imports no reader of rows."""
+"""The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +14,7 @@ from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.review.freshness import freshness_line
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError
 
@@ -70,6 +71,7 @@ def _state(work: Workspace) -> dict[str, Any]:
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
+        "freshness": freshness_line(work, view),
         "held": None if view.hold is None else describe_hold(view.hold),
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(work, view, request) for request in view.open_requests()],
@@ -143,6 +145,7 @@ def _show_state(state: Mapping[str, Any]) -> None:
             f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
             f"{newest['at']}"
         )
+    common.say(f"  {state['freshness']}")
     if state["held"]:
         common.say(f"  {state['held']}")
     for sentence in state["changed"]["sentences"]:

@@ -53,7 +53,7 @@ class PlanOperator(BaseSensorOperator):
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors(context):
-            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake)
+            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of)
         for warning in planned.warnings:
             self.log.warning("%s", escaped(warning))
         for change in planned.changes:
@@ -69,7 +69,7 @@ class PlanOperator(BaseSensorOperator):
                 for line in planned.outline:
                     self.log.info("%s", escaped(line))
                 leave_verdict(
-                    context, with_changes(f"{folded(planned.slices)}: replayed, not judged yet", planned.changes)
+                    context, with_changes(f"{folded(planned.slices)}: planned, not staged yet", planned.changes)
                 )
                 return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
             case _:

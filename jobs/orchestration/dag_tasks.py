@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
-from jobs.orchestration.alerts import Alert, overdue_alert
 from jobs.orchestration.backfill_form import check_chain, check_log_end, read_form, replayable_range
-from jobs.orchestration.decisions import RunStateOf, settled_runs, was_settled
+from jobs.orchestration.dag_leases import RunStateOf, release_ended
+from jobs.orchestration.deadlines import Checked, Told, look
+from jobs.orchestration.decisions import settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
 from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Progress, Staging
@@ -138,8 +139,10 @@ class Published:
         }
 
 
-def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None) -> Order | Wait | Skip:
-    """Decide what one DAG run does.
+def plan(
+    kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None, state: RunStateOf | None = None
+) -> Order | Wait | Skip:
+    """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
     Args:
         kind: `backfill` for a range by hand. `replay` for the schedule, for Airflow's own backfill, and for a run of
@@ -148,11 +151,15 @@ def plan(kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None
             file differs from it.
         run: the DAG run.
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
+        state: returns the state of a DAG run in Airflow; None: no lease is released.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
     pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
+    if state is not None:
+        work = open_workspace(pipeline, place, now_ms=now_ms)
+        release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
     who = f"{run.user or run.run_type} (Airflow)"
     decision = _settled_meanwhile(pipeline, place, run) or _decide(kind, pipeline, place, run=run, who=who)
     match decision:
@@ -259,14 +266,14 @@ def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[D
     )
 
 
-def overdue(pipeline_file: str, *, lake: str | None = None, url: Callable[[str], str]) -> tuple[Pipeline, Alert | None]:
-    """Return the pipeline, and the message on slices that readers should see by now; None if they see all of them.
-
-    `url` returns the address of the page of a pipeline.
-    """
-    pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
-    work = open_workspace(pipeline, place, now_ms=now_ms)
-    return pipeline, overdue_alert(work, url=url(pipeline.name))
+def deadlines(
+    pipeline: Pipeline, told: Told, *, lake: str | None = None, url: Callable[[str], str], everything: bool = False
+) -> Checked:
+    """Return the messages of `alert_<name>` that are due now; raises as `jobs.orchestration.deadlines.look` does."""
+    if pipeline.alerts is None:
+        return Checked(messages=(), told=told)
+    work = open_workspace(pipeline, _lake(lake), now_ms=now_ms)
+    return look(work, pipeline.alerts, told, url=url, everything=everything)
 
 
 def request_id(run: DagRun) -> str:

@@ -13,7 +13,7 @@ So a publication and its asset events happen once, whichever task runs first.
 
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, assert_never
@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
+from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.decision_actions import MAX_REASON, Action
 from jobs.pipeline.files import load_file
 from jobs.plain_text import escaped, shortened
@@ -198,8 +199,17 @@ def check(work: Workspace, view: LedgerView, decision: Decision, *, who: str, se
             assert_never(decision.action)
 
 
-def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: str | None = None) -> Decided:
+def decide(
+    pipeline_file: str,
+    decision: Decision,
+    decider: Decider,
+    *,
+    lake: str | None = None,
+    state: RunStateOf | None = None,
+) -> Decided:
     """Check a decision against the ledger of now, and write it. A publication is left to `publish_decided`.
+
+    `state` returns the state of a DAG run: a DAG run that is over does not stop the decision.
 
     Raises:
         OutdatedDecision: what the person looked at has changed since. The message tells what happened.
@@ -207,6 +217,8 @@ def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: st
     """
     work = _workspace(pipeline_file, lake)
     by = By(who=decider.who, decision_id=decider.decision_id, seen=seen_view(work, decision.ledger_version))
+    if state is not None:
+        release_ended(work, state)
     match decision.action:
         case Action.PUBLISH:
             return _publication(work, decision, by)
@@ -265,7 +277,7 @@ def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, l
 
 
 def runs_to_clear(
-    pipeline_file: str, decided: Decided, state: "RunStateOf", *, lake: str | None = None
+    pipeline_file: str, decided: Decided, state: RunStateOf, *, lake: str | None = None
 ) -> tuple[DagRunOrigin, ...]:
     """Return the failed DAG runs that nothing stops any more. Call it after the publication.
 
@@ -303,10 +315,6 @@ def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = 
         if (own := [one for one in origin.slice_ids if one in request.runs])
         and all(one in waived or view.run(request.runs[one]).is_publishable for one in own)
     )
-
-
-RunStateOf = Callable[[str, str], str | None]
-"""DAG id, run id -> the state of the DAG run in Airflow's words; None if there is no such DAG run."""
 
 
 def seen_view(work: Workspace, version: int | None) -> LedgerView | None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
+from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import origin_details
 from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
@@ -42,8 +42,8 @@ class Workspace:
     """A pipeline, its lake and its ledger.
 
     `checks` is the suite's fingerprint. `holder` is the process that works; None for a task of a DAG run that only
-    opens a request for later tasks. `lease_ms` is the length of a lease. Tests replace `is_alive`, `new_id` and
-    `read_log`.
+    opens a request for later tasks. `lease_ms` is the length of the lease of a process. Tests replace `is_alive`,
+    `new_id` and `read_log`.
     """
 
     pipeline: Pipeline
@@ -207,7 +207,8 @@ def shared_request(work: Workspace, view: LedgerView) -> Request | None:
 
 def leased_event(work: Workspace, opened: Opened, *, origin: DagRunOrigin | None = None) -> LedgerEvent:
     """Return the event by which the workspace's holder takes or renews a lease. `origin`: the DAG run that joins."""
-    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=work.lease_ms)
+    length_ms = HANDOVER_MS if work.holder is None else work.lease_ms
+    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=length_ms)
     details = lease.to_details()
     if origin is not None:
         details |= origin_details(origin)

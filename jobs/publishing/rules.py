@@ -220,7 +220,7 @@ def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Pu
     others = other_holders(work, request, lease_id=lease_id)
     if not others:
         return None
-    who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
+    who = ", ".join(lease.worker for lease in others)
     why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or stop it"
     return _refused(request, why, waits_for=who)
 

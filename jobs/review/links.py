@@ -28,6 +28,11 @@ def pipeline_page(pipeline: str) -> str:
     return f"{PREFIX}/pipelines/{_part(pipeline)}"
 
 
+def digest_page(pipeline: str) -> str:
+    """Return the path of the page of what has happened since yesterday."""
+    return f"{pipeline_page(pipeline)}/digest"
+
+
 def slice_page(pipeline: str, slice_id: str, *, run_id: str | None = None) -> str:
     """Return the path of the page of a slice, for its newest run or for one run."""
     return _with(f"{pipeline_page(pipeline)}/slices/{_part(slice_id)}", {"run": run_id})

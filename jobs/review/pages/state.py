@@ -127,7 +127,7 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
 def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenRequest:
     """Return an open request as the pages show it."""
     held = sum(1 for _ in _held(view, request))
-    workers = tuple(str(lease.holder) if lease.holder else "a DAG run" for lease in holders(work, request))
+    workers = tuple(lease.worker for lease in holders(work, request))
     return OpenRequest(
         request_id=request.request_id,
         kind=request.kind.value,
