@@ -36,7 +36,7 @@ from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
 Kind = Literal["replay", "backfill"]
-"""The two DAGs of a pipeline: `replay_<name>` and `backfill_<name>`."""
+"""The two DAGs of a pipeline that replay: `replay_<name>` and `backfill_<name>`."""
 
 MAX_SLICES_PER_CHUNK = 31
 MAX_EVENTS = 50
