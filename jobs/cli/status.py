@@ -1,4 +1,4 @@
-"""The command `hindcast status`. It reads ledgers and the commits of logs only, so it imports no reader of rows."""
+"""The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,11 @@ from jobs.folding import Stretch, fold, how_many, spans
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
+from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.review.freshness import freshness_line
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError
 
@@ -69,6 +71,7 @@ def _state(work: Workspace) -> dict[str, Any]:
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
+        "freshness": freshness_line(work, view),
         "held": None if view.hold is None else describe_hold(view.hold),
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(work, view, request) for request in view.open_requests()],
@@ -114,6 +117,8 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
         "verdicts": _verdicts(view, request.runs),
         "working": is_live(work, request),
         "failure": request.failure,
+        "assignee": request.assignee,
+        "comments": len(request.comments),
         "publication": judge_publication(work, view, request).why if request.runs else _not_staged(work, request),
     }
 
@@ -140,6 +145,7 @@ def _show_state(state: Mapping[str, Any]) -> None:
             f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
             f"{newest['at']}"
         )
+    common.say(f"  {state['freshness']}")
     if state["held"]:
         common.say(f"  {state['held']}")
     for sentence in state["changed"]["sentences"]:
@@ -150,7 +156,7 @@ def _show_state(state: Mapping[str, Any]) -> None:
 
 def _alike(request: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what the lines of a request have apart from its id, range and time."""
-    return request["kind"], request["who"], request["staged"], _progress(request)
+    return request["kind"], request["who"], request["assignee"], request["staged"], _progress(request)
 
 
 def _request_lines(stretch: Stretch[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -158,13 +164,14 @@ def _request_lines(stretch: Stretch[Mapping[str, Any]]) -> tuple[str, ...]:
     origin = f"{request['kind']} by {request['who']}"
     if stretch.is_folded:
         opened = f"{request['opened']} … {stretch.items[-1]['opened']}"
-        head = f"  {len(stretch.items):,} requests, {origin} at {opened} (--json lists them)"
+        head = f"  {counted(len(stretch.items), 'request')}, {origin} at {opened} (--json lists them)"
     else:
         span = f" [{request['from']}, {request['to']})" if request["from"] else ""
         head = f"  request {request['request_id'][:12]}{span} {origin} at {request['opened']}"
     verdicts = in_words(request["verdicts"])
+    assigned = f", assigned to {request['assignee']}" if request["assignee"] else ""
     staged = f"{how_many(request['staged'])} staged: {verdicts}" if request["staged"] else "no slice staged"
-    return f"{head}: {staged}", f"    {_progress(request)}"
+    return f"{head}{assigned}: {staged}", f"    {_progress(request)}"
 
 
 def _progress(request: Mapping[str, Any]) -> str:

@@ -17,14 +17,23 @@ DECISION_WAIT_S = 120
 DECISION_POLL_S = 2.0
 
 
+NOT_FOUND = 404
+
+
 def state_of(dag_id: str, run_id: str) -> str | None:
-    """Return the state of a DAG run; None if there is none, for example because it was deleted."""
+    """Return the state of a DAG run; None if there is none, for example because it was deleted.
+
+    Raises:
+        LookupError: Airflow did not tell.
+    """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
         found = RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
-    except AirflowRuntimeError:
-        return None
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") == NOT_FOUND:
+            return None
+        raise LookupError(f"Airflow does not tell the state of {dag_id}, run {run_id}") from error
     return str(getattr(found, "value", found))  # an enum of the task SDK, whose text is not its value
 
 

@@ -5,16 +5,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
 from airflow.sdk import BaseOperator, BaseSensorOperator, Context, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import AssetOperator
-from jobs.dag_factory.dag_runs import start_run, wait_for_decisions
+from jobs.dag_factory.dag_runs import clear_run, start_run, state_of, wait_for_decisions
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
+from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
     from jobs.orchestration.dag_tasks import DagRun, Kind, Order
@@ -61,7 +62,7 @@ class PlanOperator(BaseSensorOperator):
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors(context):
-            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake)
+            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of)
         for warning in planned.warnings:
             self.log.warning("%s", escaped(warning))
         for change in planned.changes:
@@ -79,7 +80,7 @@ class PlanOperator(BaseSensorOperator):
                 for line in planned.outline:
                     self.log.info("%s", escaped(line))
                 leave_verdict(
-                    context, with_changes(f"{folded(planned.slices)}: replayed, not judged yet", planned.changes)
+                    context, with_changes(f"{folded(planned.slices)}: planned, not staged yet", planned.changes)
                 )
                 return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
             case _:
@@ -146,9 +147,22 @@ class PublishOperator(AssetOperator):
             order = order_of(context)
             with sending_gauges(order):
                 published = dag_tasks.publish(order, publisher=publisher_of(context))
+            if published.is_published:
+                self._clear_settled(order, publisher_of(context))
         self.log.info("%s", escaped(published.why))
         leave_verdict(context, with_changes(f"{folded(order.slices)}: {published.why}", order.changes))
         return self.send_events(context, published)
+
+    def _clear_settled(self, order: "Order", publisher: str) -> None:
+        """Clear the failed DAG runs that the publication settles. A problem is only logged: readers see the slices."""
+        from jobs.orchestration import dag_tasks
+
+        try:
+            for run in dag_tasks.runs_to_clear(order, state_of, publisher=publisher):
+                clear_run(run.dag_id, run.run_id)
+                self.log.info("cleared %s of %s, which it settles", escaped(run.run_id), escaped(run.dag_id))
+        except (AirflowRuntimeError, HindcastError) as error:
+            self.log.warning("the DAG runs that this publication settles were not cleared: %s", escaped(error))
 
 
 class RestateOperator(BaseOperator):

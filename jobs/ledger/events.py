@@ -46,7 +46,7 @@ class EventKind(Enum):
     LOOKED = "looked"  # the log was compared with what the published runs read
     VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run
     RECOVERED = "recovered"  # a person goes on without the last commits of the ledger, which were lost
-    NOTE = "note"  # free text; changes nothing
+    NOTE = "note"  # a comment or an assignee of a request, or free text; changes no rule, so older readers skip it
 
 
 class StoredDetails(Mapping[str, Any]):

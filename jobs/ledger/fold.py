@@ -29,6 +29,7 @@ from jobs.ledger.looks import look_of
 from jobs.ledger.provenance import decision_of
 from jobs.ledger.request_fold import (
     RequestFold,
+    add_comment,
     add_lease,
     end_lease,
     fail_attempt,
@@ -146,14 +147,16 @@ class Fold:
             case EventKind.FAILED:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
-                self._request(event).end(RequestState.CLOSED, event.reason)
+                self._request(event).end(RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
             case EventKind.VERIFIED:
                 self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.LOOKED:
                 self._look = look_of(event)
             case EventKind.TOLD:
                 self._tell(event)
-            case EventKind.NOTE | EventKind.RECOVERED:
+            case EventKind.NOTE:
+                add_comment(event, self._requests.get(event.request_id or ""))
+            case EventKind.RECOVERED:
                 pass
             case _:
                 assert_never(event.kind)

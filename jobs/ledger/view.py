@@ -127,11 +127,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DagRunOrigin:
-    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays."""
+    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays.
+
+    `lease_id` names the lease by which it did so. A DAG run that was cleared has another one.
+    """
 
     dag_id: str
     run_id: str
     slice_ids: tuple[str, ...]
+    lease_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +156,28 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """An entry in the thread of a request: a text, or an assignment. No rule depends on it.
+
+    `comment_id` identifies it, so that a retry finds that it has been written. `assignee` is None for a text, and empty
+    if the request was assigned to nobody.
+    """
+
+    comment_id: str
+    who: str
+    at_ms: int
+    text: str
+    assignee: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request and its progress. `runs` maps slice ids to run ids. `origins` are the DAG runs that work on it.
 
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
+    `comments` are the thread of persons on the request, oldest first.
+    `ended_by` is the request that has replaced this one, or whose publication has settled it.
     `changes` maps the changed slices of a restatement to the input with which they are to be replayed.
     """
 
@@ -178,7 +199,14 @@ class Request:
     is_complete: bool = False
     failure: str | None = None
     state: RequestState = RequestState.OPEN
+    comments: tuple[Comment, ...] = ()
+    ended_by: str | None = None
     changes: Mapping[str, LogCoordinates] = field(default_factory=dict)
+
+    @property
+    def assignee(self) -> str:
+        """The person who looks after the request; empty: nobody."""
+        return next((one.assignee for one in reversed(self.comments) if one.assignee is not None), "")
 
     @property
     def is_open(self) -> bool:
@@ -326,6 +354,19 @@ class LedgerView:
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""
         return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind is kind))
+
+    def settling(self, request: Request) -> Publication | None:
+        """Return the publication that a request led to: its own, or that of a request that replaced or settled it.
+
+        None if the request is open or was cancelled, or if that publication was rolled back.
+        """
+        ended, seen = request, {request.request_id}
+        while ended.state is RequestState.CLOSED and ended.ended_by not in {None, *seen}:
+            seen.add(ended.ended_by or "")
+            ended = self.requests.get(ended.ended_by or "", request)
+        if ended.state is not RequestState.PUBLISHED:
+            return None
+        return next((one for one in reversed(self.publications) if one.request_id == ended.request_id), None)
 
     @property
     def standing(self) -> tuple[Publication, ...]:

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
+from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.requests import Staging, stage
@@ -28,14 +29,14 @@ from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.planning.readiness import ready_prefix, refuse_overdue
-from jobs.planning.restating import request_slices, request_to_continue
 from jobs.planning.standing import due_slices
 from jobs.planning.workspace import (
     Asked,
+    IfOpen,
     Opened,
     Workspace,
     covers,
-    is_live,
+    holders,
     on_published_spec,
     open_request,
     open_workspace,
@@ -80,7 +81,7 @@ class Replay(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(_Decided):
-    """Decide again later: a slice is not complete yet, or another request is replaying it."""
+    """Decide again later: a slice is not complete yet, or another request is replaying it, or has to end first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def plan_scheduled(
                 request_id=request_id,
                 origin=origin,
             )
-            return replace(_replay(planned, _open(work, asked, slices)), warnings=warnings, slices=_ids(slices))
+            return replace(replay_of(planned, opened_for(work, asked, slices)), warnings=warnings, slices=_ids(slices))
         case _:
             assert_never(decided)
 
@@ -160,7 +161,7 @@ def plan_backfill_interval(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)
-    busy = _busy(
+    busy = busy_with(
         work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
     )
     if busy is not None:
@@ -195,10 +196,11 @@ def _in_words_of_the_backfill(work: Workspace, gap: ChainGap) -> str:
     )
 
 
-def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Skip:
+def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Decision:
     """Decide what a backfill by hand replays: all of its half-open range, with the spec of the file.
 
     Raises:
+        RangeTaken: other open requests have slices of the range, and it is neither to wait nor able to replace them.
         RequestError: the range is not valid, or the slice before it has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
@@ -206,35 +208,18 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     if asked.from_ms is None or asked.to_ms is None:
         raise RequestError("a backfill by hand has no range; give it the parameters `from` and `to`")
     slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
+    asked = replace(asked, kind=RequestKind.RANGE)
     view = work.ledger.view()
-    planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=asked.request_id))
-    return _open_unless_current(work, planned, replace(asked, kind=RequestKind.RANGE))
-
-
-def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Wait:
-    """Decide what a DAG run replays that continues an open request, such as a proposed restatement: all of its range.
-
-    Args:
-        pipeline: the pipeline. The spec of the request is used.
-        lake: the lake.
-        asked: names the request, the lease of the DAG run, and the DAG run.
-        now_ms: the current time.
-
-    Raises:
-        RequestError: there is no such request, or it is not open; or the slice before its range has no run.
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-    """
-    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
-    if asked.request_id is None:
-        raise RequestError("the DAG run names no request that it continues")
-    work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
-    slices = request_slices(work, request)
-    view = work.ledger.view()
-    busy = _busy(work, view, slices, own=request.request_id, kinds=tuple(RequestKind))
-    if busy is not None:
-        return Wait(why=busy)
-    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
-    return _replay(planned, _open(work, asked, slices))
+    try:
+        resumed = check_range_is_free(work, view, asked)
+        request_id = resumed or asked.request_id
+        planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id))
+        refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
+        return _open_unless_current(work, planned, asked)
+    except RangeTaken as error:
+        if asked.if_open is IfOpen.WAIT:
+            return Wait(why=error.facts)
+        raise
 
 
 def replay(
@@ -311,7 +296,7 @@ def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None
         head = view.head
         after = f"after the published head {head.result.slice.slice_id}" if head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
-    busy = _busy(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
+    busy = busy_with(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy)
     log = work.log_state(view, candidates)
@@ -330,10 +315,10 @@ def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
-    return _replay(planned, _open(work, asked, [step.slice for step in planned.steps]))
+    return replay_of(planned, opened_for(work, asked, [step.slice for step in planned.steps]))
 
 
-def _replay(planned: Plan, opened: Opened) -> Replay:
+def replay_of(planned: Plan, opened: Opened) -> Replay:
     """Return the decision to replay all slices of a plan."""
     return Replay(
         why=planned.chain_note,
@@ -345,14 +330,18 @@ def _replay(planned: Plan, opened: Opened) -> Replay:
     )
 
 
-def _busy(
+def busy_with(
     work: Workspace, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
 ) -> str | None:
-    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None."""
+    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
+
+    `own` is the lease of the asking DAG run, which is not in its own way.
+    """
     before = previous_slice(slice_grid(work.pipeline), slices[0])
     wanted = [*((before,) if before else ()), *slices]
     for request in view.open_requests():
-        if request.request_id == own or request.kind not in kinds or not is_live(work, request):
+        others = [lease for lease in holders(work, request) if lease.lease_id != own]
+        if request.kind not in kinds or not others:
             continue
         making = next((one for one in wanted if covers(request, one)), None)
         if making is not None:
@@ -377,11 +366,12 @@ def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
     return tuple(passing), ""
 
 
-def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
+def opened_for(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
     if asked.origin is not None:
         asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))
-    return open_request(replace(work, holder=None), asked)
+    open_it = open_range if asked.kind is RequestKind.RANGE else open_request
+    return open_it(replace(work, holder=None), asked)
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:

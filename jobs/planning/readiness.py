@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jobs.durations import human_duration
 from jobs.pipeline.slices import show_instant
+from jobs.plain_text import counted
 from jobs.planning.log_state import LogState
 from jobs.planning.workspace import Workspace
 from jobs.runs import Slice
@@ -75,7 +76,7 @@ def _missing(work: Workspace, one: Slice, log: LogState) -> str | None:
     found = log.coordinates[one.slice_id]
     if ready.min_records is not None and found.records < ready.min_records:
         least = f"{ready.min_records:,} (ready.min_records)"
-        return f"slice {one.slice_id} has {found.records:,} records, and is complete with {least}"
+        return f"slice {one.slice_id} has {counted(found.records, 'record')}, and is complete with {least}"
     if ready.newer_commit and (log.last_data is None or log.last_data.start_ms <= one.start_ms):
         return f"slice {one.slice_id} is complete when the log holds records of a later slice (ready.newer_commit)"
     if ready.marker is not None and not _marker_exists(work, ready.marker, one):

@@ -25,6 +25,7 @@ router = APIRouter(prefix="/pipelines/{pipeline}/decisions")
 replay_router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}/replay")
 
 _CONFLICT, _INVALID = 409, 422
+_THREAD = frozenset({Action.COMMENT.value, Action.ASSIGN.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,9 @@ async def show(request: Request, found: PipelineDep, run_id: str) -> Response:
         except Refused as error:
             status = error.status if error.status in {403, 404} else 503
             raise HTTPException(status, f"Airflow does not show the decision {run_id}: {error}") from None
+    if made.outcome == "made" and made.request_id and made.given.get("action") in _THREAD:
+        path = links.request_page(found.name, made.request_id)
+        return RedirectResponse(f"{linker(request)(path)}#comments", 303)
     return page(request, "decision", {"name": found.name, "p": made})
 
 
@@ -162,5 +166,6 @@ def _again(request: Request, found: PipelineContext, *, fields: dict[str, str], 
         entered=fields,
         problem=problem.text,
     )
-    values = {"name": found.name, "place": place, "paused": problem.paused}
+    asked = found.view.requests.get(place.request_id or "")
+    values = {"name": found.name, "place": place, "paused": problem.paused, "asked": asked}
     return page(request, "decide_again", values, status=problem.status)

@@ -4,10 +4,11 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from jobs.airflow_ui.context import Visible, visible
+from jobs.airflow_ui.context import Visible, opening_once, visible
 from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.plain_text import escaped, shortened
 from jobs.review import links
+from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import PipelineState, pipeline_state
 from windowlib.errors import HindcastError
 
@@ -16,11 +17,17 @@ MAX_NAMED = 3
 
 
 @router.get("/")
+@opening_once
 def overview(request: Request, user: GetUserDep) -> HTMLResponse:
     """Return the page of all pipelines that the user may see, those that wait for a decision first."""
     found = visible(user)
     states, failed = _states(found)
-    values = {"states": sorted(states, key=lambda one: not one.is_held), "broken": found.broken, "failed": failed}
+    values = {
+        "states": sorted(states, key=lambda one: not one.is_held),
+        "freshness": {one.name: freshness_line(one.workspace, one.view) for one in found.contexts},
+        "broken": found.broken,
+        "failed": failed,
+    }
     return page(request, "overview", values)
 
 

@@ -23,10 +23,13 @@ router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
 
 @router.get("")
 @opening_once
-def one_request(request: Request, found: PipelineDep, *, request_id: str, compute: bool = False) -> HTMLResponse:
+def one_request(
+    request: Request, found: PipelineDep, *, request_id: str, compute: bool = False, still: bool = False
+) -> HTMLResponse:
     """Return the page of a request, which its id or the first digits of it name.
 
-    The differences are shown if they are cheap to find, or if `compute` asks for them.
+    The differences are shown if they are cheap to find, or if `compute` asks for them. A page that is `still` does not
+    load again, so that a person can write.
     """
     asked = find_request(found, request_id)
     work, problem = _workspace(found, asked)
@@ -39,6 +42,7 @@ def one_request(request: Request, found: PipelineDep, *, request_id: str, comput
     values = {
         "name": found.name,
         "p": made,
+        "is_still": still,
         "plan_problem": cannot_plan,
         "outline": () if planned is None or asked.runs else outline(planned),
         "progress": progress_svg(made.staged, made.slice_count),

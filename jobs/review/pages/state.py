@@ -33,7 +33,7 @@ class HeldSlice:
     def reason(self) -> str:
         """Why the slice is held: the first reason, and how many others there are."""
         more = len(self.reasons) - 1
-        others = f", and {more} more {'check' if more == 1 else 'checks'}" if more else ""
+        others = f", and {counted(more, 'more check')}" if more else ""
         return f"{self.reasons[0]}{others}"
 
 
@@ -41,6 +41,7 @@ class HeldSlice:
 class OpenRequest:
     """A request that is not published. `workers` are the holders of its leases; `waits` tells why it is not published.
 
+    `assignee` is the person who looks after it, empty for nobody; `comments` counts the entries of its thread.
     `slice_count` is None if the request has no range of its own.
     """
 
@@ -55,6 +56,8 @@ class OpenRequest:
     held: int
     workers: tuple[str, ...]
     waits: str
+    assignee: str = ""
+    comments: int = 0
 
     @property
     def opened(self) -> str:
@@ -90,7 +93,7 @@ class PipelineState:
     def badge(self) -> str:
         """What waits for a decision, in two words."""
         if self.held:
-            return f"{len(self.held)} {'slice' if len(self.held) == 1 else 'slices'} held"
+            return f"{counted(len(self.held), 'slice')} held"
         if self.hold:
             return "chain held"
         return f"{counted(self.changes.waits, 'slice')} changed" if self.changes.waits else ""
@@ -124,7 +127,7 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
 def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenRequest:
     """Return an open request as the pages show it."""
     held = sum(1 for _ in _held(view, request))
-    workers = tuple(str(lease.holder) if lease.holder else "a DAG run" for lease in holders(work, request))
+    workers = tuple(lease.worker for lease in holders(work, request))
     return OpenRequest(
         request_id=request.request_id,
         kind=request.kind.value,
@@ -137,6 +140,8 @@ def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenReq
         held=held,
         workers=workers,
         waits=_waits(work, view, request, held=held, workers=workers),
+        assignee=request.assignee,
+        comments=len(request.comments),
     )
 
 
@@ -182,14 +187,14 @@ def _seen(view: LedgerView) -> str:
     seen = list(view.published)
     if not seen:
         return "nothing yet"
-    return f"{len(seen):,} {'slice' if len(seen) == 1 else 'slices'}: {spanned(seen)}"
+    return f"{counted(len(seen), 'slice')}: {spanned(seen)}"
 
 
 def _newest(view: LedgerView) -> str | None:
     if not view.standing:
         return None
     one = view.standing[-1]
-    return f"publication {one.seq}, {len(one.changes):,} slices, by {one.who}, {instant(one.at_ms)}"
+    return f"publication {one.seq}, {counted(len(one.changes), 'slice')}, by {one.who}, {instant(one.at_ms)}"
 
 
 def _hold(view: LedgerView) -> str | None:
@@ -213,7 +218,7 @@ def _waits(work: Workspace, view: LedgerView, request: Request, *, held: int, wo
     if workers:
         return f"is being worked on by {', '.join(workers)}"
     if held:
-        return f"waits for a decision on {held} held {'slice' if held == 1 else 'slices'}"
+        return f"waits for a decision on {counted(held, 'held slice')}"
     if request.failure:
         return f"stopped: {request.failure}"
     if not request.runs:
