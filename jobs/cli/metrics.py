@@ -9,6 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from jobs.cli import common
+from jobs.pipeline.slices import slice_grid
 from jobs.review.metrics import HELP, Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
@@ -37,7 +38,7 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.
     for pipeline in files.good:
         try:
             view = places.workspace(pipeline).ledger.view()
-            found[pipeline.name] = [_readable(1), *gauges(view, now_ms=now_ms())]
+            found[pipeline.name] = [_readable(1), *gauges(view, grid=slice_grid(pipeline), now_ms=now_ms())]
         except HindcastError as error:
             common.complain(f"{pipeline.name}: {error}")
             found[pipeline.name] = [_readable(0)]

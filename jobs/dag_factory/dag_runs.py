@@ -5,15 +5,21 @@ task's own token for Airflow's execution API. That API clears a DAG run as a who
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRuntimeError
 
+from jobs.dag_factory.assets import normalized
 from jobs.orchestration.decision_actions import decide_dag_id
+
+if TYPE_CHECKING:
+    from jobs.planning.readiness import AssetEvent
 
 DECISION_WAIT_S = 120
 DECISION_POLL_S = 2.0
+MAX_EVENTS = 1_000
 
 
 def state_of(dag_id: str, run_id: str) -> str | None:
@@ -38,6 +44,34 @@ def clear_run(dag_id: str, run_id: str) -> None:
 
     # For an existing run id, the supervisor clears the run: TriggerDagRunOperator(reset_dag_run=True) does the same.
     SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, reset_dag_run=True))
+
+
+def start_run(dag_id: str, run_id: str) -> None:
+    """Start a DAG run without a data interval. If the DAG has a run with this id, do nothing.
+
+    Raises:
+        AirflowRuntimeError: Airflow refused it.
+    """
+    from airflow.sdk.execution_time.comms import TriggerDagRun
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, reset_dag_run=False))
+
+
+def asset_events(uris: Sequence[str]) -> "tuple[AssetEvent, ...]":
+    """Return the newest events of the assets with these URIs, whatever their names, at most MAX_EVENTS of each."""
+    from airflow.sdk.execution_time.context import InletEventsAccessor
+
+    from jobs.planning.readiness import AssetEvent
+
+    found = []
+    for uri in uris:
+        events = InletEventsAccessor(asset_uri=normalized(uri)).ascending(ascending=False).limit(MAX_EVENTS)
+        found += [
+            AssetEvent(uri=uri, at_ms=int(event.timestamp.timestamp() * 1000), key=event.partition_key)
+            for event in events
+        ]
+    return tuple(found)
 
 
 def wait_for_decisions(

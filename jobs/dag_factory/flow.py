@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     """Define the four tasks: plan, replay, gate, publish. Only replay runs Spark, so it alone takes the pool's slot."""
     source = str(Path(pipeline.source).resolve())
-    plan = PlanOperator(task_id=PLAN, kind=kind, pipeline_file=source, lake=settings.lake)
+    ready = pipeline.log.ready
+    producers = () if ready is None or kind == "backfill" else ready.producers
+    plan = PlanOperator(task_id=PLAN, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers)
     replay = ReplayOperator(
         task_id=REPLAY,
         pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,

@@ -219,6 +219,7 @@ class Fold:
                 is_fresh=bool(details.get("fresh", False)),
                 opened_at_ms=event.at_ms,
                 opened_seq=event.seq,
+                unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
             )
         )
 

@@ -156,6 +156,7 @@ class Request:
 
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
+    `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     """
 
     request_id: str
@@ -175,6 +176,7 @@ class Request:
     origins: tuple[DagRunOrigin, ...] = ()
     is_complete: bool = False
     failure: str | None = None
+    unarrived: Mapping[str, str] = field(default_factory=dict)
     state: RequestState = RequestState.OPEN
 
     @property

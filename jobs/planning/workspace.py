@@ -1,7 +1,7 @@
 """The workspace of a request (pipeline, lake, ledger), and how a request is opened, shared and resumed."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -79,6 +79,7 @@ class Asked:
 
     If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
     one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
+    `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     """
 
     from_ms: int | None
@@ -90,6 +91,7 @@ class Asked:
     request_id: str | None = None
     lease_id: str | None = None
     origin: DagRunOrigin | None = None
+    unarrived: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +108,8 @@ def find_resumable(work: Workspace, view: LedgerView, asked: Asked) -> str | Non
         return asked.request_id if asked.request_id in view.requests else None
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
-        same = (request.from_ms, request.to_ms, request.is_fresh, request.spec_fingerprint)
-        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, spec) and not is_live(work, request):
+        same = (request.from_ms, request.to_ms, request.is_fresh, request.unarrived, request.spec_fingerprint)
+        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, spec) and not is_live(work, request):
             return request.request_id
     return None
 
@@ -199,7 +201,8 @@ def _requested(work: Workspace, asked: Asked, *, request_id: str, spec: str) -> 
             "to_ms": asked.to_ms,
             "fresh": asked.is_fresh,
             "spec": pipeline_to_json(work.pipeline),
-        },
+        }
+        | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {}),
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from expectations.units import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.plain_text import counted
+from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, holders
 from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
 from jobs.runs import Verdict
@@ -173,7 +175,9 @@ def _seen(view: LedgerView) -> str:
     seen = list(view.published)
     if not seen:
         return "nothing yet"
-    return f"{len(seen):,} {'slice' if len(seen) == 1 else 'slices'}: {spanned(seen)}"
+    empty = len(empty_slices(view))
+    shown = f", {counted(empty, 'slice')} without a record" if empty else ""
+    return f"{counted(len(seen), 'slice')}: {spanned(seen)}{shown}"
 
 
 def _newest(view: LedgerView) -> str | None:
