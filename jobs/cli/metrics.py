@@ -9,6 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from jobs.cli import common
+from jobs.pipeline.slices import slice_grid
 from jobs.planning.change_sentences import told_changes
 from jobs.review.metrics import HELP, Gauge, gauges
 from jobs.wall_clock import now_ms
@@ -46,7 +47,8 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.
             if changes.slices is None:
                 common.complain(f"{pipeline.name}: {' '.join(changes.sentences)}")
             changed = None if changes.slices is None else len(changes.slices)
-            found[pipeline.name] = [_readable(1), *gauges(view, now_ms=now_ms(), changed=changed)]
+            grid = slice_grid(pipeline)
+            found[pipeline.name] = [_readable(1), *gauges(view, grid=grid, now_ms=now_ms(), changed=changed)]
         except HindcastError as error:
             common.complain(f"{pipeline.name}: {error}")
             found[pipeline.name] = [_readable(0)]

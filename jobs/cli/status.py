@@ -12,6 +12,7 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
+from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
@@ -67,6 +68,7 @@ def _state(work: Workspace) -> dict[str, Any]:
             "slices": len(published),
             "first": published[0] if published else None,
             "last": published[-1] if published else None,
+            "empty": [one.slice_id for one in empty_slices(view)],
         },
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
@@ -138,7 +140,8 @@ def _show_state(state: Mapping[str, Any]) -> None:
     seen = "nothing"
     if published["slices"]:
         ends = [list(dict.fromkeys(pair)) for pair in state["published_ranges"]]
-        seen = f"{how_many(published['slices'])}, {spans(ends)}: {in_words(state['published_verdicts'])}"
+        empty = f"; {how_many(len(published['empty']))} without a record" if published["empty"] else ""
+        seen = f"{how_many(published['slices'])}, {spans(ends)}: {in_words(state['published_verdicts'])}{empty}"
     common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
     if newest is not None:
         common.say(

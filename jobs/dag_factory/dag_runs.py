@@ -5,16 +5,21 @@ task's own token for Airflow's execution API. That API clears a DAG run as a who
 """
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRuntimeError
 
+from jobs.dag_factory.assets import normalized
 from jobs.orchestration.decision_actions import decide_dag_id
+
+if TYPE_CHECKING:
+    from jobs.planning.readiness import AssetEvent
 
 DECISION_WAIT_S = 120
 DECISION_POLL_S = 2.0
+MAX_EVENTS = 1_000
 
 
 NOT_FOUND = 404
@@ -50,8 +55,8 @@ def clear_run(dag_id: str, run_id: str) -> None:
     SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, reset_dag_run=True))
 
 
-def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any]) -> bool:
-    """Start a DAG run of another DAG; return False if there is one with this id already.
+def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> bool:
+    """Start a DAG run without a data interval; return False if the DAG has a run with this id already.
 
     Raises:
         AirflowRuntimeError: Airflow refused it.
@@ -60,8 +65,25 @@ def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any]) -> bool:
     from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-    answer = SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, conf=dict(conf)))
+    started = TriggerDagRun(dag_id=dag_id, run_id=run_id, conf=None if conf is None else dict(conf))
+    answer = SUPERVISOR_COMMS.send(started)
     return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
+
+
+def asset_events(uris: Sequence[str]) -> "tuple[AssetEvent, ...]":
+    """Return the newest events of the assets with these URIs, whatever their names, at most MAX_EVENTS of each."""
+    from airflow.sdk.execution_time.context import InletEventsAccessor
+
+    from jobs.planning.readiness import AssetEvent
+
+    found = []
+    for uri in uris:
+        events = InletEventsAccessor(asset_uri=normalized(uri)).ascending(ascending=False).limit(MAX_EVENTS)
+        found += [
+            AssetEvent(uri=uri, at_ms=int(event.timestamp.timestamp() * 1000), key=event.partition_key)
+            for event in events
+        ]
+    return tuple(found)
 
 
 def wait_for_decisions(

@@ -29,7 +29,11 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     With `restate: {mode: auto}`, the scheduled DAG has a fifth task. It runs also if there was nothing to replay.
     """
     source = str(Path(pipeline.source).resolve())
-    plan = PlanOperator(task_id=PLAN, pipeline=pipeline, kind=kind, pipeline_file=source, lake=settings.lake)
+    ready = pipeline.log.ready
+    producers = () if ready is None or kind == "backfill" else ready.producers
+    plan = PlanOperator(
+        task_id=PLAN, pipeline=pipeline, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers
+    )
     replay = ReplayOperator(
         task_id=REPLAY,
         pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,

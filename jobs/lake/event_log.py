@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from jobs.lake.append_order import CommitOrder, with_append_places
-from jobs.lake.commit_history import FEW_COMMITS, History, read_history
+from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms, read_history
 from jobs.lake.covered_files import CoveredFile
-from jobs.lake.delta_log import LogTable, describe_log, place_of
+from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
 from jobs.lake.delta_tables import is_newest
 from jobs.lake.known_log import KnownLog, covered_files
 from jobs.lake.log_cut import Cut
@@ -68,6 +68,7 @@ class PinnedLog:
     _coordinates: Mapping[str, LogCoordinates]
     _known: KnownLog
     _table: LogTable = field(compare=False, repr=False)
+    _log_files: LogFiles = field(compare=False, repr=False)
 
     @property
     def records(self) -> int:
@@ -109,6 +110,15 @@ class PinnedLog:
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. They are never part of a fingerprint (DESIGN, section 2)."""
         return self._coordinates[slice_id]
+
+    def newest_data_ms(self) -> int | None:
+        """Return when the newest commit that adds data was made; None if the log has no file of it any more.
+
+        Raises:
+            LogError: a commit file is damaged or empty.
+        """
+        with log_errors(self.uri, "reading the newest commit"):
+            return newest_data_ms(self._log_files, self.version)
 
     def covered_files(self) -> tuple[CoveredFile, ...]:
         """Return the files in the order of their paths, with the digests that earlier readings of them have stored."""
@@ -189,6 +199,7 @@ def pin_log(  # noqa: PLR0913 - each is a choice of the caller
         _coordinates=_coordinates(by_slice, digests=digests, commits=commits, shared=shared),
         _known=known,
         _table=log,
+        _log_files=log_files,
     )
 
 

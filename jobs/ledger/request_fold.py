@@ -100,6 +100,7 @@ def opened_request(event: LedgerEvent) -> Request:
         is_fresh=bool(details.get("fresh", False)),
         opened_at_ms=event.at_ms,
         opened_seq=event.seq,
+        unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
         changes=stored_changes(event),
     )
 

@@ -179,6 +179,7 @@ class Request:
     `comments` are the thread of persons on the request, oldest first.
     `ended_by` is the request that has replaced this one, or whose publication has settled it.
     `changes` maps the changed slices of a restatement to the input with which they are to be replayed.
+    `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     """
 
     request_id: str
@@ -198,6 +199,7 @@ class Request:
     origins: tuple[DagRunOrigin, ...] = ()
     is_complete: bool = False
     failure: str | None = None
+    unarrived: Mapping[str, str] = field(default_factory=dict)
     state: RequestState = RequestState.OPEN
     comments: tuple[Comment, ...] = ()
     ended_by: str | None = None

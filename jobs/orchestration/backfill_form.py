@@ -239,7 +239,7 @@ def check_log_end(work: "Workspace", form: BackfillForm) -> None:
     slices = slices_between(pipeline, form.from_ms, form.to_ms)
     late = tuple(one for one in slices if last is None or one.start_ms > last.start_ms)
     if late and pipeline.log.ready is not None:
-        late = late[len(ready_prefix(work, late, work.log_state(view, late)).slices) :]
+        late = late[len(ready_prefix(work, view, late, log=work.log_state(view, late)).slices) :]
     if not late:
         return
     which = late[0].slice_id if len(late) == 1 else f"{late[0].slice_id} to {late[-1].slice_id}"

@@ -7,7 +7,7 @@ the replay, gate and publish tasks need. Only this module turns an order into JS
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +29,9 @@ from jobs.orchestration.restatements import plan_request, propose_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import shortened
+from jobs.planning.readiness import AssetEvent, Waiting
 from jobs.planning.workspace import Asked, IfOpen, Opened, open_workspace
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
@@ -82,6 +84,9 @@ class Order(BaseModel):
         outline: lines that tell which slices are replayed, and why.
         changes: sentences that tell which published slices have changed, and what becomes of them.
         proposal: the request that proposes to restate them; empty if there is none.
+        given_up: sentences on slices that are published although they have not arrived (`then: publish_empty`).
+        waits: a sentence on the slice that is not complete yet; empty if there is none.
+        follow_up: the id of the DAG run that waits for this slice; None if there is none.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -101,6 +106,9 @@ class Order(BaseModel):
     outline: list[str] = []
     changes: list[str] = []
     proposal: str = ""
+    given_up: list[str] = []
+    waits: str = ""
+    follow_up: str | None = None
 
     @property
     def opened(self) -> Opened:
@@ -142,7 +150,13 @@ class Published:
 
 
 def plan(
-    kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None, state: RunStateOf | None = None
+    kind: Kind,
+    pipeline_file: str,
+    run: DagRun,
+    *,
+    lake: str | None = None,
+    state: RunStateOf | None = None,
+    events: Sequence[AssetEvent] = (),
 ) -> Order | Wait | Skip:
     """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
@@ -154,6 +168,7 @@ def plan(
         run: the DAG run.
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
         state: returns the state of a DAG run in Airflow; None: no lease is released.
+        events: the events of the assets that `ready.producer` names.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
@@ -163,7 +178,9 @@ def plan(
         work = open_workspace(pipeline, place, now_ms=now_ms)
         release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
     who = f"{run.user or run.run_type} (Airflow)"
-    decision = _settled_meanwhile(pipeline, place, run) or _decide(kind, pipeline, place, run=run, who=who)
+    decision = _settled_meanwhile(pipeline, place, run) or _decide(
+        kind, pipeline, place, run=run, who=who, events=events
+    )
     match decision:
         case Wait() | Skip():
             return decision
@@ -183,6 +200,9 @@ def plan(
                 outline=list(decision.outline),
                 changes=list(decision.changes),
                 proposal=decision.proposal,
+                given_up=list(decision.given_up),
+                waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
+                follow_up=None if decision.waiting is None else _follow_up(decision.waiting, run),
             )
         case _:
             assert_never(decision)
@@ -198,7 +218,7 @@ def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
     """Return the name of the order's pipeline and the gauges of its ledger now."""
     pipeline = load_file(Path(order.pipeline))
     work = open_workspace(pipeline, Lake(root=order.lake), now_ms=now_ms)
-    return pipeline.name, gauges(work.ledger.view(), now_ms=now_ms())
+    return pipeline.name, gauges(work.ledger.view(), grid=slice_grid(pipeline), now_ms=now_ms())
 
 
 def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = None) -> tuple[StagedRun, ...]:
@@ -309,7 +329,14 @@ def read_order(given: str | Mapping[str, Any]) -> Order:
         ) from error
 
 
-def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Decision:
+def _follow_up(waiting: Waiting, run: DagRun) -> str:
+    """Return the id of the DAG run that waits for a slice: the same in every retry of the plan task of `run`."""
+    return f"waits__{waiting.slice.slice_id}__{request_id(run)[:8]}"
+
+
+def _decide(
+    kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str, events: Sequence[AssetEvent]
+) -> Decision:
     if kind == "backfill":
         asked = _asked(pipeline, lake, run=run, who=who)
         plan_it = scheduling.plan_by_hand if run.params.get("request") is None else plan_request
@@ -330,7 +357,7 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
             lease_id=request_id(run),
             origin=_origin(run),
         )
-    # A run by hand has an empty interval or none, so it takes all slices that are over now.
+    # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
     told = propose_changes(pipeline, lake, now_ms=now_ms(), who=who)
     decision = scheduling.plan_scheduled(
@@ -341,6 +368,7 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
         who=who,
         request_id=request_id(run),
         origin=_origin(run),
+        events=events,
     )
     return replace(decision, changes=told.sentences, proposal=told.request_id or "")
 

@@ -16,6 +16,7 @@ from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.change_sentences import ToldChanges, told
 from jobs.planning.plan import Ask
 from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
+from jobs.planning.watching import watch_ledger
 from jobs.planning.workspace import Asked, Workspace, is_live, on_published_spec, open_workspace
 from jobs.publishing.rules import describe_hold
 from jobs.wall_clock import now_ms as wall_clock_ms
@@ -65,7 +66,7 @@ def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     view = work.ledger.view()
     busy = busy_with(work, view, slices, own=asked.own_lease, kinds=tuple(RequestKind))
     if busy is not None:
-        return Wait(why=busy)
+        return Wait(why=busy, watch=watch_ledger(work, view))
     planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
     return replay_of(planned, opened_for(work, asked, slices))
 

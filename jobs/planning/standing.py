@@ -54,7 +54,7 @@ def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) 
     now_ms = work.ledger.now_ms()
     due = due_slices(work, view, now_ms if until_ms is None else min(until_ms, now_ms))
     log = work.log_state(view, due)
-    prefix = ready_prefix(work, due, log)
+    prefix = ready_prefix(work, view, due, log=log)
     return Standing(
         now_ms=now_ms,
         newest_data=log.last_data,
@@ -69,21 +69,26 @@ def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) 
 
 def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
     """Return the published slices without a record, oldest first."""
-    runs = (view.run(run_id) for run_id in view.published.values())
-    return tuple(run.result.slice for run in runs if not run.result.counts.read)
+    runs = (view.runs.get(run_id) for run_id in view.published.values())  # None: every attempt was condemned
+    return tuple(run.result.slice for run in runs if run is not None and not run.result.counts.read)
 
 
 def due_slices(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
     """Return the slices that end by `until_ms`, from the published head (or the beginning of the log's data) on.
 
+    After the last slice with records, at most `most` slices are returned.
+
     Raises:
-        RequestError: there are more than `most` slices.
+        RequestError: there are more than `most` slices, and the log has records after these.
     """
     grid = slice_grid(work.pipeline)
     first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
     found: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
         if len(found) == most:
+            last = work.log_state(view, ()).last_data
+            if last is None or last.start_ms <= found[-1].start_ms:
+                break
             log = work.pipeline.log
             raise RequestError(
                 f"pipeline {work.pipeline.name} would replay more than {most:,} slices, from {found[0].slice_id} on: "

@@ -67,9 +67,9 @@ def freshness_line(work: Workspace, view: LedgerView) -> str:
 
 def last_tick_ms(pipeline: Pipeline, now_ms: int) -> int:
     """Return the last time of the cron schedule up to an instant; without a cron schedule, the instant."""
-    if not isinstance(pipeline.schedule, str):
+    if pipeline.schedule is None or pipeline.schedule.cron is None:
         return now_ms
     from croniter import croniter
 
     after = datetime.fromtimestamp(now_ms // 1000 + 1, tz=UTC)
-    return int(croniter(pipeline.schedule, after).get_prev(float)) * 1000
+    return int(croniter(pipeline.schedule.cron, after).get_prev(float)) * 1000

@@ -71,7 +71,7 @@ class World:
         context = self.context("backfill_sales", run_id, conf=FORM, task_id="plan")
         context["params"] = FORM
         plan: Any = self.dags["backfill_sales"].get_task("plan")
-        order = plan.poke(context).xcom_value
+        order = plan.execute(context)
         self.xcoms[run_id, "plan"] = order
         made = dag_tasks.read_order(order)
         scheduling.replay(

@@ -8,6 +8,7 @@ from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
+from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, holders
 from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
 from jobs.runs import Verdict
@@ -187,7 +188,9 @@ def _seen(view: LedgerView) -> str:
     seen = list(view.published)
     if not seen:
         return "nothing yet"
-    return f"{counted(len(seen), 'slice')}: {spanned(seen)}"
+    empty = len(empty_slices(view))
+    shown = f", {counted(empty, 'slice')} without a record" if empty else ""
+    return f"{counted(len(seen), 'slice')}: {spanned(seen)}{shown}"
 
 
 def _newest(view: LedgerView) -> str | None:
