@@ -19,7 +19,8 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.alerts import Alert, overdue_alert
-from jobs.orchestration.backfill_form import check_chain, check_log_end, read_form, replayable_range
+from jobs.orchestration.backfill_checks import check_chain, check_log_end
+from jobs.orchestration.backfill_form import read_form, replayable_range
 from jobs.orchestration.decisions import RunStateOf, settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
 from jobs.orchestration.open_ranges import in_the_way
