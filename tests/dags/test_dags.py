@@ -205,7 +205,7 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = dags["backfill_flights"].params
-    assert set(params) == {"from", "to", "reason", "publish", "fresh", "request"}
+    assert set(params) == {"from", "to", "reason", "publish", "fresh", "if_open", "request"}
     good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
     for name, value in good.items():
         params.get_param(name).resolve(value)
