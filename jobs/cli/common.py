@@ -109,23 +109,30 @@ master_option = click.option(
 )
 
 
-def range_options(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+def range_options(command: Callable[_Parameters, _Result], *, required: bool = True) -> Callable[_Parameters, _Result]:
     """Add --from and --to, the half-open range of a command."""
     to = click.option(
         "--to",
         "to_text",
-        required=True,
+        required=required,
         metavar="DATE",
         help="End of the range, not included: [from, to) is half-open.",
     )
     start = click.option(
         "--from",
         "from_text",
-        required=True,
+        required=required,
         metavar="DATE",
         help="Start of the range: a date or time at which a slice starts.",
     )
     return start(to(command))
+
+
+def request_of(work: Workspace, text: str) -> str:
+    """Return the id of the request that a text names: the id, or its first letters if only one request has them."""
+    requests = work.ledger.view().requests
+    begun = [name for name in requests if text and name.startswith(text)]
+    return text if text in requests or len(begun) != 1 else begun[0]
 
 
 def who() -> str:

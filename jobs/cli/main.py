@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "publish": "jobs.cli.decide:publish_command",
     "waive": "jobs.cli.decide:waive_command",
     "cancel": "jobs.cli.decide:cancel_command",
+    "comment": "jobs.cli.comment:comment_command",
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
     "explain": "jobs.cli.look:explain_command",
