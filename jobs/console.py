@@ -165,14 +165,13 @@ def _print_lines(
 
 
 def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns for a room that has their least widths but not their full ones.
+    """Return the widths of columns for a room that has their least widths.
 
     Every column gets its least width. The rest is shared in equal parts by the columns that can use it.
     """
     found = list(least)
     left = room - sum(found)
-    while left > 0:
-        growing = [number for number, width in enumerate(widths) if found[number] < width]
+    while left > 0 and (growing := [number for number, width in enumerate(widths) if found[number] < width]):
         for number in growing[:left]:
             found[number] += 1
         left -= len(growing[:left])
