@@ -2,7 +2,7 @@
 
 from jobs.dag_factory.addresses import absolute
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import escaped, escaped_lines
 from jobs.review import links
 
@@ -41,18 +41,4 @@ def backfill_of_airflow(pipeline: Pipeline) -> str:
         "one open request. A DAG run that ends publishes all that is staged in it, in one commit, if none of it is "
         "held and no other DAG run works on it. Otherwise its slices stay staged, and are published together later. To "
         f"choose slices by their names, or to publish a range as a whole, use `backfill_{pipeline.name}`."
-    )
-
-
-def past_end(pipeline: Pipeline, now_ms: int) -> str | None:
-    """Return the sentence that the log has ended and the schedule has nothing to do; None if it has not ended."""
-    grid = slice_grid(pipeline)
-    if pipeline.schedule is None or grid.last_ms is None:
-        return None
-    last = slice_at(grid, grid.last_ms)
-    if last.end_ms > now_ms:
-        return None
-    return (
-        f"Its log ends with {last.slice_id} (log.slice.last), so the schedule has nothing to do: use backfills, of "
-        f"Airflow or by backfill_{pipeline.name}"
     )
