@@ -159,10 +159,11 @@ def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None])
 
 
 def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
-    """Return whether a time of day, in UTC, has passed since it was looked at."""
+    """Return whether a time of day, in UTC, has passed since it was looked at; at first, whether it has passed today."""
     at_ms = int(time[:2]) * UNIT_MS["h"] + int(time[3:]) * UNIT_MS["m"]
     last_ms = (now_ms - at_ms) // _DAY_MS * _DAY_MS + at_ms
-    return looked_ms is None or looked_ms < last_ms
+    midnight_ms = now_ms // _DAY_MS * _DAY_MS
+    return last_ms >= midnight_ms if looked_ms is None else looked_ms < last_ms
 
 
 def _not_published(place: _Place, *, since_ms: int) -> Message | None:

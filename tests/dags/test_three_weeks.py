@@ -1,36 +1,50 @@
-"""Three weeks of a daily pipeline, hour by hour: days on time, late, missing, doubled, changed, a holiday, a dead worker.
+"""Three weeks of a daily pipeline, hour by hour: days on time, late, missing, doubled, changed; a worker that dies.
 
-The clock is injected. The operators, the ledger, the log and the messages are the real ones. After each day, a line says
-what readers see, what waits, and who was told.
+The clock is injected. The operators, the ledger, the log and the messages are the real ones. After each day, a line
+says what readers see, what waits, and who was told.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from jobs.ledger.view import LedgerView
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.orchestration.dag_leases import stop
+from jobs.orchestration.restatements import restatement_conf
+from jobs.planning import changed_slices
 from jobs.planning.standing import Standing, standing
-from jobs.planning.workspace import open_workspace
-from tests.support.fake_replay import PIPELINE, append_day, sales
-from tests.support.message_sinks import WebhookSink
-from tests.support.simulated_airflow import HOUR_MS, Clock, SimulatedAirflow, instant_ms
+from jobs.planning.workspace import Workspace, open_workspace
+from jobs.replay.orders import ReplayOrder
+from jobs.runs import RunResult
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from tests.support.message_sinks import HOST, WebhookSink, webhook_sink
+from tests.support.simulated_airflow import HOUR_MS, Clock, SimulatedAirflow, WorkerDied, instant_ms
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from tests.dags.conftest import LoadDags
 
 pytestmark = pytest.mark.dags
 
-FIRST, DAYS = "2026-11-02", 21
+DAYS: Final = 21
+"""From 2 to 22 November. The log begins with 1 November, whose records arrive on the 2nd."""
 SETTINGS: Final = """
 alerts:
   to: [hook]
   not_published_by: "08:00"
   data_not_there_by: "07:00"
+  held_longer_than: 4h
 restate: {mode: propose}
 """
+TEXT: Final = PIPELINE + SETTINGS
 
 
 def day(number: int) -> str:
@@ -51,13 +65,26 @@ class Writer:
 
     def append(self, number: int, amounts: dict[str, int]) -> None:
         append_day(self.lake, day(number), amounts)
-        commits = sorted((self.lake / "event_logs" / "sales" / "_delta_log").glob("*.json"))
-        lines = [json.loads(line) for line in commits[-1].read_text(encoding="utf-8").splitlines()]
+        commit = max((self.lake / "event_logs" / "sales" / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
         for line in lines:
             if "commitInfo" in line:
                 line["commitInfo"]["timestamp"] = self.clock.ms
-        commits[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-        os.utime(commits[-1], ns=(self.clock.ms * 1_000_000,) * 2)
+        commit.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        os.utime(commit, ns=(self.clock.ms * 1_000_000,) * 2)
+
+
+class Cluster:
+    """Stands for Spark. Something may happen while it replays a slice for the first time."""
+
+    def __init__(self) -> None:
+        self.replayer = FakeReplayer()
+        self.once: dict[str, Callable[[], None]] = {}
+
+    def __call__(self, order: ReplayOrder) -> list[RunResult]:
+        for one in order.slices:
+            self.once.pop(one.slice_id, lambda: None)()
+        return self.replayer(order)
 
 
 @dataclass
@@ -69,6 +96,8 @@ class Weeks:
     hook: WebhookSink
     at: dict[int, list[Callable[[], object]]] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    load: Callable[[], Mapping[str, "DAG"]] = dict
 
     def when(self, ms: int, what: Callable[[], object]) -> None:
         self.at.setdefault(ms, []).append(what)
@@ -78,9 +107,12 @@ class Weeks:
         rows = amounts or {"a": number, "b": 2 * number}
         self.when(at(on if on is not None else number + 1, hour), lambda: self.writer.append(number, rows))
 
-    def work(self) -> tuple[LedgerView, Standing]:
+    def work(self) -> Workspace:
         clock = self.airflow.clock
-        work = open_workspace(sales(PIPELINE + SETTINGS), self.airflow.lake, now_ms=lambda: clock.ms)
+        return open_workspace(sales(TEXT), self.airflow.lake, now_ms=lambda: clock.ms)
+
+    def now(self) -> tuple[LedgerView, Standing]:
+        work = self.work()
         view = work.ledger.view()
         return view, standing(work, view)
 
@@ -97,17 +129,52 @@ class Weeks:
                 self.seen.append(self._line())
 
     def _schedule(self, now_ms: int) -> None:
-        """Make the DAG runs of this hour: the replay at 06:00, the messages when their cron says."""
+        """Make the DAG runs of this hour: the replay at 06:00, the messages every hour (their cron has each half)."""
         moment = datetime.fromtimestamp(now_ms / 1000, tz=UTC)
-        name = moment.strftime("%m-%dT%H")
+        name = f"scheduled__{moment:%m-%dT%H}"
         if moment.hour == 6:
-            self.airflow.trigger("replay_sales", f"scheduled__{name}", run_type="scheduled", end_ms=now_ms)
-        if moment.hour in {7, 8}:
-            self.airflow.trigger("alert_sales", f"scheduled__{name}", run_type="scheduled", end_ms=now_ms)
+            self.airflow.trigger("replay_sales", name, run_type="scheduled", end_ms=now_ms)
+        self.airflow.play()
+        self.airflow.trigger("alert_sales", name, run_type="scheduled", end_ms=now_ms)
+
+    def open(self, kind: RequestKind) -> Request:
+        """Return the only open request of a kind."""
+        [found] = self.work().ledger.view().open_requests(kind)
+        return found
+
+    def waive(self) -> None:
+        """Let a person accept the held day, by the DAG of decisions."""
+        view = self.work().ledger.view()
+        request = self.open(RequestKind.SCHEDULED)
+        held = [view.run(run_id).result for run_id in request.runs.values() if not view.run(run_id).is_publishable]
+        chosen = [{"slice_id": run.slice.slice_id, "run_id": run.run_id, "reason": "a real peak"} for run in held]
+        conf = {"action": "waive_and_publish", "request_id": request.request_id, "slices": chosen}
+        self.airflow.trigger(
+            "decide_sales", f"manual__{view.version}", run_type="manual", user="anna",
+            conf=conf | {"ledger_version": view.version},
+        )  # fmt: skip
+
+    def restate(self) -> None:
+        """Let a person replay and publish the proposal, by the DAG of backfills."""
+        conf = restatement_conf(self.work(), self.open(RequestKind.RESTATEMENT), publish=True)
+        self.airflow.trigger("backfill_sales", f"manual__{len(self.airflow.runs)}", run_type="manual", conf=conf)
+
+    def cancel(self) -> None:
+        """Let a person mark the running DAG run as failed: Airflow kills its task, and the listener hears of it."""
+        run = next(one for one in self.airflow.runs if one.dag_id == "replay_sales" and one.state == "running")
+        run.state = "failed"
+        note = stop(self.work(), (run.dag_id, run.run_id), who="anna")
+        self.notes.append(note or "")
+        raise WorkerDied
+
+    def restart(self) -> None:
+        """Forget all that the processes of Airflow keep in memory."""
+        changed_slices._KEPT._found.clear()
+        self.airflow.dags = dict(self.load())
 
     def _line(self) -> str:
         """Return what is seen at the end of a day, as one line."""
-        view, now = self.work()
+        view, now = self.now()
         told = [str(body["subject"]).removeprefix("sales: ") for body in self.hook.bodies]
         self.hook.bodies.clear()
         parts = {
@@ -124,7 +191,7 @@ class Weeks:
         return f"{day_of}: " + "; ".join(f"{name} {text}" for name, text in parts.items() if text)
 
 
-def _short(slice_ids: "Iterator[str] | Any") -> str:
+def _short(slice_ids: Iterable[str]) -> str:
     """Return days as `02-05,07`."""
     days = sorted(int(one[-2:]) for one in slice_ids)
     spans: list[list[int]] = []
@@ -134,3 +201,57 @@ def _short(slice_ids: "Iterator[str] | Any") -> str:
         else:
             spans.append([one, one])
     return ",".join(f"{first:02d}" if first == last else f"{first:02d}-{last:02d}" for first, last in spans)
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebhookSink]:
+    with webhook_sink() as sink:
+        connection = {"conn_type": "http", "host": f"http://{HOST}:{sink.port}/"}
+        monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps(connection))
+        yield sink
+
+
+@pytest.fixture
+def weeks(load_dags: "LoadDags", tmp_path: Path, hook: WebhookSink, monkeypatch: pytest.MonkeyPatch) -> Weeks:
+    lake, clock = Lake(root=str(tmp_path / "lake")), Clock(at(2, 0))
+    monkeypatch.setenv("HINDCAST_LAKE", lake.root)
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "sales.yaml").write_text(TEXT, encoding="utf-8")
+    cluster = Cluster()
+    airflow = SimulatedAirflow(load_dags(pipelines), lake, clock, cluster, monkeypatch)
+    made = Weeks(airflow, Writer(Path(lake.root), clock), hook, load=lambda: load_dags(pipelines))
+    _story(made, cluster)
+    return made
+
+
+def _story(weeks: Weeks, cluster: Cluster) -> None:
+    """Plan what happens."""
+    for number in range(1, 21):
+        if number not in {1, 4, 7, 11, 16}:
+            weeks.arrives(number)
+    weeks.arrives(1, hour=0)
+    weeks.arrives(4, hour=10)  # late: the run of 06:00 finds nothing
+    weeks.arrives(7, on=10, hour=3)  # missing, while the 8th is there
+    weeks.arrives(13, on=15, hour=4)  # the records of the 13th once more
+    weeks.arrives(14, on=17, hour=4, late=5)  # the 14th gets more records
+    weeks.arrives(16, a=FAILS)  # a check fails
+    weeks.when(at(17, 15), weeks.waive)
+    weeks.when(at(18, 9), weeks.restate)
+
+    def die() -> None:
+        raise WorkerDied
+
+    cluster.once[day(18)] = die
+    cluster.once[day(19)] = weeks.cancel
+    weeks.when(at(21, 5), weeks.restart)
+
+
+EXPECTED: Final = """
+"""
+
+
+def test_three_weeks(weeks: Weeks) -> None:
+    weeks.live()
+    print("\n".join(weeks.seen))
+    assert "\n".join(weeks.seen) == EXPECTED.strip()

@@ -1,7 +1,7 @@
 """An Airflow without a server: it plays DAG runs with the operators of the DAG file, at a time that the test sets.
 
-What Airflow does around the tasks is played here: one active run of a DAG, retries after a `LedgerError`, deferring, the
-state of a run, clearing. The operators, the ledger and the log are the real ones. Only Spark is replaced.
+What Airflow does around the tasks is played here: one active run of a DAG, retries after a `LedgerError`, deferring,
+the state of a run, clearing. The operators, the ledger and the log are the real ones. Only Spark is replaced.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from jobs.lake.lake import Lake
 from jobs.orchestration import dag_tasks, scheduling
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.files import load_file
+from jobs.planning.watching import read_watch, sign_of
 from jobs.replay.orders import Replayer
 from jobs.review import links
 
@@ -45,13 +46,17 @@ class Clock:
         return datetime.fromtimestamp(self.ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M")
 
 
+class _StillWaits(Exception):  # noqa: N818
+    """The trigger of a deferred task sees no sign yet."""
+
+
 class WorkerDied(BaseException):
     """The process of a task ends at once, as after SIGKILL: nothing of the task is cleaned up."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A DAG run. `state` has Airflow's words; `waits` is whether a task of it is deferred."""
+    """A DAG run. `state` has Airflow's words; `deferred` is the deferral of its task, if it waits."""
 
     dag_id: str
     run_id: str
@@ -63,7 +68,7 @@ class Run:
     task: int = 0
     clear_number: int = 0
     tries: int = 0
-    waits: bool = False
+    deferred: Any = None
     pushed: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
 
@@ -85,17 +90,22 @@ class SimulatedAirflow:
         self.dags, self.lake, self.clock, self.replayer = dict(dags), lake, clock, replayer
         self.runs: list[Run] = []
         self.events: list[str] = []
+        self.pushed: dict[tuple[str, str], Any] = {}
         self._patch_airflow(patch)
 
     def _patch_airflow(self, patch: pytest.MonkeyPatch) -> None:
         """Replace what asks Airflow's server."""
         from jobs import wall_clock
-        from jobs.dag_factory import dag_runs, decide_operators
+        from jobs.dag_factory import dag_runs, decide_operators, operators
 
         patch.setattr(wall_clock, "time", self.clock)
-        for module in (dag_runs, decide_operators):
-            patch.setattr(module, "state_of", self.state_of)
-            patch.setattr(module, "clear_run", self.clear)
+        for module in (dag_runs, operators, decide_operators):
+            for name, played in (
+                ("state_of", self.state_of), ("clear_run", self.clear), ("start_run", self.start),
+                ("asset_events", lambda _uris: ()),
+            ):  # fmt: skip
+                if hasattr(module, name):
+                    patch.setattr(module, name, played)
 
     def trigger(self, dag_id: str, run_id: str, **facts: Any) -> Run:  # noqa: ANN401 - the fields of a run
         """Make a DAG run, unless there is one of this id."""
@@ -105,6 +115,12 @@ class SimulatedAirflow:
         run = Run(dag_id=dag_id, run_id=run_id, **facts)
         self.runs.append(run)
         return run
+
+    def start(self, dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> bool:
+        """Start a DAG run as a task does; return False if there is one with this id."""
+        is_new = self.find(dag_id, run_id) is None
+        self.trigger(dag_id, run_id, run_type="manual", conf=dict(conf or {}))
+        return is_new
 
     def find(self, dag_id: str, run_id: str) -> Run | None:
         return next((run for run in self.runs if (run.dag_id, run.run_id) == (dag_id, run_id)), None)
@@ -117,7 +133,7 @@ class SimulatedAirflow:
         """Clear a whole DAG run: all its tasks run again."""
         run = self.find(dag_id, run_id)
         assert run is not None, (dag_id, run_id)
-        run.state, run.task, run.waits, run.tries = "queued", 0, False, 0
+        run.state, run.task, run.deferred, run.tries = "queued", 0, None, 0
         run.clear_number += 1
         run.results.clear()
 
@@ -154,8 +170,10 @@ class SimulatedAirflow:
         context = self._context(run, task)
         try:
             run.results[task.task_id] = self._execute(run, task, context)
-        except TaskDeferred:
-            run.waits = True
+        except TaskDeferred as deferred:
+            run.deferred = deferred
+            return False
+        except _StillWaits:
             return False
         except AirflowSkipException:
             run.task = len(self.dags[run.dag_id].tasks)
@@ -169,10 +187,15 @@ class SimulatedAirflow:
         except Exception as error:  # noqa: BLE001 - any error fails the task
             self._fail(run, task, error)
         else:
-            run.task, run.tries, run.waits = run.task + 1, 0, False
+            run.task, run.tries, run.deferred = run.task + 1, 0, None
         return True
 
     def _execute(self, run: Run, task: Any, context: dict[str, Any]) -> Any:  # noqa: ANN401
+        if run.deferred is not None:
+            sign = sign_of(read_watch(run.deferred.trigger.watch), now_ms=self.clock.ms)
+            if sign is None:
+                raise _StillWaits
+            return getattr(task, run.deferred.method_name)(context, {"sign": sign})
         if task.task_id != "replay":
             return task.execute(context)
         order = dag_tasks.read_order(run.results["plan"])
@@ -197,19 +220,22 @@ class SimulatedAirflow:
         )  # fmt: skip
         ti = SimpleNamespace(
             task_id=task.task_id, dag_id=run.dag_id, run_id=run.run_id, try_number=run.tries + 1,
-            xcom_pull=lambda task_ids=None, key=None, **_: run.results.get(task_ids) if key is None else None,
-            xcom_push=lambda key, value: run.pushed.update({key: value}),
+            xcom_pull=lambda task_ids=None, key=None, **_: (
+                run.results.get(task_ids) if key is None else self.pushed.get((run.dag_id, key))
+            ),
+            xcom_push=lambda key, value: self._push(run, key, value),
             get_dr_count=lambda dag_id, states: sum(
                 one.dag_id == dag_id and one.state in states and one is not run for one in self.runs
             ),
         )  # fmt: skip
         event = SimpleNamespace(extra=None, add_partitions=self.events.extend)
-        params = {name: param.value for name, param in self._params(run).items()} | run.conf
+        given = self.dags[run.dag_id].params
+        params = {name: given.get_param(name).dump()["value"] for name in given} | run.conf
         return {
             "dag": self.dags[run.dag_id], "dag_run": dag_run, "ti": ti, "task": task, "params": params,
             "run_id": run.run_id, "outlet_events": dict.fromkeys(task.outlets, event),
         }  # fmt: skip
 
-    def _params(self, run: Run) -> Mapping[str, Any]:
-        found = self.dags[run.dag_id].params
-        return {name: SimpleNamespace(value=found[name]) for name in found}
+    def _push(self, run: Run, key: str, value: object) -> None:
+        run.pushed[key] = value
+        self.pushed[run.dag_id, key] = value
