@@ -34,7 +34,7 @@ def make_app() -> FastAPI:
     )
     add_handlers(app)
     app.middleware("http")(_with_headers)
-    for router in (*ROUTERS, decide.router, backfill.router):
+    for router in (*ROUTERS, *decide.ROUTERS, backfill.router):
         app.include_router(router)
     return app
 

@@ -47,6 +47,12 @@ def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
             title="If open",
             description="What to do if another open request has slices of the range.",
         ),
+        "request": Param(
+            default=None,
+            type=["null", "string"],
+            title="Request",
+            description="The open request to continue, with its own range, such as a proposal. Empty: a new request.",
+        ),
     }
 
 

@@ -4,6 +4,7 @@ The plan task reads the form, and so does the API server before it creates a DAG
 form (`From`, `To`, `Reason`), and each of them has the input that would be right.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from jobs.orchestration.open_ranges import OpenRange
     from jobs.planning.workspace import IfOpen, Workspace  # a DAG file that is parsed does not import deltalake
 
-FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces")
+FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request")
 IF_OPEN_TEXTS: Final = {
     "refuse": "do not start, and name it",
     "replace": "replace it: it is closed, and its valid runs are used again",
@@ -38,6 +39,7 @@ IF_OPEN_TEXTS: Final = {
 }
 """What becomes of a backfill if another open request has slices of its range, as the form tells it."""
 MAX_REASON: Final = 500
+_REQUEST: Final = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 BOUND_TEXTS: Final = {
     "from": "The first slice of the range. Empty: the first slice that readers do not see.",
     "to": "The slice after the last slice of the range. Empty: the range ends with the last complete slice.",
@@ -78,6 +80,7 @@ class BackfillForm:
     """A valid input of the form. The range is half-open, and its bounds are edges of slices.
 
     `replaces` are the open requests that the person has seen and wants to replace; None: any.
+    `request` is the open request that the DAG run continues, with its own range; None: the DAG run opens one.
     """
 
     from_ms: int
@@ -87,6 +90,7 @@ class BackfillForm:
     is_fresh: bool
     if_open: "IfOpen"
     replaces: frozenset[str] | None = None
+    request: str | None = None
 
 
 def replayable_range(work: "Workspace") -> ReplayableRange | None:
@@ -148,6 +152,10 @@ def read_form(
         problems.append(Problem(f"If open is {shortened(repr(if_open))}. {allowed}", "if_open"))
     if replaces is not None and not _is_ids(replaces):
         problems.append(Problem("Replaces is not a list of ids of requests.", "if_open"))
+    request = given.get("request")
+    if request is not None and not (isinstance(request, str) and _REQUEST.fullmatch(request)):
+        text = f"Request is {shortened(repr(request))}. It must be the whole id of an open request, or empty."
+        problems.append(Problem(text, "request"))
     try:
         from_ms, to_ms = _range(pipeline, given, now_ms=now_ms, replayable=replayable)
     except FormError as error:
@@ -162,6 +170,7 @@ def read_form(
         is_fresh=flags["fresh"],
         if_open=IfOpen(if_open),
         replaces=None if replaces is None else frozenset(replaces),
+        request=request,
     )
 
 

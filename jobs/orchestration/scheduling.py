@@ -5,12 +5,12 @@ Airflow's own backfill takes the slices of its interval; all DAG runs of the bac
 hand takes its range. `jobs.orchestration.dag_tasks` calls these functions and turns their results into plain data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
+from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind, StagedRun
 from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.plan_outline import expected_seconds, outline
@@ -28,8 +28,10 @@ from jobs.pipeline.slices import (
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
-from jobs.planning.readiness import ready_prefix, refuse_overdue
+from jobs.planning.readiness import AssetEvent, Waiting, describe_unarrived, ready_prefix
+from jobs.planning.restating import request_slices, request_to_continue
 from jobs.planning.standing import due_slices
+from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.planning.workspace import (
     Asked,
     IfOpen,
@@ -45,16 +47,20 @@ from jobs.planning.workspace import (
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication, describe_hold, describe_stop
 from jobs.replay.orders import Replayer
-from jobs.runs import Slice, Verdict
+from jobs.runs import ARRIVAL, Slice, Verdict
 from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
-    """`why` is one sentence. `warnings` are for the log of the task."""
+    """`why` is one sentence. `warnings` are for the log of the task.
+
+    `changes` tells which published slices have changed, and what becomes of them (`jobs.planning.restating`).
+    """
 
     why: str
     warnings: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +69,9 @@ class Replay(_Decided):
 
     All later tasks of the DAG run get `opened`: they hand one lease on. `records` is the number of records of the
     slices that are not current, and `seconds` the time that they take according to past runs (None: no past run).
-    `outline` tells in a few lines which slices are replayed, and why.
+    `outline` tells in a few lines which slices are replayed, and why. `given_up` are sentences on slices that are
+    published although they have not arrived (`then: publish_empty`). `waiting` is the slice that the next DAG run waits
+    for; None if there is none.
     """
 
     opened: Opened
@@ -71,11 +79,19 @@ class Replay(_Decided):
     records: int = 0
     seconds: float | None = None
     outline: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
+    waiting: Waiting | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(_Decided):
-    """Decide again later: a slice is not complete yet, or another request is replaying it, or has to end first."""
+    """Decide again later: a slice is not complete yet, or another request is replaying it, or has to end first.
+
+    `waiting` is None unless a slice is not complete. `watch` is what can change the decision.
+    """
+
+    waiting: Waiting | None = None
+    watch: Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +111,12 @@ def plan_scheduled(
     who: str,
     request_id: str | None = None,
     origin: DagRunOrigin | None = None,
+    events: Sequence[AssetEvent] = (),
 ) -> Decision:
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
+
+    If the first slice is overdue and the file says `then: hold`, the run replays this slice alone, and its request has
+    a failed check, so that a person decides.
 
     Args:
         pipeline: the pipeline. If its file differs from the published spec, the published spec is used, with a warning.
@@ -106,17 +126,18 @@ def plan_scheduled(
         who: recorded in the ledger with the request.
         request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
         origin: the DAG run, recorded in the ledger with the request.
+        events: the events of the assets that `ready.producer` names.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
-        RequestError: a slice did not become ready within `ready.timeout`, or there are too many slices.
+        RequestError: there are too many slices.
     """
     work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
-    decided = _scheduled(work, interval_end_ms, own_request=request_id)
+    decided = _scheduled(work, interval_end_ms, own_request=request_id, events=events)
     match decided:
         case Wait() | Skip():
             return replace(decided, warnings=warnings)
-        case _Due(slices=slices, planned=planned):
+        case _Due(slices=slices, planned=planned, unarrived=unarrived, given_up=given_up):
             asked = Asked(
                 from_ms=slices[0].start_ms,
                 to_ms=slices[-1].end_ms,
@@ -125,8 +146,15 @@ def plan_scheduled(
                 kind=RequestKind.SCHEDULED,
                 request_id=request_id,
                 origin=origin,
+                unarrived=unarrived,
             )
-            return replace(_replay(planned, _open(work, asked, slices)), warnings=warnings, slices=_ids(slices))
+            return replace(
+                _replay(planned, _open(work, asked, slices)),
+                warnings=warnings,
+                slices=_ids(slices),
+                given_up=tuple(text for slice_id, text in given_up.items() if slice_id in _ids(slices)),
+                waiting=decided.waiting,
+            )
         case _:
             assert_never(decided)
 
@@ -155,9 +183,11 @@ def plan_backfill_interval(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)
-    busy = _busy(work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE))
+    busy = _busy(
+        work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
+    )
     if busy is not None:
-        return Wait(why=busy, warnings=warnings)
+        return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
     shared = shared_request(work, view)
     try:
         planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
@@ -210,8 +240,34 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         return _open_unless_current(work, planned, asked)
     except RangeTaken as error:
         if asked.if_open is IfOpen.WAIT:
-            return Wait(why=error.facts)
+            return Wait(why=error.facts, watch=watch_ledger(work, view))
         raise
+
+
+def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Wait:
+    """Decide what a DAG run replays that continues an open request, such as a proposed restatement: all of its range.
+
+    Args:
+        pipeline: the pipeline. The spec of the request is used.
+        lake: the lake.
+        asked: names the request, the lease of the DAG run, and the DAG run.
+        now_ms: the current time.
+
+    Raises:
+        RequestError: there is no such request, or it is not open; or the slice before its range has no run.
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+    """
+    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    if asked.request_id is None:
+        raise RequestError("the DAG run names no request that it continues")
+    work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
+    slices = request_slices(work, request)
+    view = work.ledger.view()
+    busy = _busy(work, view, slices, own=request.request_id, kinds=tuple(RequestKind))
+    if busy is not None:
+        return Wait(why=busy, watch=watch_ledger(work, view))
+    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
+    return _replay(planned, _open(work, asked, slices))
 
 
 def replay(
@@ -277,9 +333,14 @@ class _Due:
 
     slices: tuple[Slice, ...]
     planned: Plan
+    unarrived: Mapping[str, str]
+    given_up: Mapping[str, str]
+    waiting: Waiting | None
 
 
-def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None) -> _Due | Wait | Skip:
+def _scheduled(
+    work: Workspace, interval_end_ms: int, *, own_request: str | None, events: Sequence[AssetEvent]
+) -> _Due | Wait | Skip:
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold))
@@ -290,17 +351,28 @@ def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
     busy = _busy(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
     if busy is not None:
-        return Wait(why=busy)
-    log = work.log_state(view, candidates)
-    ready = ready_prefix(work, candidates, log)
-    if not ready.slices and ready.waiting is not None:
-        refuse_overdue(work, ready.waiting)
-        return Wait(why=ready.waiting.missing)
-    planned = make_plan(work.pipeline, view, log, ask=Ask(slices=ready.slices))
-    passing, held = _until_held(planned)
+        return Wait(why=busy, watch=watch_ledger(work, view))
+    now_ms, log = work.ledger.now_ms(), work.log_state(view, candidates)
+    prefix = ready_prefix(work, view, candidates, log=log, events=events)
+    slices, waiting, unarrived = prefix.slices, prefix.waiting, dict[str, str]()
+    if not slices and waiting is not None:
+        if not waiting.is_held(now_ms):
+            return Wait(
+                why=waiting.line(now_ms), waiting=waiting, watch=watch_log(work, view, waiting, version=log.version)
+            )
+        slices, unarrived = (waiting.slice,), {waiting.slice.slice_id: describe_unarrived(waiting)}
+    planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices))
+    passing, held = _until_held(planned, unarrived)
     if not passing:
         return Skip(why=f"held by {held}")
-    return _Due(slices=passing, planned=planned)
+    is_whole = len(passing) == len(slices) and not unarrived
+    return _Due(
+        slices=passing,
+        planned=planned,
+        unarrived=unarrived,
+        given_up=prefix.given_up,
+        waiting=waiting if is_whole else None,
+    )
 
 
 def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay | Skip:
@@ -344,18 +416,30 @@ def _busy(
     return None
 
 
-def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
+def _until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], str]:
     """Return the slices before the first current run with failed checks, and the description of that run.
 
-    A slice that is to be replayed stops nothing, because its new run is checked again.
+    A slice that is to be replayed stops nothing, because its new run is checked again. Neither does a slice that was
+    held because it had not arrived, and has arrived since.
     """
     passing: list[Slice] = []
     for step in planned.steps:
         run = step.run if step.reason is Reason.CURRENT else None
-        if run is not None and not run.is_publishable and run.verdict is Verdict.FAIL:
+        if (
+            run is not None
+            and not run.is_publishable
+            and run.verdict is Verdict.FAIL
+            and not _has_arrived(run, unarrived)
+        ):
             return tuple(passing), describe_stop(run)
         passing.append(step.slice)
     return tuple(passing), ""
+
+
+def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:
+    """Return whether only the check of the arrival has failed, and the slice is not in `unarrived` any more."""
+    failed = {check.table for check in run.result.checks if check.verdict is not Verdict.PASS}
+    return failed == {ARRIVAL} and run.result.slice.slice_id not in unarrived
 
 
 def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:

@@ -1,14 +1,14 @@
 """The workspace of a request (pipeline, lake, ledger), and how a request is opened, shared and resumed."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
+from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import origin_details
 from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
@@ -42,8 +42,8 @@ class Workspace:
     """A pipeline, its lake and its ledger.
 
     `checks` is the suite's fingerprint. `holder` is the process that works; None for a task of a DAG run that only
-    opens a request for later tasks. `lease_ms` is the length of a lease. Tests replace `is_alive`, `new_id` and
-    `read_log`.
+    opens a request for later tasks. `lease_ms` is the length of the lease of a process. Tests replace `is_alive`,
+    `new_id` and `read_log`.
     """
 
     pipeline: Pipeline
@@ -89,6 +89,7 @@ class Asked:
     If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
     one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
     `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
+    `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     """
 
     from_ms: int | None
@@ -102,6 +103,7 @@ class Asked:
     origin: DagRunOrigin | None = None
     if_open: IfOpen = IfOpen.REFUSE
     replaces: frozenset[str] | None = None
+    unarrived: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def own_lease(self) -> str | None:
@@ -128,9 +130,9 @@ def find_resumable(work: Workspace, view: LedgerView, asked: Asked) -> str | Non
         return None
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
-        same = (request.from_ms, request.to_ms, request.is_fresh, request.spec_fingerprint)
+        same = (request.from_ms, request.to_ms, request.is_fresh, request.unarrived, request.spec_fingerprint)
         others = [lease for lease in holders(work, request) if lease.lease_id != asked.own_lease]
-        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, spec) and not others:
+        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, spec) and not others:
             return request.request_id
     return None
 
@@ -207,7 +209,8 @@ def shared_request(work: Workspace, view: LedgerView) -> Request | None:
 
 def leased_event(work: Workspace, opened: Opened, *, origin: DagRunOrigin | None = None) -> LedgerEvent:
     """Return the event by which the workspace's holder takes or renews a lease. `origin`: the DAG run that joins."""
-    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=work.lease_ms)
+    length_ms = HANDOVER_MS if work.holder is None else work.lease_ms
+    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=length_ms)
     details = lease.to_details()
     if origin is not None:
         details |= origin_details(origin)
@@ -227,7 +230,8 @@ def _requested(work: Workspace, asked: Asked, *, request_id: str, spec: str) -> 
             "to_ms": asked.to_ms,
             "fresh": asked.is_fresh,
             "spec": pipeline_to_json(work.pipeline),
-        },
+        }
+        | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {}),
     )
 
 

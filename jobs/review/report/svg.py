@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from markupsafe import Markup, escape
 
+from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Point
 from jobs.review.report.model import SliceLine, Status, at_a_glance, total
 from jobs.runs import VERDICTS, Counts, Verdict
@@ -15,7 +16,9 @@ MAX_BARS = 240
 MAX_POINTS = 160
 MAX_MARKS = 600
 _T = TypeVar("_T")
-_WORST = (Status.MISSING, Status.PASS, Status.STAGED, Status.WARN, Status.WAIVED, Status.FAIL, Status.ERROR)
+_WORST = (
+    Status.MISSING, Status.PASS, Status.EMPTY, Status.STAGED, Status.WARN, Status.WAIVED, Status.FAIL, Status.ERROR,
+)  # fmt: skip
 
 
 def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup:
@@ -122,6 +125,8 @@ def cell_grid(grid: Grid) -> Markup:
     for column, row, line in grid.cells:
         x, y = grid.left + column * cell, top + row * cell
         paths.setdefault(line.status, []).append(f"M{x} {y}h{inner}v{inner}h-{inner}z")
+        if line.status is Status.EMPTY:
+            paths[line.status].append(_hatch(x, y, inner))
         if line.status not in {Status.PASS, Status.MISSING} and len(marks) < MAX_MARKS:
             sign = f'<text class="sign s-{line.status.value}" x="{_n(x + inner / 2)}" y="{y + inner - 1}">'
             marks.append(f"<g><title>{escape(line.tip)}</title>{sign}{line.status.symbol}</text></g>")
@@ -132,6 +137,12 @@ def cell_grid(grid: Grid) -> Markup:
     width = grid.left + (max(column for column, _, _ in grid.cells) + 1) * cell
     height = top + (max(row for _, row, _ in grid.cells) + 1) * cell
     return _svg("".join(body + marks), size=(width, height), label=grid.label, kind="cells")
+
+
+def _hatch(x: int, y: int, size: int) -> str:
+    """Return the part of a path that hatches a cell: three diagonal lines."""
+    half = size // 2
+    return f"M{x} {y + half}l{half} -{half}M{x} {y + size}l{size} -{size}M{x + size - half} {y + size}l{half} -{half}"
 
 
 def _shares(counts: Counts) -> list[tuple[str, float]]:
@@ -211,10 +222,11 @@ def _mark(point: Point, x: float, y: float) -> str:
 
 
 def _spark_label(trend: CheckTrend, values: Sequence[float]) -> str:
-    counted = ", ".join(f"{count} {verdict.value}" for verdict, count in trend.counts.items() if count)
+    verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in trend.counts.items() if count)
+    slices = counted(len(trend.points), "slice")
     if not values:
-        return f"{len(trend.points)} slices: {counted}"
-    return f"{len(trend.points)} slices: {counted}; from {trend.spelled(min(values))} to {trend.spelled(max(values))}"
+        return f"{slices}: {verdicts}"
+    return f"{slices}: {verdicts}; from {trend.spelled(min(values))} to {trend.spelled(max(values))}"
 
 
 def _grouped(items: Sequence[_T], most: int) -> list[Sequence[_T]]:

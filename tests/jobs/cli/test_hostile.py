@@ -69,6 +69,9 @@ COMMANDS = (
     ("diff", "sales", "--at", "0", "--all-panes"), ("diff", "sales", "--at", "9" * 30), ("diff", ARGUMENT),
     ("cancel", "sales", "--request", ARGUMENT, "--reason", "x"),
     ("cancel", "sales", "--request", "", "--reason", ARGUMENT),
+    ("comment", "sales", "--request", ARGUMENT, "--text", "x"),
+    ("comment", "sales", "--request", "", "--text", ARGUMENT),
+    ("comment", "sales", "--request", "", "--assign", ARGUMENT), ("comment", "sales", "--request", "x"),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("verify", "sales", "--to", ARGUMENT),
     ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
@@ -203,6 +206,7 @@ ON_A_LAKE = (
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
+    ("comment", "sales", "--request", "x", "--text", "x"),
     ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
 )  # fmt: skip
 
