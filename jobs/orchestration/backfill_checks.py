@@ -28,7 +28,7 @@ def checked_form(work: Workspace, given: Mapping[str, Any], *, now_ms: int) -> B
     in_range = check_open(work, form)
     check_log_end(work, form)
     if not in_range or form.if_open is not IfOpen.WAIT:
-        check_chain(work, form)
+        check_chain(work, form, request_id=form.request)
     return form if form.replaces is not None else replace(form, replaces=frozenset(in_range))
 
 
@@ -46,7 +46,7 @@ def check_open(work: Workspace, form: BackfillForm) -> tuple[str, ...]:
     view = work.ledger.view()
     asked = Asked(
         from_ms=form.from_ms, to_ms=form.to_ms, who="", reason="", is_fresh=form.is_fresh, if_open=form.if_open,
-        replaces=form.replaces,
+        replaces=form.replaces, request_id=form.request,
     )  # fmt: skip
     resumed = None
     try:
@@ -110,11 +110,9 @@ def check_chain(work: Workspace, form: BackfillForm, *, request_id: str | None =
 
 
 def _arrived(work: Workspace, late: Sequence[Slice]) -> int:
-    """Return how many of the slices after the last record have arrived all the same: the first ones, by `log.ready`."""
-    if not late:
-        return 0
+    """Return how many of the slices after the last record have arrived: the first ones, as `log.ready` tells."""
     view = work.ledger.view()
-    return len(ready_prefix(work, view, late, log=work.log_state(view, late)).slices)
+    return len(ready_prefix(work, view, late, log=work.log_state(view, late)).slices) if late else 0
 
 
 def _chain_problem(work: Workspace, gap: ChainGap, form: BackfillForm) -> str:

@@ -54,7 +54,7 @@ def backfill_plan(work: Workspace, form: BackfillForm) -> BackfillPlan:
     view = work.ledger.view()
     asked = Asked(
         from_ms=form.from_ms, to_ms=form.to_ms, who="", reason="", is_fresh=form.is_fresh, if_open=form.if_open,
-        replaces=form.replaces,
+        replaces=form.replaces, request_id=form.request,
     )  # fmt: skip
     others = tuple(open_request(work, view, one) for one in in_the_way(work, view, asked))
     if others and form.if_open is IfOpen.WAIT:
