@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
-from jobs.orchestration.backfill_form import check_chain, check_log_end, read_form, replayable_range
+from jobs.orchestration.backfill_checks import check_chain, check_log_end
+from jobs.orchestration.backfill_form import read_form, replayable_range
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import settled_runs, was_settled
