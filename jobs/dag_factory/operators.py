@@ -85,6 +85,8 @@ class PlanOperator(BaseOperator):
             case Wait(why=why, watch=watch):
                 self.log.info("%s", escaped(why))
                 leave_verdict(context, with_changes(why, planned.changes))
+                if planned.proposal:
+                    self._restate_meanwhile()
                 raise TaskDeferred(
                     trigger=WaitTrigger(watch=watch.to_json()), method_name=self.decide_again.__name__, timeout=None
                 )
@@ -99,6 +101,13 @@ class PlanOperator(BaseOperator):
                 return planned.to_json()
             case _:
                 assert_never(planned)
+
+    def _restate_meanwhile(self) -> None:
+        """Start the proposed restatement before a wait, which may be long. A problem with it does not stop the wait."""
+        try:
+            self.log.info("%s", escaped(start_restatement(self.pipeline_file, self.lake)[1]))
+        except Exception as error:  # noqa: BLE001 - the task `restate` tries it again
+            self.log.warning("no restatement was started: %s", escaped(error))
 
     def _start_follow_up(self, context: Context, run_id: str, why: str) -> None:
         """Start the DAG run that waits for the slices that are left. If that fails, the next scheduled run waits."""
@@ -203,18 +212,26 @@ class RestateOperator(BaseOperator):
 
     @override
     def execute(self, context: Context) -> str:
-        from jobs.orchestration import restatements
-
         if str(context["dag_run"].run_type.value) == "backfill":
             raise AirflowSkipException("a backfill of Airflow starts no restatement")
         with our_errors(context):
-            start = restatements.to_start(self.pipeline_file, lake=self.lake)
-        if isinstance(start, str):
-            raise AirflowSkipException(escaped(start))
-        if not start_run(start.dag_id, start.run_id, start.conf):
-            raise AirflowSkipException(f"{start.dag_id} {start.run_id} was started before")
-        self.log.info("started %s %s: %s", start.dag_id, start.run_id, escaped(start.conf["reason"]))
-        return start.run_id
+            run_id, why = start_restatement(self.pipeline_file, self.lake)
+        if run_id is None:
+            raise AirflowSkipException(escaped(why))
+        self.log.info("%s", escaped(why))
+        return run_id
+
+
+def start_restatement(pipeline_file: str, lake: str | None) -> tuple[str | None, str]:
+    """Start the DAG run that restates the proposal, and return its id (None: none was started) and a sentence."""
+    from jobs.orchestration import restatements
+
+    start = restatements.to_start(pipeline_file, lake=lake)
+    if isinstance(start, str):
+        return None, f"no restatement is started: {start}"
+    if not start_run(start.dag_id, start.run_id, start.conf):
+        return None, f"{start.dag_id} {start.run_id} was started before"
+    return start.run_id, f"started {start.dag_id} {start.run_id}: {start.conf['reason']}"
 
 
 def with_changes(verdict: str, changes: Sequence[str]) -> str:

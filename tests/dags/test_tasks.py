@@ -378,7 +378,7 @@ def test_a_changed_day_is_told_in_the_note_and_restated_by_the_fifth_task(
 
     from jobs.dag_factory import operators
 
-    order = stage(lake, tasks.plan().xcom_value)
+    order = stage(lake, tasks.plan())
     tasks.run("publish", order)
     append_day(Path(lake.root), "2024-01-01", {"late": 1})
     text = f"{PIPELINE}restate: {{mode: auto, at_most_age: 9999d}}\n"
@@ -461,3 +461,32 @@ def test_a_replay_that_takes_far_longer_than_past_runs_is_killed_and_the_error_h
         replay.execute(tasks.context)
     assert killed == [True]
     assert "(0 of 1 slice staged, nothing published)" in tasks.pushed["hindcast_verdict"]
+
+
+def test_a_run_that_waits_for_a_day_starts_the_restatement_first(
+    tasks: Tasks, lake: Lake, load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait may last for days, and the task `restate` comes after it."""
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from jobs.dag_factory import operators
+
+    tasks.run("publish", stage(lake, tasks.plan()))
+    append_day(Path(lake.root), "2024-01-01", {"late": 1})
+    text = f"{PIPELINE}restate: {{mode: auto, at_most_age: 9999d}}\n"
+    (tmp_path / "pipelines" / "sales.yaml").write_text(text, encoding="utf-8")
+    auto = Tasks(load_dags(tmp_path / "pipelines")["replay_sales"], "2024-01-03")
+    started: list[str] = []
+
+    def start_run(dag_id: str, _run_id: str, _conf: dict[str, Any]) -> bool:
+        started.append(dag_id)
+        return True
+
+    monkeypatch.setattr(operators, "start_run", start_run)
+    with pytest.raises(TaskDeferred):
+        auto.plan()
+    assert started == ["backfill_sales"]
+    assert "1 published day changed: 2024-01-01" in auto.pushed["hindcast_verdict"]
+    monkeypatch.setattr(operators, "start_run", None)
+    with pytest.raises(TaskDeferred):
+        auto.plan()

@@ -76,8 +76,8 @@ def test_cancel_declines_a_proposal(changed: "Shell") -> None:
     [
         ((), "Missing option '--from'. Give --from and --to, or --request."),
         (("--from", "2024-01-01"), "Missing option '--to'"),
-        (("--from", "2024-01-01", "--request", "a"), "--request has a range of its own"),
-        (("--fresh", "--request", "a"), "--request has a range of its own"),
+        (("--from", "2024-01-01", "--request", "a"), "--request has its own range"),
+        (("--fresh", "--request", "a"), "--request has its own range"),
     ],
 )
 def test_the_range_or_a_request_is_needed(changed: "Shell", options: tuple[str, ...], message: str) -> None:

@@ -16,7 +16,7 @@ from jobs.planning import changed_slices as looking
 from jobs.planning.change_sentences import sentences, told_changes
 from jobs.planning.restating import Restating, propose, restating
 from jobs.planning.standing import standing
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.seen import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
@@ -43,7 +43,7 @@ class Shop:
         return self.root / "event_logs" / "sales"
 
     def run(self, start: str, end: str, *, publish: bool = True) -> str:
-        asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="ann", reason="test")
+        asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="ann", reason="test", if_open=IfOpen.REPLACE)
         return run_request(self.work, asked, self.replayer, publish=publish).request_id
 
     def propose(self, **rule: object) -> Restating:
