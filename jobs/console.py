@@ -99,21 +99,25 @@ def print_table(
     cells = [[one if isinstance(one, Text) else Text(escaped(one)) for one in row] for row in rows]
     names = [escaped(column) for column in columns]
     widths = [max([cell_len(name), *(row[number].cell_len for row in cells)]) for number, name in enumerate(names)]
+    rigid = [column in whole or column in right for column in columns]
+    cut_or_wrapped = [width if is_rigid else min(width, _LEAST) for width, is_rigid in zip(widths, rigid, strict=True)]
+    texts = [[row[number].plain for row in cells] for number in range(len(names))]
     words = [
-        min(width, _LEAST) if column in cut else _longest_word([name, *texts], column in whole or column in right)
-        for column, name, texts, width in zip(columns, names, _by_column(cells, len(names)), widths, strict=True)
+        width if column in cut else _longest_word([name, *column_texts], is_rigid=is_rigid)
+        for column, name, column_texts, width, is_rigid in zip(
+            columns, names, texts, cut_or_wrapped, rigid, strict=True
+        )
     ]
-    numbers = [max(map(cell_len, texts), default=0) for texts in _by_column(cells, len(names))]
     broken = [
-        min(word, max(_LEAST_NAME, number)) if column in right else word
-        for column, word, number in zip(columns, words, numbers, strict=True)
+        min(word, max(_LEAST_NAME, *map(cell_len, column_texts), 0)) if column in right else word
+        for column, column_texts, word in zip(columns, texts, words, strict=True)
     ]
     console = out()
     say(title, style="bold")
     if sum(widths) + len(_GAP) * (len(widths) - 1) <= console.width:
         _print_lines(console, names, cells, right=[name in right for name in columns], widths=widths)
         return
-    for least, gap in ((words, len(_GAP)), (words, 1), (broken, 1)):
+    for least, gap in ((cut_or_wrapped, len(_GAP)), (words, len(_GAP)), (words, 1), (broken, 1)):
         room = console.width - gap * (len(widths) - 1)
         if sum(least) <= room:
             fitted = _fitted(widths, least, room)
@@ -126,12 +130,7 @@ def print_table(
     _print_paragraphs(console, names, cells)
 
 
-def _by_column(cells: Sequence[Sequence[Text]], count: int) -> list[list[str]]:
-    """Return the texts of each column."""
-    return [[row[number].plain for row in cells] for number in range(count)]
-
-
-def _longest_word(texts: Sequence[str], is_rigid: bool) -> int:  # noqa: FBT001
+def _longest_word(texts: Sequence[str], *, is_rigid: bool) -> int:
     """Return the width of the longest word. Longer words than `_LEAST` may be broken in a column that is not rigid."""
     longest = max((cell_len(word) for text in texts for word in text.split()), default=1)
     return longest if is_rigid else min(longest, _LEAST)
@@ -166,14 +165,13 @@ def _print_lines(
 
 
 def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns for a room that has their least widths but not their full ones.
+    """Return the widths of columns for a room that has their least widths.
 
     Every column gets its least width. The rest is shared in equal parts by the columns that can use it.
     """
     found = list(least)
     left = room - sum(found)
-    while left > 0:
-        growing = [number for number, width in enumerate(widths) if found[number] < width]
+    while left > 0 and (growing := [number for number, width in enumerate(widths) if found[number] < width]):
         for number in growing[:left]:
             found[number] += 1
         left -= len(growing[:left])

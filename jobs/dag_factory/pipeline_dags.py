@@ -10,13 +10,13 @@ from airflow.sdk.definitions.asset import BaseAsset
 from jobs.dag_factory.addresses import absolute
 from jobs.dag_factory.alerting import AlertOnFailure
 from jobs.dag_factory.assets import normalized
-from jobs.dag_factory.dag_page import backfill_of_airflow, dag_page, past_end
+from jobs.dag_factory.dag_page import backfill_of_airflow, dag_page
 from jobs.dag_factory.flow import add_tasks
 from jobs.dag_factory.form import range_params
 from jobs.dag_factory.settings import DagSettings
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.schedule import ScheduleGrammar
-from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.pipeline.slices import past_end, slice_at, slice_grid
 from jobs.review import links
 from jobs.wall_clock import now_ms
 
@@ -30,10 +30,8 @@ def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     If the log has ended, its description and its page tell so.
     """
     first, last = _log_dates(pipeline)
-    purpose, ended = (
-        "Replays every ready slice after the last published one, oldest first.",
-        past_end(pipeline, now_ms()),
-    )
+    purpose = "Replays every ready slice after the last published one, oldest first."
+    ended = past_end(pipeline, now_ms())
     with DAG(
         dag_id=f"replay_{pipeline.name}",
         description=ended or f"Replay the ready slices of {pipeline.name}, check them, publish them",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from expectations.units import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
-from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
 from jobs.planning.standing import empty_slices
@@ -70,7 +70,7 @@ class OpenRequest:
 class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
 
-    `changes` are the published slices whose records in the log are others now.
+    `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended.
     """
 
     name: str
@@ -84,6 +84,7 @@ class PipelineState:
     held: tuple[HeldSlice, ...]
     requests: tuple[OpenRequest, ...]
     changes: ToldChanges
+    ended: str | None = None
 
     @property
     def is_held(self) -> bool:
@@ -121,6 +122,7 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
         hold=_hold(view),
         held=held_slices(view),
         changes=told_changes(work, view),
+        ended=past_end(work.pipeline, work.ledger.now_ms()),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
     )
 

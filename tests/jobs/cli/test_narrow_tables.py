@@ -1,6 +1,7 @@
 """The tables of commands on a screen of 80 columns stay tables: no line is longer, and no value is lost."""
 
 import re
+from itertools import takewhile
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.support.fake_replay import FAILS, append_day
 
 DAYS = ("--from", "2024-01-01", "--to", "2024-01-06")
 WIDTH = 80
+AFTER_TABLE = re.compile(r"the chain |\d+ slices? replayed")
 COUNTS = ("read", "assigned", "late", "unassigned", "invalid", "panes")
 
 
@@ -17,8 +19,9 @@ def _table(text: str, first: str) -> list[str]:
     """Return the lines of the table whose first column has this name, from its names on."""
     lines = text.splitlines()
     [start] = [number for number, line in enumerate(lines) if line.split()[:1] == [first]]
-    assert max(map(len, lines[start:])) <= WIDTH, text
-    return lines[start:]
+    table = list(takewhile(lambda line: not AFTER_TABLE.match(line), lines[start:]))
+    assert max(map(len, table)) <= WIDTH, text
+    return table
 
 
 def test_plan_run_and_show_print_tables(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

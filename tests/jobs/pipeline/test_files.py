@@ -246,7 +246,9 @@ def test_a_timestamp_needs_no_unit_and_a_number_does() -> None:
 
 
 def test_a_pipeline_is_found_by_name_or_by_path(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"its pipelines are: carriers, flights, rotations; did you mean 'flights'"):
+    with pytest.raises(
+        SpecError, match=r"its pipelines are: carriers, clicks_live, flights, rotations; did you mean 'flights'"
+    ):
         load_pipeline("fligths", PIPELINES)
     with pytest.raises(SpecError, match="cannot be read"):
         load_pipeline("nowhere/p.yaml", PIPELINES)
