@@ -122,8 +122,9 @@ def test_a_cleared_run_does_not_wait_for_its_own_earlier_lease_and_uses_what_was
     place.stage(2)
     renew(replace(place.work, holder=None), place.order.opened)
     again = place.plan(clear_number=1)
-    assert again.request_id != place.order.request_id
-    assert not holders(place.work, place.request)
+    assert again.request_id == place.order.request_id, "it continues the open request of its range"
+    assert again.lease_id != place.order.lease_id
+    assert [lease.lease_id for lease in holders(place.work, place.request)] == [again.lease_id]
     assert place.request.failure == "backfill_sales, run manual__1, was cleared"
     replayer = FakeReplayer()
     place.replay(again, replayer)

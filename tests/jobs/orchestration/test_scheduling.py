@@ -387,6 +387,7 @@ def test_a_run_that_waits_for_another_request_watches_the_ledger(airflow: Airflo
     assert watch == found[0].watch
     assert watch.log is None
     assert sign_of(watch, now_ms=watch.wake_ms - 1) == "ledger"
+    assert sign_of(watch, now_ms=watch.ledger_from_ms - 1) is None, "renewals of a lease start no task every 20 s"
 
 
 def test_a_run_that_waits_for_data_watches_the_log_the_markers_and_the_clock(airflow: Airflow) -> None:
