@@ -17,13 +17,13 @@ from jobs.airflow_ui.context import PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, token_of
 from jobs.airflow_ui.rendering import linker, page
 from jobs.airflow_ui.security import may_backfill
+from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import (
     BOUND_TEXTS,
     IF_OPEN_TEXTS,
     MAX_REASON,
     FormError,
     Problem,
-    checked_form,
     replayable_range,
 )
 from jobs.orchestration.backfill_plan import BackfillPlan, backfill_plan

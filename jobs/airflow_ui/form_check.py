@@ -23,11 +23,8 @@ from starlette.responses import JSONResponse
 
 from jobs.airflow_ui.context import Site
 from jobs.airflow_ui.security import may_backfill
-from jobs.orchestration.backfill_form import (
-    BackfillForm,
-    FormError,
-    checked_form,
-)
+from jobs.orchestration.backfill_checks import checked_form
+from jobs.orchestration.backfill_form import BackfillForm, FormError
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.workspace import IfOpen, open_workspace

@@ -31,7 +31,9 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     source = str(Path(pipeline.source).resolve())
     ready = pipeline.log.ready
     producers = () if ready is None or kind == "backfill" else ready.producers
-    plan = PlanOperator(task_id=PLAN, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers)
+    plan = PlanOperator(
+        task_id=PLAN, pipeline=pipeline, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers
+    )
     replay = ReplayOperator(
         task_id=REPLAY,
         pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,

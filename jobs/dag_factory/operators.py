@@ -45,6 +45,7 @@ class PlanOperator(BaseOperator):
     def __init__(
         self,
         *,
+        pipeline: Pipeline,
         kind: "Kind",
         pipeline_file: str,
         lake: str | None,
@@ -53,6 +54,7 @@ class PlanOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.kind, self.pipeline_file, self.lake, self.producers = kind, pipeline_file, lake, tuple(producers)
+        self.pipeline_name = pipeline.name
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -73,17 +75,16 @@ class PlanOperator(BaseOperator):
             planned = dag_tasks.plan(
                 self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of, events=events
             )
-        for warning in planned.warnings:
-            self.log.warning("%s", escaped(warning))
-        for change in planned.changes:
-            self.log.warning("%s", escaped(change))
+        page = (absolute(links.request_page(self.pipeline_name, planned.proposal)),) if planned.proposal else ()
+        for line in (*planned.warnings, *planned.changes, *page):
+            self.log.warning("%s", escaped(line))
         match planned:
             case Skip(why=why):
                 leave_verdict(context, with_changes(f"nothing to replay: {why}", planned.changes))
                 raise AirflowSkipException(escaped(why))
             case Wait(why=why, watch=watch):
                 self.log.info("%s", escaped(why))
-                leave_verdict(context, why)
+                leave_verdict(context, with_changes(why, planned.changes))
                 raise TaskDeferred(
                     trigger=WaitTrigger(watch=watch.to_json()), method_name=self.decide_again.__name__, timeout=None
                 )

@@ -6,23 +6,18 @@ form (`From`, `To`, `Reason`), and each of them has the input that would be righ
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from jobs.orchestration.range_problems import range_problem
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.slices import (
-    SliceGrid,
     check_range,
-    last_edge_ms,
     next_slice,
     parse_bound,
     previous_slice,
-    show_instant,
-    show_ms,
-    slice_at,
     slice_grid,
-    slices_between,
 )
 from jobs.plain_text import shortened
 from jobs.runs import Slice
@@ -30,7 +25,6 @@ from windowlib.errors import InvariantBroken, RangeError, RequestError
 
 if TYPE_CHECKING:
     from jobs.orchestration.open_ranges import OpenRange
-    from jobs.planning.chains import ChainGap
     from jobs.planning.workspace import IfOpen, Workspace  # a DAG file that is parsed does not import deltalake
 
 FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request")
@@ -176,128 +170,6 @@ def read_form(
     )
 
 
-def checked_form(work: "Workspace", given: Mapping[str, Any], *, now_ms: int) -> BackfillForm:
-    """Return the content of the form if its range can be replayed now. `replaces` has the open requests of its range.
-
-    Raises:
-        FormError: a field is wrong; other requests are open; the data have not arrived; or the chain cannot begin.
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-    """
-    form = read_form(work.pipeline, given, now_ms=now_ms, replayable=lambda: replayable_range(work))
-    in_range = check_open(work, form)
-    check_log_end(work, form)
-    if not in_range or form.if_open.value != "wait":
-        check_chain(work, form)
-    return form if form.replaces is not None else replace(form, replaces=frozenset(in_range))
-
-
-def check_open(work: "Workspace", form: BackfillForm) -> tuple[str, ...]:
-    """Check that no other open request has slices of the range, or that the form tells what becomes of it.
-
-    Returns:
-        The ids of the open requests in the range, which the form replaces or waits for.
-
-    Raises:
-        FormError: another request has slices of the range, and the form neither replaces it nor waits for it; or a held
-            request for this very range would be held again, because the log has not changed.
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-    """
-    from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, in_the_way, refuse_without_work
-    from jobs.planning.plan import Ask
-    from jobs.planning.workspace import Asked, IfOpen
-
-    view = work.ledger.view()
-    asked = Asked(
-        from_ms=form.from_ms, to_ms=form.to_ms, who="", reason="", is_fresh=form.is_fresh, if_open=form.if_open,
-        replaces=form.replaces,
-    )  # fmt: skip
-    resumed = None
-    try:
-        resumed = check_range_is_free(work, view, asked)
-        if resumed is not None:
-            slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
-            planned = work.plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
-            refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
-    except RangeTaken as error:
-        if form.if_open is not IfOpen.WAIT:
-            raise FormError(Problem(_sentence(str(error)), "if_open"), open_ranges=error.open_ranges) from None
-    return tuple(one.request_id for one in in_the_way(work, view, asked) if one.request_id != resumed)
-
-
-def check_log_end(work: "Workspace", form: BackfillForm) -> None:
-    """Check that the data of the range have arrived: a later slice has a record, or `log.ready` says so.
-
-    Raises:
-        FormError: slices at the end of the range have no record, and no later slice has one. It has the right input.
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-    """
-    from jobs.planning.readiness import ready_prefix
-
-    pipeline, grid = work.pipeline, slice_grid(work.pipeline)
-    view = work.ledger.view()
-    last = work.log_state(view, ()).last_data
-    slices = slices_between(pipeline, form.from_ms, form.to_ms)
-    late = tuple(one for one in slices if last is None or one.start_ms > last.start_ms)
-    if late and pipeline.log.ready is not None:
-        late = late[len(ready_prefix(work, view, late, log=work.log_state(view, late)).slices) :]
-    if not late:
-        return
-    which = late[0].slice_id if len(late) == 1 else f"{late[0].slice_id} to {late[-1].slice_id}"
-    has, not_there = (
-        f"The log {pipeline.log.table} has",
-        f"so {which} {'has' if len(late) == 1 else 'have'} not arrived",
-    )
-    if last is None:
-        raise FormError(Problem(f"{has} no record, {not_there}.", "to"))
-    right = f"Right would be From {show_ms(grid, form.from_ms)}, To {show_ms(grid, late[0].start_ms)}."
-    if late[0].start_ms <= form.from_ms:
-        right = f"The latest To is {show_ms(grid, late[0].start_ms)}."
-    problem = f"To {show_ms(grid, form.to_ms)}: {has[0].lower()}{has[1:]} no record after {last.slice_id}, {not_there}."
-    raise FormError(Problem(f"{problem} {right}", "to"))
-
-
-def check_chain(work: "Workspace", form: BackfillForm, *, request_id: str | None = None) -> None:
-    """Check that the chain can begin with the first slice of a form.
-
-    Args:
-        work: the workspace of the pipeline.
-        form: a valid form.
-        request_id: the request of the DAG run, if it has one already. Its own runs count.
-
-    Raises:
-        FormError: the slice before the range has no published run of the same spec. It has the input that is right.
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-    """
-    from jobs.planning.chains import ChainError, chain_before
-
-    view, first = work.ledger.view(), slice_at(slice_grid(work.pipeline), form.from_ms)
-    log = work.log_state(view, ())
-    try:
-        chain_before(work.pipeline, view, log, first=first, is_fresh=form.is_fresh, request_id=request_id)
-    except ChainError as error:
-        raise FormError(Problem(_chain_problem(work, error.gap, form), "from")) from None
-
-
-def _chain_problem(work: "Workspace", gap: "ChainGap", form: BackfillForm) -> str:
-    grid, staged = slice_grid(work.pipeline), ""
-    if gap.staged_by:
-        request = gap.staged_by[-1]
-        staged = (
-            f" Request {request.request_id} of {request.who} ({shortened(request.reason)}) has {gap.before.slice_id} "
-            "staged. If it has ended, publish it on its page (Hindcast, Requests), and trigger this backfill again."
-        )
-    right = f"From {show_ms(grid, gap.nearest.start_ms)}, To {show_ms(grid, form.to_ms)}"
-    would_be = f"Otherwise right would be {right}, and If open replace" if staged else f"Right would be {right}"
-    return (
-        f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {would_be}. Or set Fresh: a new chain then begins at "
-        "From, and its windows do not contain earlier records."
-    )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
 def _is_ids(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
 
@@ -330,7 +202,7 @@ def _range(
             from_ms = found.gap.start_ms
     if from_ms is None:
         raise InvariantBroken("a range without a start was not refused; please report this")
-    problem = _problem(slice_grid(pipeline), from_ms, to_ms, now_ms=now_ms)
+    problem = range_problem(slice_grid(pipeline), from_ms, to_ms, now_ms=now_ms)
     if problem is not None:
         raise FormError(Problem(problem, "to" if problem.startswith(("To ", "Slice ")) else "from"))
     try:
@@ -349,57 +221,3 @@ def _bound(pipeline: Pipeline, name: str, value: object) -> int | None:
         return parse_bound(pipeline, value)
     except RangeError as error:
         raise FormError(Problem(f"{name.capitalize()}: {error}.", name)) from None
-
-
-def _problem(grid: SliceGrid, from_ms: int, to_ms: int, *, now_ms: int) -> str | None:
-    """Return what is wrong with a range, and the range that would be right; None if it is right."""
-    least_ms, most_ms = min(from_ms, to_ms), max(from_ms, to_ms) + (from_ms == to_ms)
-    wrong = _order_problem(grid, from_ms, to_ms) or _edge_problem(grid, from_ms, to_ms)
-    wrong = wrong or _outside(grid, from_ms, to_ms, now_ms=now_ms)
-    return None if wrong is None else f"{wrong} {_right(grid, least_ms, most_ms, now_ms=now_ms)}"
-
-
-def _order_problem(grid: SliceGrid, from_ms: int, to_ms: int) -> str | None:
-    if from_ms == to_ms:
-        return f"From and To are both {show_ms(grid, from_ms)}, so the range is empty: To is not included."
-    if from_ms > to_ms:
-        return f"To {show_ms(grid, to_ms)} is before From {show_ms(grid, from_ms)}."
-    return None
-
-
-def _edge_problem(grid: SliceGrid, from_ms: int, to_ms: int) -> str | None:
-    for name, bound_ms in (("From", from_ms), ("To", to_ms)):
-        if bound_ms != last_edge_ms(grid) and slice_at(grid, bound_ms).start_ms != bound_ms:
-            inside = slice_at(grid, bound_ms).slice_id
-            return f"{name} {show_ms(grid, bound_ms)} is inside slice {inside}, not at one of its ends."
-    return None
-
-
-def _outside(grid: SliceGrid, from_ms: int, to_ms: int, *, now_ms: int) -> str | None:
-    if grid.first_ms is not None and from_ms < grid.first_ms:
-        return f"From {show_ms(grid, from_ms)} is before the first slice, {show_ms(grid, grid.first_ms)}."
-    if grid.last_ms is not None and to_ms > slice_at(grid, grid.last_ms).end_ms:
-        return f"To {show_ms(grid, to_ms)} is after the end of the last slice, {show_ms(grid, grid.last_ms)}."
-    if to_ms > _end_ms(grid, now_ms):
-        last = slice_at(grid, to_ms - 1)
-        return f"Slice {last.slice_id} is not over before {show_instant(last.end_ms)}."
-    return None
-
-
-def _right(grid: SliceGrid, from_ms: int, to_ms: int, *, now_ms: int) -> str:
-    """Return the range that is nearest to a wrong one, as a sentence."""
-    end_ms = _end_ms(grid, now_ms)
-    first_ms = from_ms if grid.first_ms is None else max(from_ms, grid.first_ms)
-    first_ms = slice_at(grid, first_ms).start_ms
-    last = slice_at(grid, to_ms - 1)
-    last_ms = min(last.end_ms, end_ms)
-    if first_ms < last_ms:
-        return f"Right would be From {show_ms(grid, first_ms)}, To {show_ms(grid, last_ms)}."
-    least = "" if grid.first_ms is None else f"The earliest From is {show_ms(grid, grid.first_ms)}. "
-    return f"{least}The latest To is {show_ms(grid, end_ms)}."
-
-
-def _end_ms(grid: SliceGrid, now_ms: int) -> int:
-    """Return the end of the last slice that is over."""
-    over_ms = slice_at(grid, now_ms).start_ms
-    return over_ms if grid.last_ms is None else min(over_ms, slice_at(grid, grid.last_ms).end_ms)

@@ -18,14 +18,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
-from jobs.orchestration.backfill_form import check_chain, check_log_end, read_form, replayable_range
+from jobs.orchestration.backfill_checks import check_chain, check_log_end
+from jobs.orchestration.backfill_form import read_form, replayable_range
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
 from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Progress, Staging
-from jobs.orchestration.restatements import told_changes
+from jobs.orchestration.restatements import plan_request, propose_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
@@ -83,6 +84,7 @@ class Order(BaseModel):
         seconds: how long the replay takes according to past runs; None if there are none.
         outline: lines that tell which slices are replayed, and why.
         changes: sentences that tell which published slices have changed, and what becomes of them.
+        proposal: the request that proposes to restate them; empty if there is none.
         given_up: sentences on slices that are published although they have not arrived (`then: publish_empty`).
         waits: a sentence on the slice that is not complete yet; empty if there is none.
         follow_up: the id of the DAG run that waits for this slice; None if there is none.
@@ -104,6 +106,7 @@ class Order(BaseModel):
     seconds: float | None = None
     outline: list[str] = []
     changes: list[str] = []
+    proposal: str = ""
     given_up: list[str] = []
     waits: str = ""
     follow_up: str | None = None
@@ -197,6 +200,7 @@ def plan(
                 seconds=decision.seconds,
                 outline=list(decision.outline),
                 changes=list(decision.changes),
+                proposal=decision.proposal,
                 given_up=list(decision.given_up),
                 waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
                 follow_up=None if decision.waiting is None else _follow_up(decision.waiting, run),
@@ -336,7 +340,7 @@ def _decide(
 ) -> Decision:
     if kind == "backfill":
         asked = _asked(pipeline, lake, run=run, who=who)
-        plan_it = scheduling.plan_by_hand if run.params.get("request") is None else scheduling.plan_request
+        plan_it = scheduling.plan_by_hand if run.params.get("request") is None else plan_request
         return plan_it(pipeline, lake, asked=asked, now_ms=now_ms())
     if run.params:
         raise RequestError(
@@ -356,7 +360,7 @@ def _decide(
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
-    changes = told_changes(pipeline, lake, now_ms=now_ms(), who=who)
+    told = propose_changes(pipeline, lake, now_ms=now_ms(), who=who)
     decision = scheduling.plan_scheduled(
         pipeline,
         lake,
@@ -367,7 +371,7 @@ def _decide(
         origin=_origin(run),
         events=events,
     )
-    return replace(decision, changes=changes)
+    return replace(decision, changes=told.sentences, proposal=told.request_id or "")
 
 
 def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
@@ -387,22 +391,23 @@ def _origin(run: DagRun) -> DagRunOrigin:
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
     work = open_workspace(pipeline, lake, now_ms=now_ms)
     form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
-    own = form.request or request_id(run)
-    check_log_end(work, form)
     asked = Asked(
         from_ms=form.from_ms,
         to_ms=form.to_ms,
         who=who,
         reason=form.reason,
         is_fresh=form.is_fresh,
-        request_id=own,
+        request_id=form.request or request_id(run),
         lease_id=request_id(run),
         origin=_origin(run),
         if_open=form.if_open,
         replaces=form.replaces,
     )
+    if form.request is not None:
+        return asked
+    check_log_end(work, form)
     if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
-        check_chain(work, form, request_id=own)
+        check_chain(work, form, request_id=request_id(run))
     return asked
 
 

@@ -8,15 +8,19 @@ from typing import Any
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.orchestration.scheduling import Replay, Wait, busy_with, opened_for, replay_of
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.change_sentences import sentences
-from jobs.planning.restating import open_proposal, propose, restate_rule
-from jobs.planning.workspace import Workspace, is_live, on_published_spec, open_workspace
+from jobs.planning.change_sentences import ToldChanges, told
+from jobs.planning.plan import Ask
+from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
+from jobs.planning.watching import watch_ledger
+from jobs.planning.workspace import Asked, Workspace, is_live, on_published_spec, open_workspace
 from jobs.publishing.rules import describe_hold
 from jobs.wall_clock import now_ms as wall_clock_ms
-from windowlib.errors import LogError, RequestError
+from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +32,43 @@ class BackfillStart:
     conf: dict[str, Any]
 
 
-def told_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> tuple[str, ...]:
-    """Propose to restate changed slices as the pipeline file says, and return what has changed, as sentences.
+def propose_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> ToldChanges:
+    """Propose to restate changed slices as the pipeline file says, and return what has changed.
 
     A log that cannot be compared is told, and does not stop the caller. Nothing is written for a pipeline without a
     publication.
     """
     work, _ = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
     if not work.ledger.view().published:
-        return ()
-    rule = restate_rule(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
-    try:
-        return sentences(work, propose(work, rule=rule, who=who))
-    except LogError as error:
-        return (f"the published slices were not compared with the log: {error}",)
+        return ToldChanges(slices=(), sentences=())
+    rule = pipeline.restate or RestateGrammar()
+    return told(work, lambda: propose(work, rule=rule, who=who))
+
+
+def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Wait:
+    """Decide what a DAG run replays that continues an open request, such as a proposed restatement: all of its range.
+
+    Args:
+        pipeline: the pipeline. The spec of the request is used.
+        lake: the lake.
+        asked: names the request, the lease of the DAG run, and the DAG run.
+        now_ms: the current time.
+
+    Raises:
+        RequestError: there is no such request, or it is not open; or the slice before its range has no run.
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+    """
+    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    if asked.request_id is None:
+        raise RequestError("the DAG run names no request that it continues")
+    work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
+    slices = request_slices(work, request)
+    view = work.ledger.view()
+    busy = busy_with(work, view, slices, own=asked.own_lease, kinds=tuple(RequestKind))
+    if busy is not None:
+        return Wait(why=busy, watch=watch_ledger(work, view))
+    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
+    return replay_of(planned, opened_for(work, asked, slices))
 
 
 def restatement_conf(work: Workspace, request: Request, *, publish: bool) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.planning.readiness import AssetEvent, Waiting, describe_unarrived, ready_prefix
-from jobs.planning.restating import request_slices, request_to_continue
 from jobs.planning.standing import due_slices
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.planning.workspace import (
@@ -56,11 +55,13 @@ class _Decided:
     """`why` is one sentence. `warnings` are for the log of the task.
 
     `changes` tells which published slices have changed, and what becomes of them (`jobs.planning.restating`).
+    `proposal` is the id of the proposed restatement; empty if there is none.
     """
 
     why: str
     warnings: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    proposal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +150,7 @@ def plan_scheduled(
                 unarrived=unarrived,
             )
             return replace(
-                _replay(planned, _open(work, asked, slices)),
+                replay_of(planned, opened_for(work, asked, slices)),
                 warnings=warnings,
                 slices=_ids(slices),
                 given_up=tuple(text for slice_id, text in given_up.items() if slice_id in _ids(slices)),
@@ -183,7 +184,7 @@ def plan_backfill_interval(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)
-    busy = _busy(
+    busy = busy_with(
         work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
     )
     if busy is not None:
@@ -242,32 +243,6 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         if asked.if_open is IfOpen.WAIT:
             return Wait(why=error.facts, watch=watch_ledger(work, view))
         raise
-
-
-def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Wait:
-    """Decide what a DAG run replays that continues an open request, such as a proposed restatement: all of its range.
-
-    Args:
-        pipeline: the pipeline. The spec of the request is used.
-        lake: the lake.
-        asked: names the request, the lease of the DAG run, and the DAG run.
-        now_ms: the current time.
-
-    Raises:
-        RequestError: there is no such request, or it is not open; or the slice before its range has no run.
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-    """
-    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
-    if asked.request_id is None:
-        raise RequestError("the DAG run names no request that it continues")
-    work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
-    slices = request_slices(work, request)
-    view = work.ledger.view()
-    busy = _busy(work, view, slices, own=request.request_id, kinds=tuple(RequestKind))
-    if busy is not None:
-        return Wait(why=busy, watch=watch_ledger(work, view))
-    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
-    return _replay(planned, _open(work, asked, slices))
 
 
 def replay(
@@ -349,7 +324,7 @@ def _scheduled(
         head = view.head
         after = f"after the published head {head.result.slice.slice_id}" if head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
-    busy = _busy(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
+    busy = busy_with(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
     now_ms, log = work.ledger.now_ms(), work.log_state(view, candidates)
@@ -379,10 +354,10 @@ def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
-    return _replay(planned, _open(work, asked, [step.slice for step in planned.steps]))
+    return replay_of(planned, opened_for(work, asked, [step.slice for step in planned.steps]))
 
 
-def _replay(planned: Plan, opened: Opened) -> Replay:
+def replay_of(planned: Plan, opened: Opened) -> Replay:
     """Return the decision to replay all slices of a plan."""
     return Replay(
         why=planned.chain_note,
@@ -394,7 +369,7 @@ def _replay(planned: Plan, opened: Opened) -> Replay:
     )
 
 
-def _busy(
+def busy_with(
     work: Workspace, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
 ) -> str | None:
     """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
@@ -442,7 +417,7 @@ def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:
     return failed == {ARRIVAL} and run.result.slice.slice_id not in unarrived
 
 
-def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
+def opened_for(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
     if asked.origin is not None:
         asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))

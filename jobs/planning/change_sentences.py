@@ -1,6 +1,6 @@
 """What has changed in published slices, as sentences for people: commands, logs, notes and pages show the same ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -39,8 +39,13 @@ class ToldChanges:
 
 def told_changes(work: Workspace, view: LedgerView) -> ToldChanges:
     """Return the changed slices of a pipeline. An unreadable log is told; it raises nothing, and writes nothing."""
+    return told(work, lambda: restating(work, view))
+
+
+def told(work: Workspace, find: Callable[[], Restating]) -> ToldChanges:
+    """Return what `find` finds, as people see it. If it raises LogError, the result tells that error."""
     try:
-        found = restating(work, view)
+        found = find()
     except LogError as error:
         return ToldChanges(slices=None, sentences=(f"the published slices were not compared with the log: {error}",))
     return ToldChanges(

@@ -90,36 +90,33 @@ def changed_slices(work: Workspace, view: LedgerView) -> tuple[ChangedSlice, ...
 
 def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
     """Compare what the published runs read with the newest version of the log; raises as `changed_slices` does."""
-    if not view.published:
+    runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
+    if not runs:
         return LogLook()
     uri = work.lake.event_log(work.pipeline)
     tip = log_tip(uri)
     if tip is None:
         return LogLook()
     seq = None if view.look is None else view.look.seq
-    key = (uri, tip.version, tip.commit, seq, tuple(view.published.values()), _sightings(view))
+    sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
+    key = (uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
     known = _KEPT.get(key)
     if known is None:
-        known = _looked(work, view, tip)
+        known = _looked(work, view, tip, runs=runs)
         _KEPT.put(key, known)
     return known
 
 
-def _sightings(view: LedgerView) -> int:
-    """Return how many sightings the published runs have: `plan --verify` adds one."""
-    return sum(len(view.run(run_id).sightings) for run_id in view.published.values())
-
-
-def _looked(work: Workspace, view: LedgerView, tip: LogTip) -> LogLook:
+def _looked(work: Workspace, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> LogLook:
+    """Return a look at the log for published runs (slice -> run). Runs of condemned attempts are not among them."""
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     touched = None if base is None else _touched(work, tip, base)
     if base is None or touched is None:
-        return _with(work, view, tip, suspects=[view.slices[one] for one in view.published], kept={})
+        return _with(work, view, tip, runs=runs, suspects=[view.slices[one] for one in runs], kept={})
     newly = _published_after(view, base.seq)
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
-    for slice_id, run_id in view.published.items():
-        run = view.run(run_id)
+    for slice_id, run in runs.items():
         if slice_id in newly:
             own = (one.log.version for one in run.sightings if one.is_equal and one.log.table_id == base.table_id)
             is_suspect = not base.version <= (read := max(own, default=-1)) or touched.get(slice_id, -1) > read
@@ -129,7 +126,7 @@ def _looked(work: Workspace, view: LedgerView, tip: LogTip) -> LogLook:
             suspects.append(view.slices[slice_id])
         elif slice_id in base.changed and slice_id not in newly:
             kept[slice_id] = base.changed[slice_id]
-    return _with(work, view, tip, suspects=suspects, kept=kept, base=base)
+    return _with(work, view, tip, runs=runs, suspects=suspects, kept=kept, base=base)
 
 
 def _is_of(look: Look, tip: LogTip) -> bool:
@@ -163,6 +160,7 @@ def _with(
     view: LedgerView,
     tip: LogTip,
     *,
+    runs: Mapping[str, StagedRun],
     suspects: Sequence[Slice],
     kept: Mapping[str, SeenInput],
     base: Look | None = None,
@@ -183,7 +181,7 @@ def _with(
         commit = tip.commit if version == tip.version else ""
         for slice_id, log in found.coordinates.items():
             seen[slice_id] = SeenInput(log=log, removed=found.removed.get(slice_id, ""))
-    changed = [_changed(view, slice_id, seen[slice_id]) for slice_id in view.published if slice_id in seen]
+    changed = [_changed(run, seen[slice_id]) for slice_id, run in runs.items() if slice_id in seen]
     found_changed = tuple(one for one in changed if one is not None)
     look = Look(
         table_id=table_id,
@@ -195,8 +193,7 @@ def _with(
     return LogLook(changed=found_changed, look=look, is_due=is_new and bool(commit))
 
 
-def _changed(view: LedgerView, slice_id: str, seen: SeenInput) -> ChangedSlice | None:
-    run = view.run(view.published[slice_id])
+def _changed(run: StagedRun, seen: SeenInput) -> ChangedSlice | None:
     match = match_input(run.sightings, seen.log)
     if match is Match.SAME and not seen.removed:
         return None

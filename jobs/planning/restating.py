@@ -235,7 +235,8 @@ def _chain_ends(view: LedgerView) -> dict[str, Slice]:
     for slice_id in reversed(list(view.published)):
         one = view.slices[slice_id]
         goes_on = after is not None and after.start_ms == one.end_ms
-        goes_on = goes_on and after is not None and not view.run(view.published[after.slice_id]).is_chain_start
+        run = None if after is None else view.runs.get(view.published[after.slice_id])
+        goes_on = goes_on and run is not None and not run.is_chain_start
         ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else one
         after = one
     return ends

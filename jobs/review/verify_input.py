@@ -41,9 +41,7 @@ class Verification:
     @property
     def summary(self) -> str:
         """One sentence for a person."""
-        compared = (
-            f"{counted(len(self.equal) + len(self.different), 'slice')} were read again, {len(self.different)} differ"
-        )
+        compared = f"{counted(len(self.equal) + len(self.different), 'slice')} read again, {len(self.different)} differ"
         skipped = f"; {len(self.skipped)} have no run of this spec to be compared with" if self.skipped else ""
         if not self.different:
             return f"{compared}{skipped}."

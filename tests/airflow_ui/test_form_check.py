@@ -11,7 +11,7 @@ import pytest
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked
 from tests.airflow_ui.conftest import Place
-from tests.support.fake_replay import FakeReplayer, append_day, day_ms
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,6 +98,21 @@ def test_a_range_after_the_end_of_the_log_makes_no_run(airflow: "TestClient") ->
     )
     after = start(airflow, GOOD | {"from": "2024-01-10", "to": "2024-01-11", "fresh": True})
     assert "so 2024-01-10 has not arrived. The latest To is 2024-01-10." in after.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "marked", "status"), [("after: 2h", (), 400), ('marker: "m/{slice_id}"', (), 400),
+     ('marker: "m/{slice_id}"', ("2024-01-05", "2024-01-06"), 200), ('marker: "m/{slice_id}"', ("2024-01-06",), 400)],
+)  # fmt: skip
+def test_only_a_marker_tells_that_a_slice_after_the_last_record_has_arrived(
+    airflow: "TestClient", place: Place, ready: str, marked: tuple[str, ...], status: int
+) -> None:
+    text = PIPELINE.replace("  order: [id]", f"  order: [id]\n  ready: {{{ready}}}")
+    (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
+    (place.lake / "m").mkdir()
+    for slice_id in marked:
+        (place.lake / "m" / slice_id).touch()
+    assert start(airflow, GOOD | {"to": "2024-01-07"}).status_code == status
 
 
 def test_a_gap_before_the_last_record_is_replayed(airflow: "TestClient", place: Place) -> None:

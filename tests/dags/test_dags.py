@@ -180,6 +180,7 @@ def test_a_schedule_is_a_cron_expression_assets_or_both(
 def test_only_automatic_restatements_add_a_task_which_also_runs_without_work(
     load_dags: "LoadDags", tmp_path: Path
 ) -> None:
+    dags: Mapping[str, DAG] = {}
     for mode, tasks in (("propose", TASKS), ("off", TASKS), ("auto", TASKS | {"restate"})):
         text = f"{PIPELINE}restate: {{mode: {mode}}}\n"
         (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
@@ -206,7 +207,7 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = dags["backfill_flights"].params
-    assert set(params) == {"from", "to", "reason", "publish", "fresh", "request"}
+    assert set(params) == {"from", "to", "reason", "publish", "fresh", "if_open", "request"}
     good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
     for name, value in good.items():
         params.get_param(name).resolve(value)

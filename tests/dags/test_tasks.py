@@ -390,7 +390,13 @@ def test_a_changed_day_is_told_in_the_note_and_restated_by_the_fifth_task(
     assert "nothing to replay: no slice after the published head 2024-01-01 is over" in note
     assert "1 published day changed: 2024-01-01, 1 record then, 2 now. 2024-01-01: proposed as request" in note
     started: list[tuple[str, str, dict[str, Any]]] = []
-    monkeypatch.setattr(operators, "start_run", lambda *given: not started and started.append(given) is None)
+
+    def start_run(dag_id: str, run_id: str, conf: dict[str, Any]) -> bool:
+        is_new = not started
+        started[:] = [(dag_id, run_id, conf)]
+        return is_new
+
+    monkeypatch.setattr(operators, "start_run", start_run)
     run_id = auto.task("restate").execute(auto.context)
     [(dag_id, started_id, conf)] = started
     assert (dag_id, started_id) == ("backfill_sales", run_id)

@@ -63,6 +63,7 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
     values = section_values(build_model(rows), lambda slice_id: str(to(links.slice_page(name, slice_id))))
     ids = list(found.view.slices)
     shown = [one.slice_id for one in rows.slices]
+    state = pipeline_state(found.workspace, found.view)
     return page(
         request,
         "pipeline",
@@ -71,7 +72,8 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
             "is_live": True,
             "request_href": lambda request_id: to(links.request_page(name, request_id)),
             "publication_href": lambda seq: to(links.compare_page(name, before=seq - 1, after=seq)),
-            "state": pipeline_state(found.workspace, found.view),
+            "state": state,
+            "changed": state.changes.slices or (),
             "may_backfill": may_backfill(found.user, name),
             "place": DecisionPlace(context=found, return_to=links.pipeline_page(name)),
             "all_slices": len(ids),

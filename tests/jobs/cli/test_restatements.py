@@ -40,6 +40,8 @@ def test_status_and_metrics_tell_the_change_before_and_after_the_proposal(change
     assert "2024-01-02: the next scheduled run proposes to restate it" in changed.out
     assert changed.json("metrics")["sales"]["changed_slices"] == 1
     request = proposal(changed)
+    found = changed.json("metrics")["sales"]
+    assert (found["proposed_restatements"], found["open_requests"]) == (1, 0)
     found = changed.json("status", "sales")["pipelines"][0]
     assert found["changed"]["slices"] == ["2024-01-02"]
     assert found["changed"]["proposal"] == request.request_id

@@ -109,6 +109,16 @@ def test_late_records_of_a_published_slice_are_seen_and_proposed_up_to_the_head(
     assert not request.leases
 
 
+def test_records_of_a_day_that_was_published_empty_are_seen(shop: Shop) -> None:
+    shop.run("2024-01-05", "2024-01-08")
+    append_day(shop.root, "2024-01-09", {"a": 1})
+    assert shop.told() == []
+    append_day(shop.root, "2024-01-06", {"a": 1})
+    append_day(shop.root, "2024-01-07", {"a": 1, "b": 2})
+    assert shop.told()[0] == "2 published days changed: 2024-01-06 … 2024-01-07, 0 records then, 3 now"
+    assert list(proposal_of(shop.propose()).changes) == ["2024-01-06", "2024-01-07"]
+
+
 def test_proposing_twice_writes_once_and_a_newer_change_extends_the_proposal(shop: Shop) -> None:
     append_day(shop.root, "2024-01-03", {"late": 5})
     first = proposal_of(shop.propose())
