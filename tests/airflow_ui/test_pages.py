@@ -21,7 +21,7 @@ from jobs.publishing.publishing import publish
 from jobs.review import links
 from jobs.runs import RunResult
 from tests.airflow_ui.conftest import NOW_MS, Clients, Place
-from tests.support.fake_replay import FAILS, FakeReplayer, append_day, day_ms
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
 from tests.support.waiving import waive_newest
 
@@ -128,6 +128,15 @@ def test_a_held_slice_is_on_the_overview_the_card_and_its_page(clients: Clients,
     waive_newest(place.work, "2024-01-03", reason="seen", who="ines")
     publish(place.work, who="ines")
     assert client.get(f"{links.PREFIX}/held.json").json() == {"held": []}
+
+
+def test_the_page_of_a_pipeline_tells_that_its_log_has_ended(clients: Clients, place: Place) -> None:
+    sentence = "Its log ends with 2024-01-04 (log.slice.last), so the schedule has nothing to do"
+    client = clients("viewer")
+    assert sentence not in client.get(links.pipeline_page("sales")).text
+    text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, last: 2024-01-04}")
+    (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
+    assert sentence in client.get(links.pipeline_page("sales")).text
 
 
 def test_a_broken_file_and_a_missing_lake_do_not_hide_other_pipelines(

@@ -11,8 +11,10 @@ from tests.support.places import ROOT
 
 FOLDERS = ("tests", "windowlib", "jobs", "dags", "expectations", "pipelines", "docs", "setup", "deploy")
 PATH = re.compile(rf"(?<![\w./:-])(?:{'|'.join(FOLDERS)})/[\w./*-]*\w")
-USERS_FILES = {"pipelines/clicks.yaml", "expectations/clicks.json"}
-"""Files that the README tells a user to create."""
+USERS_FILES = {
+    "pipelines/clicks.yaml", "expectations/clicks.json", "pipelines/orders.yaml", "expectations/orders.json",
+}  # fmt: skip
+"""Files that the README and the tutorial tell a user to create."""
 TEST = re.compile(r"`(test_\w+)(\*?)`")
 DOCUMENTS = [
     ROOT / "README.md",

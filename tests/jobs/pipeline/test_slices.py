@@ -19,6 +19,7 @@ from jobs.pipeline.slices import (
     check_range,
     next_slice,
     parse_bound,
+    past_end,
     previous_slice,
     show_instant,
     slice_at,
@@ -265,3 +266,13 @@ def test_first_and_last_of_a_pipeline_may_be_the_first_and_last_allowed_day(firs
     one = slice_of_id(pipeline, "9999-12-28")
     with pytest.raises(RequestError, match="is not over yet"):
         check_range(pipeline, one.start_ms, one.end_ms, now_ms=day_ms("2024-01-01"))
+
+
+def test_the_end_of_a_log_has_passed_when_its_last_slice_is_over() -> None:
+    bounded = PIPELINE.replace("slice: {by: day}", "slice: {by: day, last: 2024-01-05}")
+    assert past_end(sales(bounded), day_ms("2024-01-06") - 1) is None
+    told = past_end(sales(bounded), day_ms("2024-01-06"))
+    assert told is not None
+    assert told.startswith("Its log ends with 2024-01-05 (log.slice.last), so the schedule has nothing to do")
+    assert past_end(sales(bounded.replace('schedule: "0 6 * * *"', "")), day_ms("2024-01-06")) is None
+    assert past_end(sales(), day_ms("2024-01-06")) is None
