@@ -1,9 +1,12 @@
-"""Reads published tables with Spark. This is the public interface for users, who may import the names in `__all__`.
+"""Reads published tables, with Spark or as Arrow tables without it. This is the public interface for users.
+
+Users may import the names in `__all__`.
 
 Each function reads one version of the ledger first. So all slices that it returns were published at that version, and
 two calls with the same `at` return tables that belong together.
 
-Both let the session compare page checksums of Parquet files: a DataFrame of a damaged file fails when it is computed.
+`published` and `published_rows` let the session compare page checksums of Parquet files: a DataFrame of a damaged file
+fails when it is computed.
 """
 
 from collections.abc import Sequence
@@ -15,7 +18,15 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import Attempt
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
-from jobs.reading.published import HIDDEN, PublishedView, published_runs, published_sql, quote_spark, runs_by_keys
+from jobs.reading.published import (
+    HIDDEN,
+    PublishedView,
+    published_runs,
+    published_sql,
+    quote_spark,
+    read_published,
+    runs_by_keys,
+)
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
 from jobs.spark.session import COMPARE_PAGES
 from jobs.storage import spark_uri
@@ -24,9 +35,10 @@ from windowlib.errors import LedgerError
 from windowlib.records.tables import PARTITION_COLUMNS, ROW_ID, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["published", "published_rows"]
+__all__ = ["published", "published_rows", "published_table"]
 
 
 def published(
@@ -89,6 +101,22 @@ def published_rows(
     place, view = _resolved(lake, pipeline, at)
     asked = _Asked(pipeline, table, view, verify)
     return _of(spark, _checked_rows(spark, place, asked), view.published_pairs())
+
+
+def published_table(lake: str, pipeline: str, *, at: int | None = None) -> "pa.Table":
+    """Return the published windows of a pipeline as an Arrow table, without Spark: the rows and columns of `published`.
+
+    Args:
+        lake: the root of the lake, a path or URI.
+        pipeline: the name of the pipeline.
+        at: the ledger version to read; the newest when None.
+
+    Raises:
+        LedgerError: nothing was published at that version.
+        StoreError: a file cannot be read, or the rows differ from those that were written.
+    """
+    place, view = _resolved(lake, pipeline, at)
+    return read_published(place, pipeline, view)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,5 +194,11 @@ VERDICTS = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 SETTLED = "settled"
 """`CheckResult.table` of the check of settled windows, which depends on what readers see and is in no table."""
 
+ARRIVAL = "arrival"
+"""`CheckResult.table` of the check that a slice has arrived. It fails for an overdue slice (`ready: {then: hold}`)."""
+
+JUDGED = frozenset({SETTLED, ARRIVAL})
+"""The tables of checks that a judgement of a request adds. No table has rows of them, so that no digest covers them."""
+
 LAWS = "laws"
 """`CheckResult.table` of the checks that compare the counts of a run: conservation and the equations of the audit."""

@@ -3,7 +3,6 @@
 import click
 
 from jobs.cli import common
-from jobs.cli.decide import request_of
 from jobs.publishing.comments import Entry, comment
 from jobs.publishing.seen import By
 from windowlib.errors import RequestError
@@ -33,7 +32,7 @@ def comment_command(
         raise RequestError("nothing to write: give --text, --assign, or both")
     pipeline = places.pipeline(pipeline_name)
     work = places.workspace(pipeline)
-    chosen = request_of(work, request_id)
+    chosen = common.request_of(work, request_id)
     by = By(who=common.who(), decision_id=work.new_id())
     done = comment(work, chosen, by=by, entry=Entry(text=text, assignee=assign))
     if as_json:

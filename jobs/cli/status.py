@@ -1,4 +1,4 @@
-"""The command `hindcast status`. It reads the ledgers only, so it imports no reader of rows."""
+"""The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,12 @@ from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
+from jobs.planning.change_sentences import told_changes
+from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.review.freshness import freshness_line
+from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError
 
 
@@ -26,6 +30,9 @@ from windowlib.errors import HindcastError
 @common.existing_place_options
 def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
     """Print what is published, which requests are open, and why each is not published.
+
+    The command also compares the log with what the published runs read, by the commits of the log alone, and prints the
+    slices that have changed since, and what becomes of them.
 
     Without PIPELINE, the command prints all pipelines of the pipelines directory. A file that cannot be read is printed
     with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
@@ -61,11 +68,14 @@ def _state(work: Workspace) -> dict[str, Any]:
             "slices": len(published),
             "first": published[0] if published else None,
             "last": published[-1] if published else None,
+            "empty": [one.slice_id for one in empty_slices(view)],
         },
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
+        "freshness": freshness_line(work, view),
         "held": None if view.hold is None else describe_hold(view.hold),
+        "changed": told_changes(work, view).to_json(),
         "requests": [_request(work, view, request) for request in view.open_requests()],
     }
 
@@ -111,8 +121,18 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
         "failure": request.failure,
         "assignee": request.assignee,
         "comments": len(request.comments),
-        "publication": judge_publication(work, view, request).why if request.runs else "nothing staged yet",
+        "publication": judge_publication(work, view, request).why if request.runs else _not_staged(work, request),
     }
+
+
+def _not_staged(work: Workspace, request: Request) -> str:
+    if not request.is_proposed:
+        return "nothing staged yet"
+    name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
+    return (
+        f"proposed: {request.reason}. Replay it with hindcast run {name} --request {request_id} --no-publish, or "
+        f"decline it with hindcast cancel {name} --request {request_id} --reason …"
+    )
 
 
 def _show_state(state: Mapping[str, Any]) -> None:
@@ -120,15 +140,19 @@ def _show_state(state: Mapping[str, Any]) -> None:
     seen = "nothing"
     if published["slices"]:
         ends = [list(dict.fromkeys(pair)) for pair in state["published_ranges"]]
-        seen = f"{how_many(published['slices'])}, {spans(ends)}: {in_words(state['published_verdicts'])}"
+        empty = f"; {how_many(len(published['empty']))} without a record" if published["empty"] else ""
+        seen = f"{how_many(published['slices'])}, {spans(ends)}: {in_words(state['published_verdicts'])}{empty}"
     common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
     if newest is not None:
         common.say(
             f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
             f"{newest['at']}"
         )
+    common.say(f"  {state['freshness']}")
     if state["held"]:
         common.say(f"  {state['held']}")
+    for sentence in state["changed"]["sentences"]:
+        common.say(f"  {sentence}")
     for stretch in fold(state["requests"], _alike):
         common.say(*_request_lines(stretch))
 

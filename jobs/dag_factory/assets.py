@@ -19,16 +19,37 @@ def pipeline_asset(pipeline: Pipeline) -> Asset:
     return Asset(name=links.asset_name(pipeline.name), uri=links.asset_uri(pipeline.name), group="hindcast")
 
 
+def normalized(uri: str) -> str:
+    """Return the URI of an asset as Airflow stores it."""
+    try:
+        return Asset(uri=uri).uri
+    except ValueError:  # of a form that Airflow does not normalize
+        return uri
+
+
+def publications_asset(pipeline: Pipeline) -> Asset:
+    """Return the asset with one event for each publication, for consumers that do not run per slice.
+
+    Airflow starts no DAG with a plain asset schedule for an event that has a partition key.
+    """
+    return Asset(
+        name=f"hindcast_{pipeline.name}_publications", uri=f"hindcast://{pipeline.name}/publications", group="hindcast"
+    )
+
+
 class AssetOperator(BaseOperator):
-    """A task that publishes: its outlet is the asset of the pipeline."""
+    """A task that publishes: its outlets are the assets of the pipeline."""
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
         self.asset: Asset = pipeline_asset(pipeline)
-        super().__init__(outlets=[self.asset], **kwargs)
+        self.publications: Asset = publications_asset(pipeline)
+        super().__init__(outlets=[self.asset, self.publications], **kwargs)
         self.pipeline_name = pipeline.name
 
     def send_events(self, context: Context, published: "Published") -> dict[str, Any]:
         """Send the events of a publication: one for each changed slice, or one for all of them if there are many.
+
+        The asset of publications has one more event, without a partition key.
 
         Returns:
             The publication, for XCom.
@@ -46,4 +67,5 @@ class AssetOperator(BaseOperator):
             "first_changed": absolute(links.slice_page(self.pipeline_name, first)),
         }
         event.add_partitions(published.partitions)
+        context["outlet_events"][self.publications].extra = event.extra
         return published.to_json()

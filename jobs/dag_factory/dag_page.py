@@ -2,7 +2,7 @@
 
 from jobs.dag_factory.addresses import absolute
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slice_grid
+from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import escaped, escaped_lines
 from jobs.review import links
 
@@ -29,15 +29,30 @@ def dag_page(pipeline: Pipeline, purpose: str) -> str:
 
 
 def backfill_of_airflow(pipeline: Pipeline) -> str:
-    """Return what an interval of Airflow's own backfill replays, as Markdown; empty for a pipeline without schedule."""
-    if pipeline.schedule is None:
+    """Return what an interval of Airflow's own backfill replays, as Markdown; empty without a cron schedule."""
+    if pipeline.schedule is None or pipeline.schedule.cron is None:  # Airflow has no backfill of asset schedules
         return ""
     slices = "days" if slice_grid(pipeline).is_daily else "slices"
     return (
         "\n\n**Airflow's own backfill** makes one DAG run for each interval of the schedule "
-        f"`{pipeline.schedule}`. With `0 6 * * *`, an interval lasts from 06:00 of one day to 06:00 of the next. A DAG "
-        f"run replays the {slices} that *end* in its interval, its end included: the run of 2013-02-08 06:00 to "
-        "2013-02-09 06:00 replays the day 2013-02-08, which ends at 2013-02-09 00:00. All runs of one backfill share "
-        "one request, which is published as a whole. To choose slices by their names, use "
-        f"`backfill_{pipeline.name}`."
+        f"`{pipeline.schedule.cron}`. With `0 6 * * *`, an interval lasts from 06:00 of one day to 06:00 of the next. A "
+        f"DAG run replays the {slices} that *end* in its interval, its end included: the run of 2013-02-08 06:00 to "
+        "2013-02-09 06:00 replays the day 2013-02-08, which ends at 2013-02-09 00:00. The DAG runs of a backfill share "
+        "one open request. A DAG run that ends publishes all that is staged in it, in one commit, if none of it is "
+        "held and no other DAG run works on it. Otherwise its slices stay staged, and are published together later. To "
+        f"choose slices by their names, or to publish a range as a whole, use `backfill_{pipeline.name}`."
+    )
+
+
+def past_end(pipeline: Pipeline, now_ms: int) -> str | None:
+    """Return the sentence that the log has ended and the schedule has nothing to do; None if it has not ended."""
+    grid = slice_grid(pipeline)
+    if pipeline.schedule is None or grid.last_ms is None:
+        return None
+    last = slice_at(grid, grid.last_ms)
+    if last.end_ms > now_ms:
+        return None
+    return (
+        f"Its log ends with {last.slice_id} (log.slice.last), so the schedule has nothing to do: use backfills, of "
+        f"Airflow or by backfill_{pipeline.name}"
     )

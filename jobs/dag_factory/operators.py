@@ -1,27 +1,27 @@
 """The operators of the four tasks. `jobs.orchestration.dag_tasks` does the work of plan, gate and publish."""
 
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
-from airflow.sdk import BaseOperator, BaseSensorOperator, Context, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException, TaskDeferred
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import AssetOperator
-from jobs.dag_factory.dag_runs import wait_for_decisions
+from jobs.dag_factory.dag_runs import asset_events, clear_run, start_run, state_of, wait_for_decisions
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
+from jobs.dag_factory.wait_trigger import WaitTrigger
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
+from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
     from jobs.orchestration.dag_tasks import DagRun, Kind, Order
     from jobs.orchestration.gating import Gate
 
-PLAN, REPLAY, GATE, PUBLISH = "plan", "replay", "gate", "publish"
-POKE_INTERVAL_S = 15
-PLAN_TIMEOUT = timedelta(days=2)
+PLAN, REPLAY, GATE, PUBLISH, RESTATE = "plan", "replay", "gate", "publish", "restate"
 
 
 class SlicesHeld(AirflowFailException):
@@ -35,39 +35,81 @@ class SlicesHeld(AirflowFailException):
         self.gate = gate
 
 
-class PlanOperator(BaseSensorOperator):
-    """Decides what to replay. While the decision is to wait, it decides again later; no slot is held meanwhile."""
+class PlanOperator(BaseOperator):
+    """Decides what to replay. While the decision is to wait, it is deferred, however long that takes: no slot is held.
 
-    def __init__(self, *, kind: "Kind", pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(
-            mode="reschedule", poke_interval=POKE_INTERVAL_S, timeout=PLAN_TIMEOUT.total_seconds(), **kwargs
-        )
-        self.kind, self.pipeline_file, self.lake = kind, pipeline_file, lake
+    If slices are left that are not complete yet, it starts the DAG run that waits for them, which begins when this one
+    has ended. `producers` are the URIs of the assets of `ready.producer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        pipeline: Pipeline,
+        kind: "Kind",
+        pipeline_file: str,
+        lake: str | None,
+        producers: Sequence[str] = (),
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**kwargs)
+        self.kind, self.pipeline_file, self.lake, self.producers = kind, pipeline_file, lake, tuple(producers)
+        self.pipeline_name = pipeline.name
 
     @override
-    def poke(self, context: Context) -> PokeReturnValue:
+    def execute(self, context: Context) -> dict[str, Any]:
+        return self._decide(context)
+
+    def decide_again(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Decide after a wait. `event` has the sign that the trigger saw."""
+        self.log.info("decides again, because of the %s", event["sign"])
+        return self._decide(context)
+
+    def _decide(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import dag_tasks
         from jobs.orchestration.plan_outline import folded
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors(context):
-            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake)
-        for warning in planned.warnings:
-            self.log.warning("%s", escaped(warning))
+            events = asset_events(self.producers)
+            planned = dag_tasks.plan(
+                self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of, events=events
+            )
+        page = (absolute(links.request_page(self.pipeline_name, planned.proposal)),) if planned.proposal else ()
+        for line in (*planned.warnings, *planned.changes, *page):
+            self.log.warning("%s", escaped(line))
         match planned:
             case Skip(why=why):
-                leave_verdict(context, f"nothing to replay: {why}")
+                leave_verdict(context, with_changes(f"nothing to replay: {why}", planned.changes))
                 raise AirflowSkipException(escaped(why))
-            case Wait(why=why):
-                self.log.info("wait: %s", escaped(why))
-                return PokeReturnValue(is_done=False)
+            case Wait(why=why, watch=watch):
+                self.log.info("%s", escaped(why))
+                leave_verdict(context, with_changes(why, planned.changes))
+                raise TaskDeferred(
+                    trigger=WaitTrigger(watch=watch.to_json()), method_name=self.decide_again.__name__, timeout=None
+                )
             case dag_tasks.Order():
-                for line in planned.outline:
+                for line in (*planned.outline, *planned.given_up):
                     self.log.info("%s", escaped(line))
-                leave_verdict(context, f"{folded(planned.slices)}: replayed, not judged yet")
-                return PokeReturnValue(is_done=True, xcom_value=planned.to_json())
+                if planned.follow_up is not None:
+                    self._start_follow_up(context, planned.follow_up, planned.waits)
+                leave_verdict(
+                    context, with_changes(f"{folded(planned.slices)}: planned, not staged yet", planned.changes)
+                )
+                return planned.to_json()
             case _:
                 assert_never(planned)
+
+    def _start_follow_up(self, context: Context, run_id: str, why: str) -> None:
+        """Start the DAG run that waits for the slices that are left. If that fails, the next scheduled run waits."""
+        self.log.info("%s", escaped(why))
+        dag_id = context["dag_run"].dag_id
+        try:
+            start_run(dag_id, run_id)
+        except Exception as error:  # noqa: BLE001 - the complete slices are published all the same
+            self.log.warning("DAG run %s was not started, so the next run waits for it: %s", run_id, escaped(error))
+            return
+        self.log.info("DAG run %s waits for it, and begins when this one has ended", run_id)
 
 
 class GateOperator(BaseOperator):
@@ -97,7 +139,7 @@ class GateOperator(BaseOperator):
         if found.is_passed:
             self.log.info("%s", found.why)
             return found.why
-        leave_verdict(context, "; ".join((found.why, *(one.line for one in found.held))))
+        leave_verdict(context, with_changes("; ".join((found.why, *(one.line for one in found.held))), order.changes))
         for held in found.held:
             for reason in held.reasons:
                 self.log.error("%s: %s", held.slice_id, escaped(reason))
@@ -130,9 +172,54 @@ class PublishOperator(AssetOperator):
             order = order_of(context)
             with sending_gauges(order):
                 published = dag_tasks.publish(order, publisher=publisher_of(context))
+            if published.is_published:
+                self._clear_settled(order, publisher_of(context))
         self.log.info("%s", escaped(published.why))
-        leave_verdict(context, f"{folded(order.slices)}: {published.why}")
+        verdict = "; ".join((f"{folded(order.slices)}: {published.why}", *order.given_up))
+        leave_verdict(context, with_changes(verdict, order.changes))
         return self.send_events(context, published)
+
+    def _clear_settled(self, order: "Order", publisher: str) -> None:
+        """Clear the failed DAG runs that the publication settles. A problem is only logged: readers see the slices."""
+        from jobs.orchestration import dag_tasks
+
+        try:
+            for run in dag_tasks.runs_to_clear(order, state_of, publisher=publisher):
+                clear_run(run.dag_id, run.run_id)
+                self.log.info("cleared %s of %s, which it settles", escaped(run.run_id), escaped(run.dag_id))
+        except (AirflowRuntimeError, HindcastError) as error:
+            self.log.warning("the DAG runs that this publication settles were not cleared: %s", escaped(error))
+
+
+class RestateOperator(BaseOperator):
+    """Starts `backfill_<name>` for the proposed restatement, if the pipeline file has `restate: {mode: auto}`.
+
+    The DAG run publishes if every check passes. It is started once for the same changes of the log.
+    """
+
+    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline_file, self.lake = pipeline_file, lake
+
+    @override
+    def execute(self, context: Context) -> str:
+        from jobs.orchestration import restatements
+
+        if str(context["dag_run"].run_type.value) == "backfill":
+            raise AirflowSkipException("a backfill of Airflow starts no restatement")
+        with our_errors(context):
+            start = restatements.to_start(self.pipeline_file, lake=self.lake)
+        if isinstance(start, str):
+            raise AirflowSkipException(escaped(start))
+        if not start_run(start.dag_id, start.run_id, start.conf):
+            raise AirflowSkipException(f"{start.dag_id} {start.run_id} was started before")
+        self.log.info("started %s %s: %s", start.dag_id, start.run_id, escaped(start.conf["reason"]))
+        return start.run_id
+
+
+def with_changes(verdict: str, changes: Sequence[str]) -> str:
+    """Return a verdict, followed by the sentences on changed slices."""
+    return ". ".join((verdict, *changes))
 
 
 def order_of(context: Context) -> "Order":

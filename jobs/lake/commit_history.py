@@ -18,6 +18,8 @@ from jobs.lake.row_tracking import AppendedFile, appended_files
 from windowlib.errors import LogError
 
 FEW_COMMITS = 10
+MAX_LOOK_BACK = 100
+"""So many commits without new data, such as those of OPTIMIZE, are passed over in the search for the newest data."""
 
 
 @dataclass(slots=True)
@@ -138,6 +140,28 @@ def read_history(
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
         _actions(files.entries(log.version), log, column=column, values=values)
     return History(since=since, version=log.version, partitions=partitions, read=log.version + 1 - first)
+
+
+def newest_data_ms(files: LogFiles, version: int) -> int | None:
+    """Return when the newest commit up to `version` that adds data was made; None if its commit file is gone.
+
+    The time is the in-commit timestamp if the table has it, else the time that the writer recorded, else the time of
+    the commit file. Commits that change no data (OPTIMIZE, VACUUM, properties) are passed over.
+
+    Raises:
+        LogError: a commit file is damaged or empty.
+    """
+    for number in range(version, max(version - MAX_LOOK_BACK, -1), -1):
+        if number not in files.commits:
+            return None
+        entries = files.entries(number)
+        if any(entry["add"].get("dataChange", True) for entry in entries if "add" in entry):
+            made: Mapping[str, Any] = next((entry["commitInfo"] for entry in entries if "commitInfo" in entry), {})
+            written = made.get("inCommitTimestamp", made.get("timestamp"))
+            if isinstance(written, int):
+                return written
+            return int(files.system.get_file_info(files.commits[number]).mtime_ns // 1_000_000)
+    return None
 
 
 def _appended_before(log: LogTable, files: LogFiles, since: int, *, column: str) -> tuple[AppendedFile, ...] | None:

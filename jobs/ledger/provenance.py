@@ -61,4 +61,5 @@ def origin_of(event: LedgerEvent) -> DagRunOrigin | None:
         dag_id=str(found.get("dag_id")),
         run_id=str(found.get("run_id")),
         slice_ids=tuple(map(str, found.get("slices", ()))),
+        lease_id=str(event.details.get("lease_id", "")),
     )

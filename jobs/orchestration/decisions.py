@@ -13,7 +13,7 @@ So a publication and its asset events happen once, whichever task runs first.
 
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, assert_never
@@ -21,7 +21,8 @@ from typing import Annotated, Any, Final, assert_never
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, RequestState
+from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
+from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.decision_actions import MAX_REASON, Action
 from jobs.pipeline.files import load_file
 from jobs.plain_text import escaped, shortened
@@ -198,8 +199,17 @@ def check(work: Workspace, view: LedgerView, decision: Decision, *, who: str, se
             assert_never(decision.action)
 
 
-def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: str | None = None) -> Decided:
+def decide(
+    pipeline_file: str,
+    decision: Decision,
+    decider: Decider,
+    *,
+    lake: str | None = None,
+    state: RunStateOf | None = None,
+) -> Decided:
     """Check a decision against the ledger of now, and write it. A publication is left to `publish_decided`.
+
+    `state` returns the state of a DAG run: a DAG run that is over does not stop the decision.
 
     Raises:
         OutdatedDecision: what the person looked at has changed since. The message tells what happened.
@@ -207,6 +217,8 @@ def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: st
     """
     work = _workspace(pipeline_file, lake)
     by = By(who=decider.who, decision_id=decider.decision_id, seen=seen_view(work, decision.ledger_version))
+    if state is not None:
+        release_ended(work, state)
     match decision.action:
         case Action.PUBLISH:
             return _publication(work, decision, by)
@@ -265,7 +277,7 @@ def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, l
 
 
 def runs_to_clear(
-    pipeline_file: str, decided: Decided, state: "RunStateOf", *, lake: str | None = None
+    pipeline_file: str, decided: Decided, state: RunStateOf, *, lake: str | None = None
 ) -> tuple[DagRunOrigin, ...]:
     """Return the failed DAG runs that nothing stops any more. Call it after the publication.
 
@@ -278,11 +290,18 @@ def runs_to_clear(
     if not decided.publishes:
         return ()
     view = _workspace(pipeline_file, lake).ledger.view()
-    return tuple(
-        one
-        for one in stopped_runs(view, view.requests[decided.request_id])
-        if state(one.dag_id, one.run_id) == "failed"
-    )
+    return tuple(one for one in settled_runs(view, decided.request_id) if state(one.dag_id, one.run_id) == "failed")
+
+
+def settled_runs(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
+    """Return the DAG runs that a publication lets go on: of the request, and of those that it replaced or settled."""
+    request = view.requests.get(request_id)
+    if request is None:
+        return ()
+    own = view.settling(request)
+    settled = (one for one in view.requests.values() if one.ended_by is not None and view.settling(one) is own)
+    found = [*stopped_runs(view, request), *(run for one in settled if own is not None for run in one.origins)]
+    return tuple({(run.dag_id, run.run_id): run for run in found}.values())
 
 
 def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = ()) -> tuple[DagRunOrigin, ...]:
@@ -296,10 +315,6 @@ def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = 
         if (own := [one for one in origin.slice_ids if one in request.runs])
         and all(one in waived or view.run(request.runs[one]).is_publishable for one in own)
     )
-
-
-RunStateOf = Callable[[str, str], str | None]
-"""DAG id, run id -> the state of the DAG run in Airflow's words; None if there is no such DAG run."""
 
 
 def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
@@ -319,19 +334,23 @@ def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
     return work.ledger.view(version)
 
 
-def was_decided(work: Workspace, request_id: str) -> str | None:
-    """Return a sentence if a person has published a request by a decision, else None.
+def was_settled(work: Workspace, lease_id: str, *, publisher: str) -> str | None:
+    """Return a sentence if somebody else has published what a DAG run had asked for, else None.
 
-    A DAG run that `clear_gate` has cleared as a whole ends with it, so that it does not replay a log that has grown.
+    A DAG run that was cleared as a whole ends with it, so that it does not replay a log that has grown.
+
+    Args:
+        work: the workspace of the pipeline.
+        lease_id: the lease of the DAG run before it was cleared.
+        publisher: the name by which the publish task of the DAG run publishes.
     """
     view = work.ledger.view()
-    request = view.requests.get(request_id)
-    if request is None or request.state is not RequestState.PUBLISHED:
-        return None
-    for publication in reversed(view.publications):
-        if publication.request_id == request_id:
-            decision = view.decisions.get(publication.decision_id or "")
-            return f"{decision.who} has published request {request_id}" if decision is not None else None
+    for request in reversed([*view.requests.values()]):
+        if request.request_id == lease_id or any(one.lease_id == lease_id for one in request.origins):
+            publication = view.settling(request)
+            if publication is None or publication.decision_id == publisher:
+                return None
+            return f"{publication.who} has published request {publication.request_id}"
     return None
 
 

@@ -5,12 +5,13 @@ Airflow's own backfill takes the slices of its interval; all DAG runs of the bac
 hand takes its range. `jobs.orchestration.dag_tasks` calls these functions and turns their results into plain data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
+from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind, StagedRun
+from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.requests import Staging, stage
@@ -27,14 +28,16 @@ from jobs.pipeline.slices import (
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
-from jobs.planning.readiness import ready_prefix, refuse_overdue
+from jobs.planning.readiness import AssetEvent, Waiting, describe_unarrived, ready_prefix
 from jobs.planning.standing import due_slices
+from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.planning.workspace import (
     Asked,
+    IfOpen,
     Opened,
     Workspace,
     covers,
-    is_live,
+    holders,
     on_published_spec,
     open_request,
     open_workspace,
@@ -43,16 +46,22 @@ from jobs.planning.workspace import (
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication, describe_hold, describe_stop
 from jobs.replay.orders import Replayer
-from jobs.runs import Slice, Verdict
+from jobs.runs import ARRIVAL, Slice, Verdict
 from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
-    """`why` is one sentence. `warnings` are for the log of the task."""
+    """`why` is one sentence. `warnings` are for the log of the task.
+
+    `changes` tells which published slices have changed, and what becomes of them (`jobs.planning.restating`).
+    `proposal` is the id of the proposed restatement; empty if there is none.
+    """
 
     why: str
     warnings: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    proposal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,9 @@ class Replay(_Decided):
 
     All later tasks of the DAG run get `opened`: they hand one lease on. `records` is the number of records of the
     slices that are not current, and `seconds` the time that they take according to past runs (None: no past run).
-    `outline` tells in a few lines which slices are replayed, and why.
+    `outline` tells in a few lines which slices are replayed, and why. `given_up` are sentences on slices that are
+    published although they have not arrived (`then: publish_empty`). `waiting` is the slice that the next DAG run waits
+    for; None if there is none.
     """
 
     opened: Opened
@@ -69,11 +80,19 @@ class Replay(_Decided):
     records: int = 0
     seconds: float | None = None
     outline: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
+    waiting: Waiting | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(_Decided):
-    """Decide again later: a slice is not complete yet, or another request is replaying it."""
+    """Decide again later: a slice is not complete yet, or another request is replaying it, or has to end first.
+
+    `waiting` is None unless a slice is not complete. `watch` is what can change the decision.
+    """
+
+    waiting: Waiting | None = None
+    watch: Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +112,12 @@ def plan_scheduled(
     who: str,
     request_id: str | None = None,
     origin: DagRunOrigin | None = None,
+    events: Sequence[AssetEvent] = (),
 ) -> Decision:
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
+
+    If the first slice is overdue and the file says `then: hold`, the run replays this slice alone, and its request has
+    a failed check, so that a person decides.
 
     Args:
         pipeline: the pipeline. If its file differs from the published spec, the published spec is used, with a warning.
@@ -104,17 +127,18 @@ def plan_scheduled(
         who: recorded in the ledger with the request.
         request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
         origin: the DAG run, recorded in the ledger with the request.
+        events: the events of the assets that `ready.producer` names.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
-        RequestError: a slice did not become ready within `ready.timeout`, or there are too many slices.
+        RequestError: there are too many slices.
     """
     work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
-    decided = _scheduled(work, interval_end_ms, own_request=request_id)
+    decided = _scheduled(work, interval_end_ms, own_request=request_id, events=events)
     match decided:
         case Wait() | Skip():
             return replace(decided, warnings=warnings)
-        case _Due(slices=slices, planned=planned):
+        case _Due(slices=slices, planned=planned, unarrived=unarrived, given_up=given_up):
             asked = Asked(
                 from_ms=slices[0].start_ms,
                 to_ms=slices[-1].end_ms,
@@ -123,8 +147,15 @@ def plan_scheduled(
                 kind=RequestKind.SCHEDULED,
                 request_id=request_id,
                 origin=origin,
+                unarrived=unarrived,
             )
-            return replace(_replay(planned, _open(work, asked, slices)), warnings=warnings, slices=_ids(slices))
+            return replace(
+                replay_of(planned, opened_for(work, asked, slices)),
+                warnings=warnings,
+                slices=_ids(slices),
+                given_up=tuple(text for slice_id, text in given_up.items() if slice_id in _ids(slices)),
+                waiting=decided.waiting,
+            )
         case _:
             assert_never(decided)
 
@@ -153,9 +184,11 @@ def plan_backfill_interval(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)
-    busy = _busy(work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE))
+    busy = busy_with(
+        work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
+    )
     if busy is not None:
-        return Wait(why=busy, warnings=warnings)
+        return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
     shared = shared_request(work, view)
     try:
         planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
@@ -186,10 +219,11 @@ def _in_words_of_the_backfill(work: Workspace, gap: ChainGap) -> str:
     )
 
 
-def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Skip:
+def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Decision:
     """Decide what a backfill by hand replays: all of its half-open range, with the spec of the file.
 
     Raises:
+        RangeTaken: other open requests have slices of the range, and it is neither to wait nor able to replace them.
         RequestError: the range is not valid, or the slice before it has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
@@ -197,9 +231,18 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     if asked.from_ms is None or asked.to_ms is None:
         raise RequestError("a backfill by hand has no range; give it the parameters `from` and `to`")
     slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
+    asked = replace(asked, kind=RequestKind.RANGE)
     view = work.ledger.view()
-    planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=asked.request_id))
-    return _open_unless_current(work, planned, replace(asked, kind=RequestKind.RANGE))
+    try:
+        resumed = check_range_is_free(work, view, asked)
+        request_id = resumed or asked.request_id
+        planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id))
+        refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
+        return _open_unless_current(work, planned, asked)
+    except RangeTaken as error:
+        if asked.if_open is IfOpen.WAIT:
+            return Wait(why=error.facts, watch=watch_ledger(work, view))
+        raise
 
 
 def replay(
@@ -265,9 +308,14 @@ class _Due:
 
     slices: tuple[Slice, ...]
     planned: Plan
+    unarrived: Mapping[str, str]
+    given_up: Mapping[str, str]
+    waiting: Waiting | None
 
 
-def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None) -> _Due | Wait | Skip:
+def _scheduled(
+    work: Workspace, interval_end_ms: int, *, own_request: str | None, events: Sequence[AssetEvent]
+) -> _Due | Wait | Skip:
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold))
@@ -276,29 +324,40 @@ def _scheduled(work: Workspace, interval_end_ms: int, *, own_request: str | None
         head = view.head
         after = f"after the published head {head.result.slice.slice_id}" if head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
-    busy = _busy(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
+    busy = busy_with(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
     if busy is not None:
-        return Wait(why=busy)
-    log = work.log_state(view, candidates)
-    ready = ready_prefix(work, candidates, log)
-    if not ready.slices and ready.waiting is not None:
-        refuse_overdue(work, ready.waiting)
-        return Wait(why=ready.waiting.missing)
-    planned = make_plan(work.pipeline, view, log, ask=Ask(slices=ready.slices))
-    passing, held = _until_held(planned)
+        return Wait(why=busy, watch=watch_ledger(work, view))
+    now_ms, log = work.ledger.now_ms(), work.log_state(view, candidates)
+    prefix = ready_prefix(work, view, candidates, log=log, events=events)
+    slices, waiting, unarrived = prefix.slices, prefix.waiting, dict[str, str]()
+    if not slices and waiting is not None:
+        if not waiting.is_held(now_ms):
+            return Wait(
+                why=waiting.line(now_ms), waiting=waiting, watch=watch_log(work, view, waiting, version=log.version)
+            )
+        slices, unarrived = (waiting.slice,), {waiting.slice.slice_id: describe_unarrived(waiting)}
+    planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices))
+    passing, held = _until_held(planned, unarrived)
     if not passing:
         return Skip(why=f"held by {held}")
-    return _Due(slices=passing, planned=planned)
+    is_whole = len(passing) == len(slices) and not unarrived
+    return _Due(
+        slices=passing,
+        planned=planned,
+        unarrived=unarrived,
+        given_up=prefix.given_up,
+        waiting=waiting if is_whole else None,
+    )
 
 
 def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay | Skip:
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
-    return _replay(planned, _open(work, asked, [step.slice for step in planned.steps]))
+    return replay_of(planned, opened_for(work, asked, [step.slice for step in planned.steps]))
 
 
-def _replay(planned: Plan, opened: Opened) -> Replay:
+def replay_of(planned: Plan, opened: Opened) -> Replay:
     """Return the decision to replay all slices of a plan."""
     return Replay(
         why=planned.chain_note,
@@ -310,14 +369,18 @@ def _replay(planned: Plan, opened: Opened) -> Replay:
     )
 
 
-def _busy(
+def busy_with(
     work: Workspace, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
 ) -> str | None:
-    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None."""
+    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
+
+    `own` is the lease of the asking DAG run, which is not in its own way.
+    """
     before = previous_slice(slice_grid(work.pipeline), slices[0])
     wanted = [*((before,) if before else ()), *slices]
     for request in view.open_requests():
-        if request.request_id == own or request.kind not in kinds or not is_live(work, request):
+        others = [lease for lease in holders(work, request) if lease.lease_id != own]
+        if request.kind not in kinds or not others:
             continue
         making = next((one for one in wanted if covers(request, one)), None)
         if making is not None:
@@ -328,25 +391,38 @@ def _busy(
     return None
 
 
-def _until_held(planned: Plan) -> tuple[tuple[Slice, ...], str]:
+def _until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], str]:
     """Return the slices before the first current run with failed checks, and the description of that run.
 
-    A slice that is to be replayed stops nothing, because its new run is checked again.
+    A slice that is to be replayed stops nothing, because its new run is checked again. Neither does a slice that was
+    held because it had not arrived, and has arrived since.
     """
     passing: list[Slice] = []
     for step in planned.steps:
         run = step.run if step.reason is Reason.CURRENT else None
-        if run is not None and not run.is_publishable and run.verdict is Verdict.FAIL:
+        if (
+            run is not None
+            and not run.is_publishable
+            and run.verdict is Verdict.FAIL
+            and not _has_arrived(run, unarrived)
+        ):
             return tuple(passing), describe_stop(run)
         passing.append(step.slice)
     return tuple(passing), ""
 
 
-def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
+def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:
+    """Return whether only the check of the arrival has failed, and the slice is not in `unarrived` any more."""
+    failed = {check.table for check in run.result.checks if check.verdict is not Verdict.PASS}
+    return failed == {ARRIVAL} and run.result.slice.slice_id not in unarrived
+
+
+def opened_for(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
     if asked.origin is not None:
         asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))
-    return open_request(replace(work, holder=None), asked)
+    open_it = open_range if asked.kind is RequestKind.RANGE else open_request
+    return open_it(replace(work, holder=None), asked)
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:

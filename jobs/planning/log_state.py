@@ -1,5 +1,6 @@
 """The state of the event log for a range of slices, from the Delta log and the ledger. No record is read."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.pipeline.slices import SliceGrid, slice_at, slice_grid
 from jobs.planning.log_pin import pin_input
 from jobs.runs import LogCoordinates, Slice
@@ -21,7 +23,9 @@ from jobs.storage import file_system
 class LogState:
     """The coordinates of each slice of a range, and the first and last slice with records (None: no record).
 
-    Records outside the pipeline's `first..last` are ignored. `known` saves the next `pin_log` from reading the same
+    Records outside the pipeline's `first..last` are ignored. `data_ms` are the distinct instants of the slice column
+    that have records, ascending. `newest_data_ms` is when the newest commit that adds data was made, if the readiness
+    of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the same
     commits again. `warnings` are sentences for the person who plans.
     """
 
@@ -29,8 +33,15 @@ class LogState:
     coordinates: Mapping[str, LogCoordinates]
     first_data: Slice | None
     last_data: Slice | None = None
+    data_ms: tuple[int, ...] = ()
+    newest_data_ms: int | None = None
     known: KnownLog = field(default_factory=KnownLog)
     warnings: tuple[str, ...] = ()
+
+    def has_records(self, one: Slice) -> bool:
+        """Return whether a slice has a record."""
+        place = bisect_left(self.data_ms, one.start_ms)
+        return place < len(self.data_ms) and self.data_ms[place] < one.end_ms
 
 
 def read_log_state(
@@ -54,14 +65,22 @@ def read_log_state(
     pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)
     grid = slice_grid(pipeline)
     filled = _inside(grid, pinned.data_ms)
+    last = slice_at(grid, filled[-1]) if filled else None
     return LogState(
         version=pinned.version,
         coordinates={one.slice_id: pinned.coordinates(one.slice_id) for one in slices},
         first_data=slice_at(grid, filled[0]) if filled else None,
-        last_data=slice_at(grid, filled[-1]) if filled else None,
+        last_data=last,
+        data_ms=tuple(filled),
+        newest_data_ms=pinned.newest_data_ms() if last in slices and waits_for_commits(pipeline.log.ready) else None,
         known=pinned.known(),
         warnings=tuple(_unprotected(pinned)),
     )
+
+
+def waits_for_commits(ready: ReadyGrammar | None) -> bool:
+    """Return whether a slice can be complete because of a commit after its end: the pipeline states no condition."""
+    return ready is None or not ready.has_condition
 
 
 def _unprotected(pinned: PinnedLog) -> Iterator[str]:

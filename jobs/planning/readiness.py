@@ -1,17 +1,36 @@
-"""Readiness of slices for the schedule: the conditions of a pipeline's `log.ready`."""
+"""Readiness of slices for the schedule: which slices that are over count as complete, by a pipeline's `log.ready`.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+Without a condition in the file, a slice is complete when a later slice has a record, or when it has a record and the
+log has a commit of new data that was made at or after the slice's end. Whatever the file says, the clock alone never
+completes a slice without a record after which the log has no record either.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
-from jobs.durations import human_duration
-from jobs.pipeline.slices import show_instant
+from jobs.durations import UNIT_MS, human_duration
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.ready import ConditionGrammar, MinRecordsGrammar, ReadyGrammar
+from jobs.pipeline.slices import show_instant, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.log_state import LogState
 from jobs.planning.workspace import Workspace
 from jobs.runs import Slice
 from jobs.storage import file_system
-from windowlib.errors import RequestError
+
+_WEEK_MS = 7 * UNIT_MS["d"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetEvent:
+    """An event of an Airflow asset: `key` is its partition key, if it has one."""
+
+    uri: str
+    at_ms: int
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,73 +42,299 @@ class Waiting:
         missing: the condition that it waits for, as a sentence.
         since_ms: since when it waits: its end.
         until_ms: when it counts as overdue; None: never.
+        then: what the pipeline file says for an overdue slice: `wait` or `hold` (`publish_empty` makes it ready).
+        records: the number of its records.
+        next_ms: the next instant at which the clock can change the answer; None: it cannot.
+        markers: the places of the marker files that it waits for.
+        producers: the URIs of the assets whose events it waits for.
     """
 
     slice: Slice
     missing: str
     since_ms: int
     until_ms: int | None = None
+    then: str = "wait"
+    records: int = 0
+    next_ms: int | None = None
+    markers: tuple[str, ...] = ()
+    producers: tuple[str, ...] = ()
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Return whether the slice has waited until its timeout."""
+        return self.until_ms is not None and now_ms >= self.until_ms
+
+    def is_held(self, now_ms: int) -> bool:
+        """Return whether the slice is to be replayed for a person to decide (`then: hold`)."""
+        return self.then == "hold" and self.is_overdue(now_ms)
+
+    def line(self, now_ms: int) -> str:
+        """Return on one line what is waited for, since when, and until when."""
+        if self.until_ms is None:
+            until = "no timeout"
+        else:
+            at = f"{show_instant(self.until_ms)} (ready.timeout, then: {self.then})"
+            until = f"overdue since {at}" if self.is_overdue(now_ms) else f"until {at}"
+        return f"waits for {self.slice.slice_id} since {show_instant(self.since_ms)}: {self.missing}; {until}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyPrefix:
-    """The slices before the first that is not ready, and this one; None if all are ready."""
+    """The slices before the first that is not ready, and this one; None if all are ready.
+
+    `given_up` maps the slices that are only ready because their timeout is over (`then: publish_empty`) to a sentence.
+    """
 
     slices: tuple[Slice, ...]
     waiting: Waiting | None = None
+    given_up: Mapping[str, str] = field(default_factory=dict)
 
 
-def ready_prefix(work: Workspace, slices: Sequence[Slice], log: LogState) -> ReadyPrefix:
-    """Return the slices up to the first that is not ready."""
-    for index, one in enumerate(slices):
-        missing = _missing(work, one, log)
-        if missing is not None:
-            ready = work.pipeline.log.ready
-            until_ms = None if ready is None or ready.timeout_ms is None else one.end_ms + ready.timeout_ms
-            waiting = Waiting(slice=one, missing=missing, since_ms=one.end_ms, until_ms=until_ms)
-            return ReadyPrefix(slices=tuple(slices[:index]), waiting=waiting)
-    return ReadyPrefix(slices=tuple(slices))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """Whether a condition holds.
 
-
-def refuse_overdue(work: Workspace, waiting: Waiting) -> None:
-    """Refuse to wait longer for a slice.
-
-    Raises:
-        RequestError: the slice did not become ready within `ready.timeout` after its end.
+    Attributes:
+        missing: the end of the sentence "slice X is complete …"; None if the condition holds.
+        names_slice: whether a marker or a producer that holds has named this slice, so that it may be without a record.
     """
-    if waiting.until_ms is not None and work.ledger.now_ms() >= waiting.until_ms:
-        within = human_duration(waiting.until_ms - waiting.since_ms)
-        raise RequestError(
-            f"{waiting.missing}; that did not happen within {within} after its end (ready.timeout). Check the job that "
-            f"writes the log {work.pipeline.log.table}, or run the slice by hand"
-        )
+
+    missing: str | None = None
+    names_slice: bool = False
 
 
-def _missing(work: Workspace, one: Slice, log: LogState) -> str | None:
-    """Return the first condition of `log.ready` that a slice does not meet, as a sentence; None if it is ready."""
-    ready = work.pipeline.log.ready
-    if ready is None:
-        return None
-    if ready.after_ms is not None and work.ledger.now_ms() < one.end_ms + ready.after_ms:
-        at = show_instant(one.end_ms + ready.after_ms)
-        return f"slice {one.slice_id} is complete {human_duration(ready.after_ms)} after its end, at {at} (ready.after)"
-    found = log.coordinates[one.slice_id]
-    if ready.min_records is not None and found.records < ready.min_records:
-        least = f"{ready.min_records:,} (ready.min_records)"
-        return f"slice {one.slice_id} has {counted(found.records, 'record')}, and is complete with {least}"
-    if ready.newer_commit and (log.last_data is None or log.last_data.start_ms <= one.start_ms):
-        return f"slice {one.slice_id} is complete when the log holds records of a later slice (ready.newer_commit)"
-    if ready.marker is not None and not _marker_exists(work, ready.marker, one):
-        marker = ready.marker.replace("{slice_id}", one.slice_id)
-        return f"slice {one.slice_id} is complete when {marker} exists (ready.marker)"
-    return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that the readiness of slices depends on.
+
+    Attributes:
+        now_ms: the time.
+        log: the state of the log for the slices.
+        records_of: returns the number of records of another slice of the pipeline; None if it is not known.
+        marker: returns the place of the marker of a slice, and whether it exists.
+        weekday: returns the slice of the same weekday so many weeks before; None if there is none.
+        events: the events of the assets that the conditions name.
+    """
+
+    now_ms: int
+    log: LogState
+    records_of: Callable[[Slice], int | None]
+    marker: Callable[[str, Slice], tuple[str, bool]]
+    weekday: Callable[[Slice, int], Slice | None]
+    events: Sequence[AssetEvent] = ()
+
+    def records(self, one: Slice) -> int:
+        """Return the number of records of a slice, as far as the log has statistics."""
+        return self.log.coordinates[one.slice_id].records
+
+    def has_later(self, one: Slice) -> bool:
+        """Return whether a later slice has a record."""
+        return self.log.last_data is not None and self.log.last_data.start_ms > one.start_ms
 
 
-def _marker_exists(work: Workspace, marker: str, one: Slice) -> bool:
-    path = work.lake.below(marker.replace("{slice_id}", one.slice_id))
-    if work.lake.is_local:
-        return Path(path).exists()
+def ready_prefix(
+    work: Workspace, view: LedgerView, slices: Sequence[Slice], *, log: LogState, events: Sequence[AssetEvent] = ()
+) -> ReadyPrefix:
+    """Return the slices up to the first that is not ready.
+
+    Args:
+        work: the workspace.
+        view: the ledger, which knows the records of published slices.
+        slices: slices that are over, contiguous, oldest first.
+        log: the state of the log for these slices.
+        events: the events of the assets that `ready.producer` names; none where nothing can ask Airflow.
+    """
+    evidence = _evidence(work, view, log=log, events=events)
+    return first_not_ready(work.pipeline.log.ready, slices, evidence)
+
+
+def first_not_ready(ready: ReadyGrammar | None, slices: Sequence[Slice], evidence: Evidence) -> ReadyPrefix:
+    """Return the slices up to the first that does not meet the conditions of a pipeline."""
+    given_up: dict[str, str] = {}
+    for index, one in enumerate(slices):
+        missing = missing_of(ready, one, evidence)
+        if missing is None:
+            continue
+        waiting = _waiting(ready, one, evidence, missing=missing)
+        if ready is not None and ready.then == "publish_empty" and waiting.is_overdue(evidence.now_ms):
+            given_up[one.slice_id] = _given_up(ready, waiting)
+            continue
+        return ReadyPrefix(slices=tuple(slices[:index]), waiting=waiting, given_up=given_up)
+    return ReadyPrefix(slices=tuple(slices), given_up=given_up)
+
+
+def missing_of(ready: ReadyGrammar | None, one: Slice, evidence: Evidence) -> str | None:
+    """Return what a slice lacks to be complete, as a sentence; None if it is complete."""
+    answer = _default(one, evidence) if ready is None or not ready.has_condition else _answer(ready, one, evidence)
+    missing = answer.missing
+    if missing is None and not (evidence.log.has_records(one) or evidence.has_later(one) or answer.names_slice):
+        missing = f"when it or a later slice has a record ({_no_record_since(evidence)})"
+    return None if missing is None else f"slice {one.slice_id} is complete {missing}"
+
+
+def describe_unarrived(waiting: Waiting) -> str:
+    """Return what is known of an overdue slice: `0 records 12 h after its end`."""
+    after = "" if waiting.until_ms is None else f" {human_duration(waiting.until_ms - waiting.since_ms)} after its end"
+    return f"{counted(waiting.records, 'record')}{after}"
+
+
+def _given_up(ready: ReadyGrammar, waiting: Waiting) -> str:
+    how = "incomplete" if waiting.records else "empty"
+    return (
+        f"published {how}: {waiting.slice.slice_id}, with {describe_unarrived(waiting)} (ready.timeout, then: "
+        f"{ready.then})"
+    )
+
+
+def _waiting(ready: ReadyGrammar | None, one: Slice, evidence: Evidence, *, missing: str) -> Waiting:
+    leaves = tuple(ready.leaves()) if ready is not None and ready.has_condition else ()
+    until_ms = None if ready is None or ready.timeout_ms is None else one.end_ms + ready.timeout_ms
+    clock = [one.end_ms + leaf.after_ms for leaf in leaves if leaf.after_ms is not None]
+    future = [at_ms for at_ms in (*clock, *(() if until_ms is None else (until_ms,))) if at_ms > evidence.now_ms]
+    places = (evidence.marker(leaf.marker, one) for leaf in leaves if leaf.marker is not None)
+    return Waiting(
+        slice=one,
+        missing=missing,
+        since_ms=one.end_ms,
+        until_ms=until_ms,
+        then="wait" if ready is None else ready.then,
+        records=evidence.records(one),
+        next_ms=min(future, default=None),
+        markers=tuple(place for place, exists in places if not exists),
+        producers=() if ready is None else ready.producers,
+    )
+
+
+def _answer(condition: ConditionGrammar, one: Slice, evidence: Evidence) -> _Answer:
+    if condition.all_of is not None:
+        return _all([_answer(part, one, evidence) for part in condition.all_of])
+    if condition.any_of is not None:
+        return _any([_answer(part, one, evidence) for part in condition.any_of])
+    return _leaf(condition, one, evidence)
+
+
+def _all(answers: Sequence[_Answer]) -> _Answer:
+    missing = [answer.missing for answer in answers if answer.missing is not None]
+    return _Answer(missing=" and ".join(missing) or None, names_slice=any(answer.names_slice for answer in answers))
+
+
+def _any(answers: Sequence[_Answer]) -> _Answer:
+    holding = [answer for answer in answers if answer.missing is None]
+    if holding:
+        return _Answer(names_slice=any(answer.names_slice for answer in holding))
+    return _Answer(missing=f"({' or '.join(str(answer.missing) for answer in answers)})")
+
+
+def _leaf(condition: ConditionGrammar, one: Slice, evidence: Evidence) -> _Answer:
+    if condition.after_ms is not None:
+        return _after(condition.after_ms, one, evidence)
+    if condition.min_records is not None:
+        return _min_records(condition.min_records, one, evidence)
+    if condition.marker is not None:
+        place, exists = evidence.marker(condition.marker, one)
+        return _Answer(names_slice=True) if exists else _Answer(missing=f"when {place} exists (ready.marker)")
+    if condition.producer is not None:
+        return _producer(condition.producer, one, evidence)
+    if evidence.has_later(one):
+        return _Answer()
+    return _Answer(missing=f"when the log holds records of a later slice ({_no_record_since(evidence)}; newer_commit)")
+
+
+def _default(one: Slice, evidence: Evidence) -> _Answer:
+    newest_ms = evidence.log.newest_data_ms
+    if evidence.has_later(one):
+        return _Answer()
+    if not evidence.log.has_records(one):
+        return _Answer(missing=f"when it or a later slice has a record ({_no_record_since(evidence)})")
+    if newest_ms is not None and newest_ms >= one.end_ms:
+        return _Answer()
+    newest = "" if newest_ms is None else f" (the newest commit of records is of {show_instant(newest_ms)})"
+    return _Answer(missing=f"when a later slice has a record, or the log gets records after its end{newest}")
+
+
+def _after(after_ms: int, one: Slice, evidence: Evidence) -> _Answer:
+    at_ms = one.end_ms + after_ms
+    if evidence.now_ms >= at_ms:
+        return _Answer()
+    return _Answer(missing=f"{human_duration(after_ms)} after its end, at {show_instant(at_ms)} (ready.after)")
+
+
+def _min_records(limit: MinRecordsGrammar, one: Slice, evidence: Evidence) -> _Answer:
+    records = evidence.records(one)
+    if limit.number is not None:
+        least, why = limit.number, "ready.min_records"
+    else:
+        least, why = _usual_share(limit, one, evidence)
+    if records >= least or (least == 1 and evidence.log.has_records(one)):  # files without statistics count 0 records
+        return _Answer()
+    return _Answer(missing=f"with {counted(least, 'record')} ({why}), and has {records:,}")
+
+
+def _usual_share(limit: MinRecordsGrammar, one: Slice, evidence: Evidence) -> tuple[int, str]:
+    """Return the least number of records by the same weekday's slices before, and how it was found.
+
+    Slices without a record are left out, as a holiday is not usual. Without such a slice, one record is enough.
+    """
+    assert limit.share is not None
+    before = (evidence.weekday(one, weeks) for weeks in range(1, limit.weeks + 1))
+    found = [records for earlier in before if earlier is not None and (records := evidence.records_of(earlier))]
+    if not found:
+        return 1, "ready.min_records; no slice of the same weekday before has records"
+    usual = median(found)
+    least = max(1, math.ceil(limit.share * usual))
+    return (
+        least,
+        f"ready.min_records: {100 * limit.share:g} % of {usual:,g}, the median of {counted(len(found), 'week')}",
+    )
+
+
+def _producer(uri: str, one: Slice, evidence: Evidence) -> _Answer:
+    events = [event for event in evidence.events if event.uri == uri]
+    if any(_names(event.key, one.slice_id) for event in events if event.key is not None):
+        return _Answer(names_slice=True)
+    if any(event.key is None and event.at_ms >= one.end_ms for event in events):
+        return _Answer()
+    return _Answer(missing=f"when asset {uri} has an event of the slice, or one after its end (ready.producer)")
+
+
+def _names(key: str, slice_id: str) -> bool:
+    """Return whether a partition key is a slice or has it in its range `first..last`, as our own publications do."""
+    first, dots, last = key.partition("..")
+    return first <= slice_id <= last if dots else key == slice_id
+
+
+def _no_record_since(evidence: Evidence) -> str:
+    last = evidence.log.last_data
+    return "no slice has a record" if last is None else f"no record since {last.slice_id}"
+
+
+def _evidence(work: Workspace, view: LedgerView, *, log: LogState, events: Sequence[AssetEvent]) -> Evidence:
+    grid = slice_grid(work.pipeline)
+
+    def records_of(one: Slice) -> int | None:
+        if one.slice_id in log.coordinates:
+            return log.coordinates[one.slice_id].records
+        run = view.runs.get(view.published.get(one.slice_id, ""))
+        return None if run is None else run.result.counts.read
+
+    def weekday(one: Slice, weeks: int) -> Slice | None:
+        # The middle of the slice stays in the slice of the same weekday when clocks change in between.
+        at_ms = (one.start_ms + one.end_ms) // 2 - weeks * _WEEK_MS
+        return slice_at(grid, at_ms) if grid.first_ms is None or at_ms >= grid.first_ms else None
+
+    def marker(text: str, one: Slice) -> tuple[str, bool]:
+        name = text.replace("{slice_id}", one.slice_id)
+        return name, marker_exists(work.lake.below(name))
+
+    return Evidence(
+        now_ms=work.ledger.now_ms(), log=log, records_of=records_of, marker=marker, weekday=weekday, events=events
+    )
+
+
+def marker_exists(place: str) -> bool:
+    """Return whether a marker file exists. `place` is a path or a URI."""
     import pyarrow.fs as pafs
 
-    system, name = file_system(path)
+    if "://" not in place:
+        return Path(place).exists()
+    system, name = file_system(place)
     return bool(system.get_file_info(name).type != pafs.FileType.NotFound)

@@ -1,4 +1,4 @@
-"""Judges how much the publication of a request changes settled windows, and records it in the ledger.
+"""Judges what no run alone shows, and records it in the ledger: changed settled windows, slices that have not arrived.
 
 The judgement compares rows, so it is made outside of the ledger's write. It names its basis: the rule, the runs that
 readers see, and the runs of the request. A publication needs a judgement with the basis of the view that it changes. So
@@ -17,12 +17,13 @@ from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.workspace import Workspace
 from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
-from jobs.runs import SETTLED, CheckResult, Verdict
+from jobs.runs import ARRIVAL, SETTLED, CheckResult, Verdict
 
 if TYPE_CHECKING:
     from jobs.comparing.settled import SettledChange
 
 CHECK: Final = "settled_windows"
+ARRIVED: Final = "slice_has_arrived"
 MAX_TRIES: Final = 20
 
 
@@ -63,8 +64,11 @@ class _Recording:
 
 
 def judged_checks_of(work: Workspace, view: LedgerView, request: Request) -> Mapping[str, tuple[CheckResult, ...]]:
-    """Return the checks of settled windows: run id -> one check if the run changes a settled window, else none."""
-    checks: dict[str, tuple[CheckResult, ...]] = dict.fromkeys(request.runs.values(), ())
+    """Return run id -> a failed check if its slice has not arrived, and a check if it changes a settled window."""
+    checks: dict[str, tuple[CheckResult, ...]] = {
+        run_id: (_not_arrived(slice_id, request.unarrived[slice_id]),) if slice_id in request.unarrived else ()
+        for slice_id, run_id in request.runs.items()
+    }
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
     if rule is None or not view.published:
         return checks
@@ -76,7 +80,8 @@ def judged_checks_of(work: Workspace, view: LedgerView, request: Request) -> Map
     sides = request_sides(view, request.request_id)
     found = settled_change(work.lake, work.pipeline.name, sides, settled=settled)
     for slice_id in found.by_slice:
-        checks[request.runs[slice_id]] = (_check(rule, found, slice_id),)
+        run_id = request.runs[slice_id]
+        checks[run_id] = (*checks[run_id], _check(rule, found, slice_id))
     return checks
 
 
@@ -86,6 +91,21 @@ def exceeds(rule: SettledGrammar, found: "SettledChange") -> bool:
     if limits.share is not None and found.share > limits.share:
         return True
     return any(found.column_share(name) > most for name, most in limits.columns.items())
+
+
+def _not_arrived(slice_id: str, finding: str) -> CheckResult:
+    """Return the failed check of a slice that is overdue. `finding` is what is known of it: `0 records 12 h …`."""
+    demand = "the slice has arrived (log.ready, then: hold)"
+    return CheckResult(
+        slice_id=slice_id,
+        table=ARRIVAL,
+        check=ARRIVED,
+        severity="critical",
+        verdict=Verdict.FAIL,
+        observed=json.dumps({"note": finding}, sort_keys=True),
+        arguments=json.dumps({"demand": demand}, sort_keys=True),
+        message=f"{demand}: found {finding}",
+    )
 
 
 def _check(rule: SettledGrammar, found: "SettledChange", slice_id: str) -> CheckResult:

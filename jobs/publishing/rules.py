@@ -117,14 +117,18 @@ class Basis:
 
 
 def settled_basis(work: Workspace, view: LedgerView, request: Request) -> Basis:
-    """Return the basis of a judgement of a request in a view. `now` is None if the pipeline file has no such rule."""
+    """Return the basis of a judgement of a request in a view.
+
+    `now` is None if the pipeline file has no rule for settled windows, and every slice of the request has arrived.
+    """
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
     runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id]
     judged = {run.judgement.basis if run.judgement is not None else None for run in runs}
-    if rule is None:
+    if rule is None and not request.unarrived:
         return Basis(now=None, is_outdated=bool(judged - {None, NO_RULE}))
-    document = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
-    now = fingerprint([document, dict(view.published), dict(request.runs)])
+    document = None if rule is None else rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+    unarrived = [dict(request.unarrived)] if request.unarrived else []
+    now = fingerprint([document, dict(view.published), dict(request.runs), *unarrived])
     return Basis(now=now, is_outdated=bool(judged - {now}))
 
 
@@ -220,7 +224,7 @@ def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Pu
     others = other_holders(work, request, lease_id=lease_id)
     if not others:
         return None
-    who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
+    who = ", ".join(lease.worker for lease in others)
     why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or stop it"
     return _refused(request, why, waits_for=who)
 
@@ -355,7 +359,7 @@ def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Sl
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
         f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
-        f"{start}" + (f" --to {end.slice_id}`" if end else "` to the last slice")
+        f"{start}" + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
     )
     return _refused(request, why, stopped_by=along)
 
@@ -375,6 +379,11 @@ def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[
 def _last_before(grid: SliceGrid, after: Slice) -> str:
     before = previous_slice(grid, after)
     return before.slice_id if before else "the beginning"
+
+
+def has_equal_rows(view: LedgerView, run_id: str | None, shown: str) -> bool:
+    """Return whether a run has the rows of the run `shown`."""
+    return run_id is not None and _digests(view, run_id) == _digests(view, shown)
 
 
 def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:

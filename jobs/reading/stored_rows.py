@@ -19,7 +19,7 @@ from jobs.lake.store import Attempt, attempt_batches, count_rows, read_attempts,
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.reading.stored_tables import Columns, spec_of, stored_table
-from jobs.runs import SETTLED, CheckResult
+from jobs.runs import JUDGED, CheckResult
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import StoreError
@@ -218,7 +218,7 @@ def file_of(uri: str, attempt: Attempt) -> str | None:
 def digest_of(run: StagedRun, table: str) -> str | None:
     """Return the ledger's digest of a run's rows in a table; None if the ledger of an older Hindcast has none."""
     if table == tables.QUALITY_RESULTS:
-        stored = [check for check in run.result.checks if check.table != SETTLED]
+        stored = [check for check in run.result.checks if check.table not in JUDGED]
         return quality_digest(stored, run.checks_fingerprint)
     if table == tables.TALLIES:
         return run.result.extras.get(TALLIES_DIGEST)

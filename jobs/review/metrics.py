@@ -1,6 +1,7 @@
 """The state of a pipeline as numbers for a monitoring system: `hindcast metrics`, and the gauges of Airflow's tasks.
 
-The ledger alone gives them, so they are the same whoever asks, and asking costs no reading of rows.
+The ledger gives them, so they are the same whoever asks, and asking costs no reading of rows. `changed_slices` needs
+the log, too, so it is missing where the log is not read or cannot be read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,6 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.slices import SliceGrid, next_slice
+
+MAX_COUNTED: Final = 10_000
+"""So many slices without a publication are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +26,13 @@ class Gauge:
 
 HELP: Final[Mapping[str, str]] = {
     "published_slices": "Slices that readers see.",
+    "changed_slices": "Published slices whose records in the log are not those that their runs read. Needs the log.",
+    "empty_slices": "Published slices without a record.",
+    "unpublished_slices": "Slices that are over and come after the last published one, whether or not they have data.",
+    "waiting_seconds": "Seconds since the end of the first of these slices; 0 if there is none.",
     "held_slices": "Slices of open requests whose checks failed and that nobody has waived.",
-    "open_requests": "Requests that are not published and not closed.",
+    "open_requests": "Requests that are not published and not closed, without proposed restatements.",
+    "proposed_restatements": "Restatements of changed slices that wait to be replayed or declined.",
     "failed_requests": "Open requests whose newest attempt failed.",
     "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
     "newest_publication_age_seconds": "Seconds since readers saw a change.",
@@ -36,9 +46,14 @@ HELP: Final[Mapping[str, str]] = {
 """Every gauge. One that has no value yet, because nothing is published, is left out."""
 
 
-def gauges(view: LedgerView, *, now_ms: int) -> list[Gauge]:
-    """Return the gauges of a pipeline, in the order of `HELP`."""
-    found = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms))
+def gauges(view: LedgerView, *, grid: SliceGrid, now_ms: int, changed: int | None = None) -> list[Gauge]:
+    """Return the gauges of a pipeline, in the order of `HELP`. `grid` cuts its slices.
+
+    `changed` is the number of changed slices; None: not known.
+    """
+    found = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms)) | dict(_waiting(view, grid, now_ms))
+    if changed is not None:
+        found["changed_slices"] = changed
     return [Gauge(name=name, help=text, value=found[name]) for name, text in HELP.items() if name in found]
 
 
@@ -46,9 +61,25 @@ def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
     requests = view.open_requests()
     staged = [view.run(run_id) for request in requests for run_id in request.runs.values()]
     yield "held_slices", len({run.result.slice.slice_id for run in staged if not run.is_publishable})
-    yield "open_requests", len(requests)
+    proposed = sum(request.is_proposed for request in requests)
+    yield "open_requests", len(requests) - proposed
+    yield "proposed_restatements", proposed
     yield "failed_requests", sum(request.failure is not None for request in requests)
     yield "rolled_back", float(view.hold is not None)
+
+
+def _waiting(view: LedgerView, grid: SliceGrid, now_ms: int) -> Iterator[tuple[str, float]]:
+    """Yield what the ledger and the clock tell of slices without a publication. The log is not read."""
+    published = (view.runs.get(run_id) for run_id in view.published.values())
+    yield "empty_slices", sum(run is not None and not run.result.counts.read for run in published)
+    if not view.published:
+        return
+    first = next_slice(grid, view.slices[list(view.published)[-1]])
+    one, count = first, 0
+    while one is not None and one.end_ms <= now_ms and count < MAX_COUNTED:
+        one, count = next_slice(grid, one), count + 1
+    yield "unpublished_slices", count
+    yield "waiting_seconds", 0 if first is None else max(0, now_ms - first.end_ms) / 1000
 
 
 def _published(view: LedgerView, *, now_ms: int) -> Iterator[tuple[str, float]]:

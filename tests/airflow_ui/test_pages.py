@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from jobs.planning.workspace import Asked
 from jobs.publishing.publishing import publish
 from jobs.review import links
 from jobs.runs import RunResult
-from tests.airflow_ui.conftest import Clients, Place
+from tests.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
 from tests.support.waiving import waive_newest
@@ -159,6 +160,7 @@ def test_pages_need_the_permission_to_read_the_dag(
         links.slice_page("sales", "2024-01-03"),
         links.rows_page("sales", "2024-01-03", "window_outputs"),
         links.compare_page("sales"),
+        links.digest_page("sales"),
         links.record_page("sales"),
         links.dag_page("replay_sales"),
     ):
@@ -330,3 +332,24 @@ def test_a_record_is_found_by_a_part_of_its_id_and_the_page_tells_how_far_it_sea
     nothing = client.get(links.record_page("sales", "<b>nothing")).text
     assert "No record of these slices has “&lt;b&gt;nothing” in the column id" in nothing
     assert client.get(f"{links.record_page('sales', 'a')}&slice=1999-01-01").status_code == 404
+
+
+def test_the_overview_tells_how_far_each_pipeline_is_behind_its_schedule(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.airflow_ui.context.now_ms", lambda: NOW_MS)
+    replay(place, "2024-01-01", "2024-01-03")
+    text = clients("viewer").get(links.overview()).text
+    assert "newest record 2024-01-04, 26 days behind the schedule" in text
+    assert "newest published slice 2024-01-02, 28 days behind the schedule" in text
+    shutil.rmtree(place.lake / "event_logs")
+    assert "freshness is not known: " in clients("viewer").get(links.overview()).text
+
+
+def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.airflow_ui.context.now_ms", lambda: NOW_MS + 1)
+    held(place)
+    text = html.unescape(clients("viewer").get(links.digest_page("sales")).text)
+    assert "Since 2024-01-31 00:00:00 UTC" in text
+    assert '<dt>Published</dt><dd class="wrap">none</dd>' in text
+    assert "2024-01-03 since 2024-02-01 00:00:00 UTC: total: failed" in text

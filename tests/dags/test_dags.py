@@ -15,6 +15,7 @@ from jobs.orchestration.embedded.airflow_env import POOLS
 from jobs.pipeline.slices import SliceGrid, slice_grid
 from jobs.plain_text import escaped
 from tests.dags.conftest import import_dag_file
+from tests.support.fake_replay import PIPELINE
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
 
@@ -143,11 +144,50 @@ def test_only_the_replay_task_takes_a_slot_of_an_existing_pool(dags: "dict[str, 
         assert all(task.pool == "default_pool" for task in dag.tasks if task.task_id != "replay")
 
 
-def test_a_waiting_plan_task_holds_no_slot(dags: "dict[str, DAG]") -> None:
-    for dag in _replaying(dags):
-        plan = dag.get_task("plan")
-        assert plan.reschedule  # type: ignore[union-attr]
-        assert plan.mode == "reschedule"  # type: ignore[union-attr]
+@pytest.mark.parametrize(
+    ("schedule", "assets", "cron"),
+    [
+        ('"0 6 * * *"', [], "0 6 * * *"),
+        ("{asset: 's3://events/raw'}", ["s3://events/raw"], None),
+        (
+            "['s3://events/raw', 'hindcast://flights/publications']",
+            ["s3://events/raw", "hindcast://flights/publications"],
+            None,
+        ),
+        ("{cron: '0 6 * * *', asset: 's3://events/raw'}", ["s3://events/raw"], "0 6 * * *"),
+    ],
+)
+def test_a_schedule_is_a_cron_expression_assets_or_both(
+    load_dags: "LoadDags", tmp_path: Path, schedule: str, assets: list[str], cron: str | None
+) -> None:
+    """After it has been stored by Airflow. The assets are found by URI: a second name for one of them is refused."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    (tmp_path / "sales.yaml").write_text(PIPELINE.replace('"0 6 * * *"', schedule), encoding="utf-8")
+    dag = load_dags(tmp_path)["replay_sales"]
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    timetable: Any = stored.timetable
+    assert [ref.uri for ref in timetable.asset_condition.iter_asset_refs()] == assets
+    assert list(timetable.asset_condition.iter_assets()) == []
+    clock = timetable if not assets else getattr(timetable, "timetable", None)
+    assert getattr(clock, "_expression", None) == cron
+    assert ("Airflow's own backfill** makes" in str(dag.doc_md)) == (cron is not None)
+    assert (timetable.periodic and timetable.can_be_scheduled) == (cron is not None), "else Airflow has no backfill"
+
+
+def test_only_automatic_restatements_add_a_task_which_also_runs_without_work(
+    load_dags: "LoadDags", tmp_path: Path
+) -> None:
+    dags: Mapping[str, DAG] = {}
+    for mode, tasks in (("propose", TASKS), ("off", TASKS), ("auto", TASKS | {"restate"})):
+        text = f"{PIPELINE}restate: {{mode: {mode}}}\n"
+        (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
+        dags = load_dags(tmp_path)
+        assert set(dags["replay_sales"].task_ids) == tasks
+        assert set(dags["backfill_sales"].task_ids) == TASKS
+    restate = dags["replay_sales"].get_task("restate")
+    # If publish has failed, so does the DAG run: a leaf that runs in any case would hide the failure.
+    assert (restate.trigger_rule, restate.upstream_task_ids) == ("none_failed", {"publish"})
 
 
 def test_spark_is_submitted_through_the_wrapper_with_the_death_signal(dags: "dict[str, DAG]") -> None:
@@ -165,7 +205,7 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = dags["backfill_flights"].params
-    assert set(params) == {"from", "to", "reason", "publish", "fresh"}
+    assert set(params) == {"from", "to", "reason", "publish", "fresh", "request"}
     good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
     for name, value in good.items():
         params.get_param(name).resolve(value)

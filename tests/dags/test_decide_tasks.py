@@ -71,7 +71,7 @@ class World:
         context = self.context("backfill_sales", run_id, conf=FORM, task_id="plan")
         context["params"] = FORM
         plan: Any = self.dags["backfill_sales"].get_task("plan")
-        order = plan.poke(context).xcom_value
+        order = plan.execute(context)
         self.xcoms[run_id, "plan"] = order
         made = dag_tasks.read_order(order)
         scheduling.replay(
@@ -202,7 +202,8 @@ def test_the_state_of_a_dag_run_is_airflows_word_and_none_if_there_is_no_run(mon
 
     from jobs.dag_factory.dag_runs import state_of
 
-    answers: list[object] = [DagRunState.FAILED, "success", AirflowRuntimeError(ErrorResponse())]
+    gone, down = (ErrorResponse(detail={"status_code": status}) for status in (404, 503))
+    answers: list[object] = [DagRunState.FAILED, "success", AirflowRuntimeError(gone), AirflowRuntimeError(down)]
 
     def state(dag_id: str, run_id: str) -> object:
         assert (dag_id, run_id) == ("a", "b")
@@ -213,3 +214,5 @@ def test_the_state_of_a_dag_run_is_airflows_word_and_none_if_there_is_no_run(mon
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(state))
     assert [state_of("a", "b") for _ in range(3)] == ["failed", "success", None]
+    with pytest.raises(LookupError, match="does not tell the state of a, run b"):
+        state_of("a", "b")

@@ -1,6 +1,10 @@
 """The tasks of the DAGs, called as Airflow calls them, over a real ledger: what they return and when they skip."""
 
+import asyncio
+import importlib
 import json
+import logging
+import time
 from contextlib import nullcontext
 from copy import copy
 from datetime import UTC, datetime
@@ -53,8 +57,8 @@ class Tasks:
     def task(self, name: str) -> Any:  # noqa: ANN401 - an operator of Airflow
         return self.dag.get_task(name)
 
-    def plan(self) -> Any:  # noqa: ANN401 - the answer of a sensor
-        return self.task("plan").poke(self.context)
+    def plan(self) -> Any:  # noqa: ANN401 - an order as plain data
+        return self.task("plan").execute(self.context)
 
     def run(self, name: str, order: object) -> Any:  # noqa: ANN401 - the result of a task
         """Run gate or publish on what the plan task left in XCom."""
@@ -93,8 +97,7 @@ def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: La
     from airflow.sdk.exceptions import AirflowSkipException
 
     planned = tasks.plan()
-    assert planned.is_done
-    order = stage(lake, planned.xcom_value)
+    order = stage(lake, planned)
     assert tasks.run("gate", order) == "1 slice passed"
     published = tasks.run("publish", order)
     assert (published["published"], published["changed"], published["partitions"]) == (
@@ -110,7 +113,7 @@ def test_a_failed_check_fails_the_gate_without_retry(tasks: Tasks, lake: Lake) -
     from airflow.sdk.exceptions import AirflowFailException
 
     append_day(Path(lake.root), "2024-01-01", {"b": FAILS})
-    order = stage(lake, tasks.plan().xcom_value)
+    order = stage(lake, tasks.plan())
     with pytest.raises(AirflowFailException, match="1 of 1 slice held: 2024-01-01"):
         tasks.run("gate", order)
 
@@ -130,7 +133,7 @@ def test_the_gate_of_a_backfill_logs_what_the_publication_would_change(
 
     monkeypatch.setattr("jobs.orchestration.order_differences.order_differences", differences)
     append_day(Path(lake.root), "2024-01-01", {"b": FAILS if fails else 1})
-    order = stage(lake, tasks.plan().xcom_value)
+    order = stage(lake, tasks.plan())
     gate, told = tasks.task("gate"), []
     gate.kind = "backfill"
     monkeypatch.setattr(gate.log, "info", lambda text, *found: told.append(text % found))
@@ -159,7 +162,7 @@ def test_gate_and_publish_send_the_gauges_of_the_pipeline_to_airflow(
     monkeypatch.setattr("jobs.dag_factory.task_errors.stats.gauge", gauge)
     if fails:
         append_day(Path(lake.root), "2024-01-01", {"b": FAILS})
-    order = stage(lake, tasks.plan().xcom_value)
+    order = stage(lake, tasks.plan())
     if fails:
         with pytest.raises(AirflowFailException, match="1 of 1 slice held"):
             tasks.run("gate", order)
@@ -173,11 +176,79 @@ def test_gate_and_publish_send_the_gauges_of_the_pipeline_to_airflow(
 def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     load_dags: "LoadDags", tmp_path: Path, lake: Lake
 ) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
     assert lake.is_local
     text = PIPELINE.replace("slice: {by: day}", "slice: {by: day}\n  ready: {min_records: 9}")
     (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
-    waiting = Tasks(load_dags(tmp_path)["replay_sales"], "2024-01-02").plan()
-    assert (waiting.is_done, waiting.xcom_value) == (False, None)
+    tasks = Tasks(load_dags(tmp_path)["replay_sales"], "2024-01-02")
+    with pytest.raises(TaskDeferred) as deferred:
+        tasks.plan()
+    assert tasks.pushed["hindcast_verdict"].startswith("waits for 2024-01-01 since 2024-01-02 00:00:00 UTC: slice")
+    assert deferred.value.timeout is None, "a wait of weeks does not fail"
+    trigger = through_airflow(deferred.value.trigger)
+    append_day(Path(lake.root), "2024-01-01", dict.fromkeys("bcdefghi", 1))
+    event = asyncio.run(first_event(trigger))
+    assert event.payload == {"sign": "log"}
+    resumed = getattr(tasks.task("plan"), deferred.value.method_name)
+    assert resumed(tasks.context, event.payload)["slices"] == ["2024-01-01"]
+
+
+def through_airflow(trigger: Any) -> Any:  # noqa: ANN401 - a trigger of Airflow
+    """Return a trigger as the triggerer makes it: of its class path and its arguments, which Airflow stores."""
+    from airflow.sdk.serde import deserialize, serialize
+
+    path, arguments = trigger.serialize()
+    module, _, name = path.rpartition(".")
+    stored: Any = deserialize(json.loads(json.dumps(serialize(arguments))))
+    return getattr(importlib.import_module(module), name)(**stored)
+
+
+async def first_event(trigger: Any) -> Any:  # noqa: ANN401 - an event of a trigger of Airflow
+    return await asyncio.wait_for(anext(trigger.run()), timeout=20)
+
+
+def test_a_wait_outlives_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jobs.dag_factory.wait_trigger import WaitTrigger
+    from jobs.planning import watching
+
+    answers = [OSError("the store is down"), OSError("the store is down"), None, "log"]
+
+    def sign_of(_watch: object, *, now_ms: int) -> str | None:
+        assert now_ms
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(watching, "sign_of", sign_of)
+    trigger = WaitTrigger(watch=watching.Watch(wake_ms=0).to_json(), poll_s=0.01)
+    assert asyncio.run(first_event(through_airflow(trigger))).payload == {"sign": "log"}
+    assert answers == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_with_complete_slices_starts_the_run_that_waits_for_the_others(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """If Airflow refuses to start it, the complete slices are replayed all the same."""
+    started: list[tuple[str, str]] = []
+
+    def start(dag_id: str, run_id: str) -> None:
+        started.append((dag_id, run_id))
+        if fails:
+            raise OSError("Airflow is down")
+
+    monkeypatch.setattr("jobs.dag_factory.operators.start_run", start)
+    assert lake.is_local
+    (tmp_path / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
+    dag = load_dags(tmp_path)["replay_sales"]
+    order = Tasks(dag, "2024-01-04").plan()
+    assert order["slices"] == ["2024-01-01"]
+    assert order["waits"].startswith("waits for 2024-01-02 since 2024-01-03 00:00:00 UTC")
+    ((dag_id, run_id),) = started
+    assert (dag_id, run_id) == ("replay_sales", order["follow_up"])
+    assert run_id.startswith("waits__2024-01-02__")
 
 
 def _executed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any] | str | None) -> Any:  # noqa: ANN401
@@ -188,7 +259,7 @@ def _executed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch, connection: dict[st
     if connection is not None:
         text = connection if isinstance(connection, str) else json.dumps(connection)
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", text)
-    order = tasks.plan().xcom_value
+    order = tasks.plan()
     replay = copy(tasks.task("replay"))
     replay.render_template_fields({"ti": SimpleNamespace(xcom_pull=lambda task_ids: order)})  # noqa: ARG005
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: None)
@@ -298,3 +369,95 @@ class _Recorder:
 
     def error(self, message: str, *args: object) -> None:
         self.log(40, message, *args)
+
+
+def test_a_changed_day_is_told_in_the_note_and_restated_by_the_fifth_task(
+    tasks: Tasks, lake: Lake, load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from jobs.dag_factory import operators
+
+    order = stage(lake, tasks.plan().xcom_value)
+    tasks.run("publish", order)
+    append_day(Path(lake.root), "2024-01-01", {"late": 1})
+    text = f"{PIPELINE}restate: {{mode: auto, at_most_age: 9999d}}\n"
+    (tmp_path / "pipelines" / "sales.yaml").write_text(text, encoding="utf-8")
+    auto = Tasks(load_dags(tmp_path / "pipelines")["replay_sales"], "2024-01-02")
+    with pytest.raises(AirflowSkipException):
+        auto.plan()
+    note = auto.pushed["hindcast_verdict"]
+    assert "nothing to replay: no slice after the published head 2024-01-01 is over" in note
+    assert "1 published day changed: 2024-01-01, 1 record then, 2 now. 2024-01-01: proposed as request" in note
+    started: list[tuple[str, str, dict[str, Any]]] = []
+
+    def start_run(dag_id: str, run_id: str, conf: dict[str, Any]) -> bool:
+        is_new = not started
+        started[:] = [(dag_id, run_id, conf)]
+        return is_new
+
+    monkeypatch.setattr(operators, "start_run", start_run)
+    run_id = auto.task("restate").execute(auto.context)
+    [(dag_id, started_id, conf)] = started
+    assert (dag_id, started_id) == ("backfill_sales", run_id)
+    assert (conf["from"], conf["to"], conf["publish"]) == ("2024-01-01", "2024-01-02", True)
+    with pytest.raises(AirflowSkipException, match="was started before"):
+        auto.task("restate").execute(auto.context)
+    auto.context["dag_run"].run_type.value = "backfill"
+    with pytest.raises(AirflowSkipException, match="starts no restatement"):
+        auto.task("restate").execute(auto.context)
+
+
+@pytest.mark.parametrize("person", [None, "anna"])
+def test_a_killed_replay_leaves_one_line_that_says_who_has_cancelled_it(
+    tasks: Tasks, lake: Lake, monkeypatch: pytest.MonkeyPatch, person: str | None
+) -> None:
+    """No command of spark-submit, no line of the JVM, no call stack: neither in the log nor in the exception."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    from jobs.orchestration.dag_leases import stop
+    from jobs.planning.workspace import open_workspace
+
+    def submit(self: Any, _context: object) -> None:  # noqa: ANN401
+        if person is not None:
+            stop(open_workspace(sales(), lake, now_ms=now_ms), ("replay_sales", "scheduled__2024-01-02"), who=person)
+        self.on_kill()  # as the handler of SIGTERM does
+        for line in ("Sending kill signal to spark-submit", "Killed", "py4j.Py4JNetworkError: Answer from Java"):
+            self._get_hook().log.info(line)
+        raise AirflowException("Cannot execute: spark-submit --jars … Error code is: -9.")
+
+    who = "stopped by Airflow: the task was cleared or marked as failed, or its worker was shut down"
+    line = f"{who if person is None else 'cancelled by anna (marked failed)'}: 0 of 1 slice staged, nothing published"
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
+    monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _self: None)
+    shown: list[tuple[int, str]] = []
+    monkeypatch.setattr(type(replay), "log", _Recorder(shown))
+    with pytest.raises(SystemExit) as ended:
+        replay.execute(tasks.context)
+    assert ended.value.code == 143
+    assert shown[1:] == [(logging.ERROR, line)]
+    assert tasks.pushed["hindcast_verdict"] == line
+
+
+def test_a_replay_that_takes_far_longer_than_past_runs_is_killed_and_the_error_has_both_times(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    killed: list[bool] = []
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: time.sleep(30))
+    monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _self: killed.append(True))
+    monkeypatch.setattr("jobs.orchestration.interruptions.LEAST_LIMIT_S", 0.05)
+    [argument] = replay.application_args
+    order = json.loads(argument)
+    replay.application_args = [json.dumps(order | {"seconds": 0.01})]
+    with pytest.raises(
+        AirflowException, match=r"2024-01-01 was stopped after 0.1 s. By past runs it takes about 0.0 s"
+    ):
+        replay.execute(tasks.context)
+    assert killed == [True]
+    assert "(0 of 1 slice staged, nothing published)" in tasks.pushed["hindcast_verdict"]

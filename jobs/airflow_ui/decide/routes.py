@@ -15,12 +15,14 @@ from jobs.airflow_ui.rendering import linker, page
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.decision_actions import Action, decide_dag_id
 from jobs.orchestration.decisions import Decision, check, seen_view, stopped_runs
+from jobs.orchestration.restatements import restatement_conf
 from jobs.plain_text import escaped
 from jobs.review import links
 from windowlib.errors import RequestError
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/pipelines/{pipeline}/decisions")
+replay_router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}/replay")
 
 _CONFLICT, _INVALID = 409, 422
 _THREAD = frozenset({Action.COMMENT.value, Action.ASSIGN.value})
@@ -69,6 +71,36 @@ async def decide(request: Request, found: PipelineDep) -> Response:
             return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
         await _clear_gates(airflow, found.view, decision)
     return RedirectResponse(str(linker(request)(links.decision_page(found.name, run_id))), 303)
+
+
+@replay_router.post("")
+async def replay(request: Request, found: PipelineDep, request_id: str) -> Response:
+    """Start `backfill_<pipeline>` as the user, for a proposed restatement and without publication.
+
+    The answer is a redirect to the page of the request, or the form with the problem.
+    """
+    dag_id = f"backfill_{found.name}"
+    async with request.form(max_fields=MAX_FIELDS) as form:
+        fields = entered(form) | {"request_id": request_id}
+    proposed = found.view.requests.get(request_id)
+    if proposed is None or not proposed.is_proposed:
+        text = "This restatement does not wait to be started any more. Look at the page of the request."
+        return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+    conf = restatement_conf(found.workspace, proposed, publish=False)
+    async with UsersAirflow(token_of(request)) as airflow:
+        try:
+            if await airflow.is_paused(dag_id):
+                if fields.get("unpause") != "on":
+                    text = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
+                    return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+                await airflow.unpause(dag_id)
+            await airflow.trigger(dag_id, conf)
+        except Refused as error:
+            if error.status == 403:  # noqa: PLR2004 -- Forbidden
+                raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
+            text = f"Airflow refused to start {dag_id}: {error}"
+            return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+    return RedirectResponse(str(linker(request)(links.request_page(found.name, request_id))), 303)
 
 
 @router.get("")

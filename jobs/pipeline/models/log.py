@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from jobs.durations import UNIT_MS, Duration, PositiveDuration, format_duration
+from jobs.durations import UNIT_MS, PositiveDuration, format_duration
 from jobs.pipeline.models.column_names import check_key_columns
 from jobs.pipeline.models.grammar import (
     ColumnName,
@@ -17,6 +17,7 @@ from jobs.pipeline.models.grammar import (
     one_of,
     refuse_control_characters,
 )
+from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.plain_text import shortened, without_credentials
 
 CREDENTIALS = "has credentials; write the place alone and set them as variables (docs/STORAGE.md)"
@@ -110,21 +111,6 @@ class SliceGrammar(GrammarModel):
     def zone(self) -> ZoneInfo:
         """The time zone of daily slices."""
         return ZoneInfo(self.timezone)
-
-
-class ReadyGrammar(GrammarModel):
-    """When a slice that is over counts as complete: one of four signs, and the longest time to wait for it."""
-
-    after_ms: Duration | None = Field(default=None, alias="after")
-    newer_commit: Literal[True] | None = None
-    marker: ColumnName | None = None
-    min_records: Annotated[int, Field(ge=1)] | None = None
-    timeout_ms: PositiveDuration | None = Field(default=None, alias="timeout")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, ("after_ms", "newer_commit", "marker", "min_records"), "sign of completeness")
-        return self
 
 
 class LogGrammar(GrammarModel):

@@ -13,7 +13,6 @@ from pydantic import AfterValidator, Field, PrivateAttr, Strict, StringConstrain
 
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.column_names import check_apart, check_output_names
-from jobs.pipeline.models.cron import check_cron
 from jobs.pipeline.models.grammar import (
     FunctionGrammar,
     GrammarModel,
@@ -23,6 +22,8 @@ from jobs.pipeline.models.grammar import (
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
@@ -65,7 +66,8 @@ class Pipeline(GrammarModel):
     process: ProcessGrammar | None = None
     quality: QualityGrammar | None = None
     publish: PublishGrammar | None = None
-    schedule: Annotated[str, AfterValidator(check_cron)] | None = None
+    restate: RestateGrammar | None = None
+    schedule: ScheduleGrammar | None = None
     semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
     owner: Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_control_characters)] | None = None
     description: (

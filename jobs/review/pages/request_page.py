@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from expectations.units import duration, instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
@@ -15,6 +16,9 @@ from jobs.review.report.collect import run_row
 from jobs.review.report.model import Status, status_of
 from jobs.runs import Counts, Slice
 from windowlib.errors import HindcastError, RangeError
+
+if TYPE_CHECKING:
+    from jobs.planning.plan import Plan
 
 MAX_HELD = 4
 """For how many held slices one page of a request shows the checks with their history."""
@@ -181,19 +185,23 @@ def _remaining(own: list[StagedRun], left: int) -> str | None:
     return None if seconds is None else duration(seconds * 1000)
 
 
-def plan_reasons(work: Workspace, view: LedgerView, request: Request) -> tuple[Mapping[str, str], str | None]:
-    """Return slice -> why it is replayed, and the problem if that cannot be planned now."""
+def plan_of(work: Workspace, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
+    """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
     from jobs.planning.plan import Ask
 
     slices = _slices(work, view, request)
     if not slices or len(slices) > MAX_LINES:
-        return {}, None
+        return None, None
     ask = Ask(slices=slices, request_id=request.request_id, is_fresh=request.is_fresh)
     try:
-        planned = work.plan(view, ask)
+        return work.plan(view, ask), None
     except HindcastError as error:
-        return {}, str(error)
+        return None, str(error)
+
+
+def plan_reasons(planned: "Plan") -> Mapping[str, str]:
+    """Return slice -> why it is replayed. For a slice whose input changed, with its records then and now."""
     return {
         step.slice.slice_id: ("" if step.is_certain else "perhaps: ") + f"{step.reason.value} ({step.because})"
         for step in planned.stale
-    }, None
+    }

@@ -7,6 +7,8 @@ from expectations.units import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.plain_text import counted
+from jobs.planning.change_sentences import ToldChanges, told_changes
+from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, holders
 from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
 from jobs.runs import Verdict
@@ -66,7 +68,10 @@ class OpenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineState:
-    """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come."""
+    """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
+
+    `changes` are the published slices whose records in the log are others now.
+    """
 
     name: str
     description: str
@@ -78,18 +83,21 @@ class PipelineState:
     hold: str | None
     held: tuple[HeldSlice, ...]
     requests: tuple[OpenRequest, ...]
+    changes: ToldChanges
 
     @property
     def is_held(self) -> bool:
         """Whether a person has to decide something."""
-        return bool(self.held) or self.hold is not None
+        return bool(self.held) or self.hold is not None or bool(self.changes.waits)
 
     @property
     def badge(self) -> str:
         """What waits for a decision, in two words."""
         if self.held:
             return f"{counted(len(self.held), 'slice')} held"
-        return "chain held" if self.hold else ""
+        if self.hold:
+            return "chain held"
+        return f"{counted(self.changes.waits, 'slice')} changed" if self.changes.waits else ""
 
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
@@ -112,6 +120,7 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
         newest=_newest(view),
         hold=_hold(view),
         held=held_slices(view),
+        changes=told_changes(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
     )
 
@@ -119,7 +128,7 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
 def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenRequest:
     """Return an open request as the pages show it."""
     held = sum(1 for _ in _held(view, request))
-    workers = tuple(str(lease.holder) if lease.holder else "a DAG run" for lease in holders(work, request))
+    workers = tuple(lease.worker for lease in holders(work, request))
     return OpenRequest(
         request_id=request.request_id,
         kind=request.kind.value,
@@ -179,7 +188,9 @@ def _seen(view: LedgerView) -> str:
     seen = list(view.published)
     if not seen:
         return "nothing yet"
-    return f"{counted(len(seen), 'slice')}: {spanned(seen)}"
+    empty = len(empty_slices(view))
+    shown = f", {counted(empty, 'slice')} without a record" if empty else ""
+    return f"{counted(len(seen), 'slice')}: {spanned(seen)}{shown}"
 
 
 def _newest(view: LedgerView) -> str | None:
@@ -214,7 +225,7 @@ def _waits(work: Workspace, view: LedgerView, request: Request, *, held: int, wo
     if request.failure:
         return f"stopped: {request.failure}"
     if not request.runs:
-        return "nothing is staged yet"
+        return "is proposed: replay it, or decline it" if request.is_proposed else "nothing is staged yet"
     found = judge_publication(work, view, request)
     if not found.is_published:
         return found.why

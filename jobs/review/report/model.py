@@ -30,6 +30,7 @@ class Status(Enum):
     FAIL = "fail"
     ERROR = "error"
     STAGED = "staged"
+    EMPTY = "empty"
     MISSING = "missing"
 
     @property
@@ -50,11 +51,11 @@ class Status(Enum):
 
 _SYMBOLS = {
     Status.PASS: "✓", Status.WARN: "!", Status.WAIVED: "≈", Status.FAIL: "✕",
-    Status.ERROR: "?", Status.STAGED: "○", Status.MISSING: DASH,
+    Status.ERROR: "?", Status.STAGED: "○", Status.EMPTY: "∅", Status.MISSING: DASH,
 }  # fmt: skip
 _LABELS = {
     Status.PASS: "passed", Status.WARN: "warned", Status.WAIVED: "waived", Status.FAIL: "failed",
-    Status.ERROR: "error", Status.STAGED: "not published", Status.MISSING: "missing",
+    Status.ERROR: "error", Status.STAGED: "not published", Status.EMPTY: "empty", Status.MISSING: "missing",
 }  # fmt: skip
 _MEANINGS = {
     Status.PASS: "every check passed; readers see the run",
@@ -63,6 +64,7 @@ _MEANINGS = {
     Status.FAIL: "a check failed; the run is held until it is waived or a rerun passes",
     Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown, and the run is held",
     Status.STAGED: "replayed, and no check stops its publication; its request is not published yet",
+    Status.EMPTY: "the log had no record of the slice; readers see a run without records",
     Status.MISSING: "never replayed",
 }
 
@@ -77,6 +79,8 @@ def status_of(run: RunRow | None) -> Status:
         return Status.WAIVED if run.waiver else Status.FAIL
     if not run.is_published:
         return Status.STAGED
+    if not run.counts.read:
+        return Status.EMPTY
     return Status.WARN if run.verdict is Verdict.WARN else Status.PASS
 
 
@@ -218,8 +222,9 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
         return f"{_slices(ready)} ready, but not published", False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
-    waived = f", {counted[Status.WAIVED]:,} of them waived" if counted[Status.WAIVED] else ""
-    return f"All {_slices(len(lines))} published{waived}" if len(lines) > 1 else "Published", True
+    kinds = [f"{counted[one]:,} of them {one.label}" for one in (Status.WAIVED, Status.EMPTY) if counted[one]]
+    which = f"All {_slices(len(lines))} published" if len(lines) > 1 else "Published"
+    return ", ".join((which, *(kinds if len(lines) > 1 else ()))), True
 
 
 def _sentences(rows: ReportRows, counted: Mapping[Status, int]) -> tuple[str, ...]:

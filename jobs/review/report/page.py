@@ -190,7 +190,7 @@ def _hash(style: str) -> str:
 def _hero(model: ReportModel) -> Status:
     """Return the status whose symbol is beside the headline: the status that the headline is about."""
     numbers = dict(model.statuses)
-    order = (Status.ERROR, Status.FAIL, Status.STAGED, Status.MISSING, Status.WAIVED, Status.WARN)
+    order = (Status.ERROR, Status.FAIL, Status.STAGED, Status.MISSING, Status.WAIVED, Status.WARN, Status.EMPTY)
     return next((status for status in order if numbers[status]), Status.PASS if model.rows.runs else Status.MISSING)
 
 

@@ -16,7 +16,9 @@ MAX_BARS = 240
 MAX_POINTS = 160
 MAX_MARKS = 600
 _T = TypeVar("_T")
-_WORST = (Status.MISSING, Status.PASS, Status.STAGED, Status.WARN, Status.WAIVED, Status.FAIL, Status.ERROR)
+_WORST = (
+    Status.MISSING, Status.PASS, Status.EMPTY, Status.STAGED, Status.WARN, Status.WAIVED, Status.FAIL, Status.ERROR,
+)  # fmt: skip
 
 
 def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup:
@@ -123,6 +125,8 @@ def cell_grid(grid: Grid) -> Markup:
     for column, row, line in grid.cells:
         x, y = grid.left + column * cell, top + row * cell
         paths.setdefault(line.status, []).append(f"M{x} {y}h{inner}v{inner}h-{inner}z")
+        if line.status is Status.EMPTY:
+            paths[line.status].append(_hatch(x, y, inner))
         if line.status not in {Status.PASS, Status.MISSING} and len(marks) < MAX_MARKS:
             sign = f'<text class="sign s-{line.status.value}" x="{_n(x + inner / 2)}" y="{y + inner - 1}">'
             marks.append(f"<g><title>{escape(line.tip)}</title>{sign}{line.status.symbol}</text></g>")
@@ -133,6 +137,12 @@ def cell_grid(grid: Grid) -> Markup:
     width = grid.left + (max(column for column, _, _ in grid.cells) + 1) * cell
     height = top + (max(row for _, row, _ in grid.cells) + 1) * cell
     return _svg("".join(body + marks), size=(width, height), label=grid.label, kind="cells")
+
+
+def _hatch(x: int, y: int, size: int) -> str:
+    """Return the part of a path that hatches a cell: three diagonal lines."""
+    half = size // 2
+    return f"M{x} {y + half}l{half} -{half}M{x} {y + size}l{size} -{size}M{x + size - half} {y + size}l{half} -{half}"
 
 
 def _shares(counts: Counts) -> list[tuple[str, float]]:

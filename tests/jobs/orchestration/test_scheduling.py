@@ -1,5 +1,6 @@
 """The decisions, gates and publications of DAG runs, played in order over a real ledger."""
 
+import json
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,9 @@ from jobs.orchestration import gating, scheduling
 from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
+from jobs.planning.readiness import AssetEvent
 from jobs.planning.standing import due_slices
+from jobs.planning.watching import read_watch, sign_of
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.rules import Publication
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -127,17 +130,23 @@ def test_a_held_slice_runs_again_when_its_input_changes(airflow: Airflow) -> Non
 
 def test_a_scheduled_run_waits_until_the_slice_is_complete(airflow: Airflow) -> None:
     airflow.text = PIPELINE.replace("slice: {by: day}", "slice: {by: day}\n  ready: {after: 2h}")
-    assert airflow.decide("2024-01-02", late_ms=HOUR) == Wait(
-        why="slice 2024-01-01 is complete 2 h after its end, at 2024-01-02 02:00:00 UTC (ready.after)"
+    waiting = airflow.decide("2024-01-02", late_ms=HOUR)
+    assert isinstance(waiting, Wait)
+    assert waiting.why == (
+        "waits for 2024-01-01 since 2024-01-02 00:00:00 UTC: slice 2024-01-01 is complete 2 h after its end, at "
+        "2024-01-02 02:00:00 UTC (ready.after); no timeout"
     )
+    assert waiting.watch.wake_ms == day_ms("2024-01-02") + 2 * HOUR
     assert airflow.scheduled("2024-01-02", late_ms=2 * HOUR).is_published
 
 
 @pytest.mark.parametrize(
     ("ready", "why"),
     [
-        ("{min_records: 5}", "has 2 records, and is complete with 5"),
+        ("{min_records: 5}", "is complete with 5 records (ready.min_records), and has 2"),
         ("{newer_commit: true}", "records of a later slice"),
+        ("{all: [{min_records: 5}, {newer_commit: true}]}", "and has 2 and when the log holds records of a later"),
+        ("{any: [{min_records: 9}, {marker: 'done/{slice_id}'}]}", "and has 2 or when done/2024-01-07 exists"),
         ("{marker: 'done/{slice_id}'}", "done/2024-01-07 exists"),
     ],
 )
@@ -152,8 +161,9 @@ def test_a_slice_is_ready_when_every_condition_of_log_ready_holds(airflow: Airfl
     assert isinstance(waiting, Wait)
     assert why in waiting.why
     airflow.text = airflow.text.replace(ready, ready[:-1] + ", timeout: 3h}")
-    with pytest.raises(RequestError, match=r"did not happen within 3 h"):
-        airflow.decide("2024-01-08")
+    overdue = airflow.decide("2024-01-08")
+    assert isinstance(overdue, Wait), "an overdue slice never fails the plan task"
+    assert overdue.why.endswith("; overdue since 2024-01-08 03:00:00 UTC (ready.timeout, then: wait)")
     append_day(Path(airflow.lake.root), "2024-01-07", {"x": 1, "y": 2, "z": 3})
     append_day(Path(airflow.lake.root), "2024-01-08", {"x": 1})
     (Path(airflow.lake.root) / "done").mkdir()
@@ -254,3 +264,158 @@ def test_a_slice_far_in_the_past_is_refused_and_does_not_make_an_endless_chain(a
     assert len(due_slices(work, view, day_ms("2024-01-08"), most=7)) == 7
     with pytest.raises(RequestError, match=r"more than 6 slices, from 2024-01-01 on.*log\.slice\.first"):
         due_slices(work, view, day_ms("2024-01-08"), most=6)
+
+
+def ready(text: str) -> str:
+    """The pipeline with this `log.ready`."""
+    return PIPELINE.replace("slice: {by: day}", f"slice: {{by: day}}\n  ready: {text}")
+
+
+def test_slices_after_the_last_record_are_never_published_by_the_clock(airflow: Airflow) -> None:
+    """The first complaint of the issue: 22 empty days were published together, and the data came afterwards."""
+    assert airflow.scheduled("2024-01-20").slices == tuple(DAYS)
+    waiting = airflow.decide("2024-01-21")
+    assert isinstance(waiting, Wait)
+    assert waiting.why == (
+        "waits for 2024-01-08 since 2024-01-09 00:00:00 UTC: slice 2024-01-08 is complete when it or a later slice has "
+        "a record (no record since 2024-01-07); no timeout"
+    )
+    airflow.text = ready("{after: 2h}")
+    assert isinstance(airflow.decide("2024-01-21"), Wait)
+    append_day(Path(airflow.lake.root), "2024-01-10", {"a": 1})
+    gap = airflow.scheduled("2024-01-21")
+    assert gap.slices == ("2024-01-08", "2024-01-09", "2024-01-10"), (
+        "slices before a record are a gap, such as a holiday"
+    )
+    assert gap.decision.waiting is not None
+    assert gap.decision.waiting.slice.slice_id == "2024-01-11"
+
+
+def test_the_complete_slices_are_replayed_although_a_later_one_is_overdue(airflow: Airflow) -> None:
+    airflow.text = ready("{min_records: 2, timeout: 3h}")
+    append_day(Path(airflow.lake.root), "2024-01-08", {"a": 1})
+    played = airflow.scheduled("2024-01-09")
+    assert played.slices == tuple(DAYS)
+    assert played.is_published
+    assert played.decision.waiting is not None
+    assert played.decision.waiting.is_overdue(day_ms("2024-01-09") + 3 * HOUR)
+    assert isinstance(airflow.decide("2024-01-09"), Wait)
+
+
+def test_an_overdue_slice_is_published_as_it_is_if_the_file_says_so(airflow: Airflow) -> None:
+    airflow.text = ready("{timeout: 3h, then: publish_empty}")
+    complete = airflow.scheduled("2024-01-08")
+    assert (complete.slices, complete.decision.waiting) == (tuple(DAYS), None)
+    assert isinstance(airflow.decide("2024-01-09", late_ms=2 * HOUR), Wait)
+    played = airflow.scheduled("2024-01-09", late_ms=3 * HOUR)
+    assert played.decision.given_up == (
+        "published empty: 2024-01-08, with 0 records 3 h after its end (ready.timeout, then: publish_empty)",
+    )
+    assert airflow.seen[-1] == "2024-01-08"
+
+
+def test_an_overdue_slice_is_held_until_a_person_decides(airflow: Airflow) -> None:
+    airflow.text = ready("{timeout: 3h, then: hold}")
+    complete = airflow.scheduled("2024-01-09")
+    assert (complete.slices, complete.is_published) == (tuple(DAYS), True), "the complete slices are published first"
+    held = airflow.scheduled("2024-01-09")
+    assert held.slices == ("2024-01-08",)
+    assert held.gate.held[0].line == (
+        "2024-01-08: the slice has arrived (log.ready, then: hold): found 0 records 3 h after its end"
+    )
+    why = "held by 2024-01-08: the slice has arrived (log.ready, then: hold): found 0 records 3 h after its end"
+    assert airflow.decide("2024-01-09") == Skip(why=why)
+    waive_newest(airflow.work(day_ms("2024-01-10")), "2024-01-08", reason="a holiday", who="ann")
+    assert airflow.scheduled("2024-01-09").is_published
+    assert airflow.seen[-1] == "2024-01-08"
+
+
+def test_a_held_slice_is_published_without_a_person_when_it_arrives(airflow: Airflow) -> None:
+    airflow.text = ready("{any: [{marker: 'done/{slice_id}'}, {min_records: 1}], timeout: 3h, then: hold}")
+    airflow.scheduled("2024-01-09")
+    assert not airflow.scheduled("2024-01-09").gate.is_passed
+    (Path(airflow.lake.root) / "done").mkdir()
+    (Path(airflow.lake.root) / "done" / "2024-01-08").touch()
+    assert airflow.scheduled("2024-01-09").is_published, "the marker says that the slice is empty and complete"
+    assert airflow.seen[-1] == "2024-01-08"
+    assert not airflow.scheduled("2024-01-10").gate.is_passed
+    append_day(Path(airflow.lake.root), "2024-01-09", {"a": 1})
+    assert airflow.scheduled("2024-01-10").is_published
+    assert airflow.seen[-1] == "2024-01-09"
+
+
+def test_an_event_of_the_producer_completes_a_slice(airflow: Airflow) -> None:
+    airflow.text = ready("{producer: 's3://events/sales'}")
+
+    def decide(*events: AssetEvent) -> Decision:
+        return scheduling.plan_scheduled(
+            sales(airflow.text), airflow.lake, interval_end_ms=day_ms("2024-01-09"), now_ms=LATER_MS, who="airflow",
+            events=events,
+        )  # fmt: skip
+
+    def event(at: str, key: str | None = None, uri: str = "s3://events/sales") -> AssetEvent:
+        return AssetEvent(uri=uri, at_ms=day_ms(at), key=key)
+
+    for other in (
+        (),
+        (event("2024-01-01"),),
+        (event("2024-01-05", "2024-01-02"),),
+        (event("2024-01-09", None, "s3://x"),),
+    ):
+        waiting = decide(*other)
+        assert isinstance(waiting, Wait)
+        assert waiting.watch.wake_ms == LATER_MS + 60_000, "nothing but Airflow knows of the event"
+    after = decide(event("2024-01-03"))
+    assert isinstance(after, Replay)
+    assert after.slices == ("2024-01-01", "2024-01-02")
+    airflow.tasks(after, LATER_MS)
+    named = decide(event("2024-01-03", "2024-01-03..2024-01-08"))
+    assert isinstance(named, Replay)
+    assert named.slices[-1] == "2024-01-08", "the producer names the slice, so that it may be empty"
+
+
+def test_a_run_that_waits_for_another_request_watches_the_ledger(airflow: Airflow) -> None:
+    found: list[Decision] = []
+
+    def meanwhile(_order: object) -> None:
+        found.append(airflow.decide("2024-01-04"))
+
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-04"), who="ann", reason="by hand")
+    run_request(airflow.work(day_ms("2024-01-05")), asked, FakeReplayer(on_order=meanwhile))
+    assert isinstance(found[0], Wait)
+    watch = read_watch(json.loads(json.dumps(found[0].watch.to_json())))
+    assert watch == found[0].watch
+    assert watch.log is None
+    assert sign_of(watch, now_ms=watch.wake_ms - 1) == "ledger"
+
+
+def test_a_run_that_waits_for_data_watches_the_log_the_markers_and_the_clock(airflow: Airflow) -> None:
+    airflow.text = ready("{any: [{marker: 'done/{slice_id}'}, {min_records: 1}], timeout: 9h}")
+    airflow.scheduled("2024-01-08")
+    now_ms = day_ms("2024-01-09") + HOUR
+    waiting = airflow.decide("2024-01-09", late_ms=HOUR)
+    assert isinstance(waiting, Wait)
+    watch = waiting.watch
+    assert sign_of(watch, now_ms=now_ms) is None
+    assert sign_of(watch, now_ms=now_ms + HOUR) == "clock", "at least every hour: the file may have changed"
+    assert isinstance(airflow.decide("2024-01-09", late_ms=9 * HOUR - 1), Wait)
+    late = airflow.decide("2024-01-09", late_ms=9 * HOUR - 1)
+    assert isinstance(late, Wait)
+    assert late.watch.wake_ms == day_ms("2024-01-09") + 9 * HOUR, "the timeout"
+    marker = Path(airflow.lake.root) / "done" / "2024-01-08"
+    marker.parent.mkdir()
+    marker.touch()
+    assert sign_of(watch, now_ms=now_ms) == "marker"
+    marker.unlink()
+    append_day(Path(airflow.lake.root), "2024-01-08", {"a": 1})
+    assert sign_of(watch, now_ms=now_ms) == "log"
+
+
+def test_a_wait_of_years_never_fails(airflow: Airflow) -> None:
+    """So many slices are due after the last record that they are not all listed."""
+    airflow.scheduled("2024-01-08")
+    work = airflow.work(day_ms("2030-01-01"))
+    assert len(due_slices(work, work.ledger.view(), day_ms("2030-01-01"), most=100)) == 100
+    append_day(Path(airflow.lake.root), "2029-01-01", {"a": 1})
+    with pytest.raises(RequestError, match="more than 100 slices"):
+        due_slices(work, work.ledger.view(), day_ms("2030-01-01"), most=100)

@@ -11,6 +11,8 @@ from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.process import AGGREGATE_KINDS, ProcessGrammar
+from jobs.pipeline.models.ready import MinRecordsGrammar, ReadyGrammar
+from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.triggers import TriggerGrammar
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import EvictorGrammar, WindowsGrammar
@@ -39,7 +41,18 @@ def test_the_first_block_is_a_whole_pipeline() -> None:
 
 @pytest.mark.parametrize(
     "model",
-    [Pipeline, LogGrammar, WatermarkGrammar, WindowsGrammar, TriggerGrammar, EvictorGrammar, ProcessGrammar],
+    [
+        Pipeline,
+        LogGrammar,
+        ReadyGrammar,
+        MinRecordsGrammar,
+        ScheduleGrammar,
+        WatermarkGrammar,
+        WindowsGrammar,
+        TriggerGrammar,
+        EvictorGrammar,
+        ProcessGrammar,
+    ],
     ids=lambda model: model.__name__,
 )
 def test_the_page_names_every_key(model: type) -> None:

@@ -14,10 +14,11 @@ from jobs.pipeline.files import pipeline_document, pipeline_from_json, pipeline_
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import spec_fingerprint
-from tests.support.grammar import COLUMNS, every_form, pipeline
+from tests.support.grammar import COLUMNS, document, every_form, pipeline
 from windowlib.errors import SpecError
 
 FORMS = every_form()
+FORMS_LOG: Mapping[str, Any] = document()["log"]
 _SAME_AS_BASE = {"watermark-bounded", "windows-tumbling"}
 
 
@@ -73,6 +74,52 @@ def test_settled_windows_survive_json_and_change_no_row(limits: dict[str, Any]) 
     one = pipeline(publish={"settled": {"after": "7d", "change_at_most": limits}})
     again = pipeline_from_json(pipeline_to_json(one), source="ledger")
     assert again.publish == one.publish is not None
+    assert spec_fingerprint(one) == spec_fingerprint(pipeline())
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "age_days", "slices"),
+    [
+        ("{mode: propose}", "propose", 30, 31),
+        ("{mode: auto, at_most_age: 7d}", "auto", 7, 31),
+        ("{mode: off, at_most_slices: 3}", "off", 30, 3),  # YAML 1.1 reads `off` as false
+        ("{mode: 'off'}", "off", 30, 31),
+    ],
+)
+def test_restatements_survive_json_and_change_no_row(text: str, mode: str, age_days: int, slices: int) -> None:
+    one = pipeline(restate=yaml.safe_load(text))
+    found = pipeline_from_json(pipeline_to_json(one), source="ledger").restate
+    assert found == one.restate
+    assert found is not None
+    assert (found.mode, found.at_most_age_ms, found.at_most_slices) == (mode, age_days * 86_400_000, slices)
+    assert spec_fingerprint(one) == spec_fingerprint(pipeline())
+
+
+READY: list[dict[str, Any]] = [
+    {"after": "2h"},
+    {"min_records": 100, "timeout": "12h"},
+    {"timeout": "12h", "then": "publish_empty"},
+    {"newer_commit": True, "timeout": "1d", "then": "hold"},
+    {"producer": "s3://events/raw"},
+    {"any": [{"marker": "done/{slice_id}"}, {"all": [{"after": "2h"}, {"min_records": {"share": 0.5, "weeks": 8}}]}]},
+]
+SCHEDULES: list[Any] = [
+    "0 6 * * *",
+    ["s3://events/raw", "hindcast://flights/publications"],
+    {"asset": "s3://events/raw"},
+    {"cron": "0 6 * * *", "asset": "s3://events/raw"},
+]
+
+
+@pytest.mark.parametrize(
+    "changes", [*({"log": {"ready": ready}} for ready in READY), *({"schedule": schedule} for schedule in SCHEDULES)]
+)
+def test_conditions_and_schedules_survive_json_and_change_no_row(changes: dict[str, Any]) -> None:
+    log = {**FORMS_LOG, **changes.get("log", {})}
+    one = pipeline(**{**changes, "log": log})
+    again = pipeline_from_json(pipeline_to_json(one), source="ledger")
+    assert (again.log.ready, again.schedule) == (one.log.ready, one.schedule) != (None, None)
+    assert pipeline_to_json(again) == pipeline_to_json(one)
     assert spec_fingerprint(one) == spec_fingerprint(pipeline())
 
 
@@ -159,12 +206,13 @@ def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], mes
 # Models whose fields other tests set (test_files.py, test_fingerprints.py), or which only name a column or a file.
 _ELSEWHERE = {
     "LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar", "AlertsGrammar",
-    "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar",
+    "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar", "ConditionGrammar", "MinRecordsGrammar",
+    "ScheduleGrammar", "RestateGrammar",
 }  # fmt: skip
 _OF_THE_FILE = {
     ("Pipeline", name)
-    for name in ("quality", "publish", "schedule", "owner", "description", "tags", "alerts", "max_parallelism")
-}
+    for name in ("quality", "publish", "restate", "schedule", "owner", "description", "tags", "alerts")
+} | {("Pipeline", "max_parallelism")}
 
 
 def _set_fields(part: object) -> Iterator[tuple[str, str]]:

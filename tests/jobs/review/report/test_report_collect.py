@@ -7,14 +7,19 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
+from jobs.pipeline.slices import slice_grid
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.publishing import publish
+from jobs.review.metrics import gauges
+from jobs.review.pages.state import pipeline_state
 from jobs.review.report.collect import Part, collect, collect_view
-from jobs.review.report.model import Status, build_model
+from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model
 from jobs.review.report.page import write_report
 from jobs.review.report.rows import LateRow, ReportRows
+from jobs.review.report.slice_calendar import strips
 from jobs.runs import RunResult
 from tests.support.fake_replay import FAILS, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from tests.support.report_rows import many_days
 from tests.support.waiving import waive_newest
 
 NOW_MS = day_ms("2024-02-01")
@@ -67,6 +72,30 @@ def test_slices_between_two_replayed_ranges_are_missing(work: Workspace) -> None
     run_request(work, asked, FakeReplayer())
     found = statuses(work)
     assert (len(found), found[1:3]) == (4, [Status.MISSING, Status.MISSING])
+
+
+def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: Workspace) -> None:
+    """In the calendar, the headline, the overview of the pages, and the gauges."""
+    append_day(Path(work.lake.root), "2024-01-07", {"a": 1})
+    run(work, "2024-01-01", "2024-01-03")
+    asked = Asked(from_ms=day_ms("2024-01-05"), to_ms=day_ms("2024-01-08"), who="x", reason="y", is_fresh=True)
+    run_request(work, asked, FakeReplayer())
+    assert statuses(work)[4:] == [Status.EMPTY, Status.EMPTY, Status.PASS]
+    text = Path(write_report(work.lake, work.pipeline)).read_text(encoding="utf-8")
+    assert '<a class="c-empty"' in text
+    assert "2024-01-06: empty, published; 0 read" in text
+    view = work.ledger.view()
+    assert pipeline_state(work, view).sees.endswith("2 slices without a record")
+    found = {gauge.name: gauge.value for gauge in gauges(view, grid=slice_grid(work.pipeline), now_ms=NOW_MS)}
+    assert (found["empty_slices"], found["unpublished_slices"], found["waiting_seconds"]) == (2, 24, 23 * 86_400)
+
+
+def test_empty_slices_of_many_years_are_hatched() -> None:
+    rows = many_days(MAX_LISTED_SLICES + 1)
+    empty = {slice_id: replace(one, counts=replace(one.counts, read=0)) for slice_id, one in rows.runs.items()}
+    drawn = "".join(strip.drawing for strip in strips(build_model(replace(rows, runs=empty))))
+    assert '<path class="s-empty" d="M' in drawn
+    assert "l3 -3M" in drawn, "diagonal lines"
 
 
 def test_the_page_has_the_counts_and_ids_of_the_ledger(work: Workspace) -> None:

@@ -42,6 +42,21 @@ def test_the_status_of_a_slice_is_that_of_its_newest_run(
     assert status_of(changed) is expected
 
 
+@pytest.mark.parametrize(
+    ("verdict", "is_published", "expected"),
+    [
+        (Verdict.PASS, True, Status.EMPTY),
+        (Verdict.WARN, True, Status.EMPTY),
+        (Verdict.PASS, False, Status.STAGED),
+        (Verdict.FAIL, True, Status.FAIL),
+    ],
+)
+def test_a_published_slice_without_a_record_is_empty(*, verdict: Verdict, is_published: bool, expected: Status) -> None:
+    run = next(iter(blizzard().runs.values()))
+    changed = replace(run, verdict=verdict, is_published=is_published, counts=counts_of(0, 0, 0))
+    assert status_of(changed) is expected
+
+
 def test_a_slice_without_a_run_is_missing() -> None:
     assert status_of(None) is Status.MISSING
 

@@ -1,0 +1,46 @@
+"""The deferrable trigger of a plan task that waits. It runs in Airflow's triggerer, so a waiting run takes no slot.
+
+Airflow imports this module in the triggerer, which does not see the dags folder: it must be installed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from typing_extensions import override
+
+from jobs.plain_text import escaped
+
+POLL_S: Final = 5.0
+
+
+class WaitTrigger(BaseTrigger):
+    """Fires when the decision to wait may be another one now. `watch` is a `jobs.planning.watching.Watch` as JSON."""
+
+    def __init__(self, *, watch: Mapping[str, Any], poll_s: float = POLL_S) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.watch, self.poll_s = dict(watch), poll_s
+
+    @override
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{__name__}.{type(self).__name__}", {"watch": self.watch, "poll_s": self.poll_s}
+
+    @override
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event, with the sign that was seen. A place that cannot be read is looked at again."""
+        from jobs.planning.watching import read_watch, sign_of
+        from jobs.wall_clock import now_ms
+
+        watch, problem = read_watch(self.watch), ""
+        while True:
+            try:
+                sign = await asyncio.to_thread(sign_of, watch, now_ms=now_ms())
+            except Exception as error:  # noqa: BLE001 - a store that does not answer must not end a wait of days
+                sign, before, problem = None, problem, escaped(error)
+                if problem != before:
+                    self.log.warning("looking again in %s s: %s", self.poll_s, problem)
+            if sign is not None:
+                yield TriggerEvent({"sign": sign})  # type: ignore[no-untyped-call]
+                return
+            await asyncio.sleep(self.poll_s)

@@ -1,0 +1,120 @@
+"""docs/examples/per_slice_dag.py, a DAG of a user: Airflow runs it once for each slice of a publication."""
+
+import csv
+from copy import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.lake.lake import Lake
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked, open_workspace
+from tests.dags.conftest import import_dag_file
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.places import ROOT
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from tests.dags.conftest import LoadDags
+
+pytestmark = pytest.mark.dags
+
+EXAMPLE = ROOT / "docs" / "examples" / "per_slice_dag.py"
+DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
+CONSUMER = PIPELINE.replace("pipeline: sales", "pipeline: totals").replace(
+    '"0 6 * * *"', "{asset: 'hindcast://sales/publications'}"
+)
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> "DAG":
+    """The DAG of the example, for the pipeline `sales`."""
+    file = tmp_path / "export_sales.py"
+    text = EXAMPLE.read_text(encoding="utf-8").replace('PIPELINE = "flights"', 'PIPELINE = "sales"')
+    file.write_text(text, encoding="utf-8")
+    found: DAG = import_dag_file(file).dag
+    return found
+
+
+def test_the_example_writes_the_windows_of_its_slice(
+    example: "DAG", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(root=str(tmp_path / "lake"))
+    for number, day in enumerate(DAYS):
+        append_day(Path(lake.root), day, {"a": 10 + number, "b": 1})
+    work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-04"), who="me", reason="test")
+    run_request(work, asked, FakeReplayer())
+    monkeypatch.setenv("HINDCAST_LAKE", lake.root)
+    monkeypatch.setenv("HINDCAST_EXPORT", str(tmp_path / "export"))
+
+    def export(key: str | None) -> list[dict[str, str]]:
+        context: Any = {
+            "partition_key": key,
+            "outlet_events": {},
+            "ti": SimpleNamespace(render_templates=lambda **_: None),
+        }
+        task: Any = copy(example.get_task("export"))  # a task keeps the arguments of its first run
+        with Path(task.execute(context)).open(encoding="utf-8") as rows:
+            return list(csv.DictReader(rows))
+
+    found = [(row["key"], row["total"], row["slice_id"]) for row in export("2024-01-02")]
+    assert found == [("a", "11", "2024-01-02"), ("b", "1", "2024-01-02")]
+    assert len(export("2024-01-01..2024-01-02")) == 4, "the event of a publication of many slices"
+    with pytest.raises(ValueError, match="start it with the id of a slice"):
+        export(None)
+
+
+def test_airflow_runs_the_example_per_slice_and_a_pipeline_per_publication(  # noqa: PLR0915 - Airflow's imports
+    example: "DAG", load_dags: "LoadDags", tmp_path: Path
+) -> None:
+    """In Airflow's database: the events of the outlets of `publish`, and the runs that the scheduler makes of them."""
+    from airflow.assets.manager import AssetManager
+    from airflow.jobs.job import Job
+    from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+    from airflow.models.asset import AssetDagRunQueue, AssetModel
+    from airflow.models.dag import DagModel
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.dagrun import DagRun
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.serialization.definitions.dag import SerializedDAG
+    from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+    from airflow.utils.db import initdb
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
+    (pipelines / "totals.yaml").write_text(CONSUMER, encoding="utf-8")
+    dags = load_dags(pipelines)
+    known = (dags["replay_sales"], dags["replay_totals"], example)
+    lazy = [LazyDeserializedDAG(data=DagSerialization.to_dict(dag)) for dag in known]
+    initdb()
+    with create_session() as session:
+        session.add(DagBundleModel(name="tests"))
+        session.flush()
+        SerializedDAG.bulk_write_to_db("tests", None, lazy, session=session)
+        for dag in lazy:
+            SerializedDagModel.write_dag(dag, bundle_name="tests", session=session)
+        for model in session.scalars(select(DagModel)):
+            model.is_paused = False
+        session.flush()
+        outlets = dags["replay_sales"].get_task("publish").outlets
+        for asset in outlets:
+            stored = session.scalar(select(AssetModel).where(AssetModel.uri == asset.uri))
+            assert stored is not None
+            keys: list[str | None] = [*DAYS] if asset.uri.endswith("/published") else [None]
+            for key in keys:
+                AssetManager.register_asset_change(asset=stored, partition_key=key, session=session)
+        session.flush()
+        runner = SchedulerJobRunner(job=Job())  # type: ignore[no-untyped-call]
+        runner._create_dagruns_for_partitioned_asset_dags(session=session)
+        session.flush()
+        runs = session.scalars(select(DagRun).where(DagRun.dag_id == example.dag_id)).all()
+        assert sorted(str(run.partition_key) for run in runs) == DAYS
+        queued = session.scalars(select(AssetDagRunQueue.target_dag_id)).all()
+        assert list(queued) == ["replay_totals"], "the event without a key, and none of the others"
