@@ -62,7 +62,8 @@ def chart_svg(chart: Chart) -> Markup:
         return _n(TOP + (high - value) / spread * (HEIGHT - TOP - BOTTOM))
 
     labelled = [low, (low + high) / 2, high] if high > low else [low]
-    body = [_axes(chart, [(value, y_of(value)) for value in labelled], x_of)]
+    lines, labels = _axes(chart, [(value, y_of(value)) for value in labelled], x_of)
+    body = [lines]
     if chart.usual is not None:
         tall = _n(abs(float(y_of(chart.usual[0])) - float(y_of(chart.usual[1]))) or 1)
         body.append(f'<rect class="usual" x="0" y="{y_of(chart.usual[1])}" width="{WIDTH}" height="{tall}"/>')
@@ -76,25 +77,25 @@ def chart_svg(chart: Chart) -> Markup:
         body.append(f'<path class="curve" d="M{line}{"h2" if len(part) == 1 else ""}"/>')
     body += [_verdict_mark(one, float(x_of(one.place)), float(y_of(one.value)))
              for one in points if one.value is not None and one.verdict is not Verdict.PASS]  # fmt: skip
-    body += _hover(points, x_of)
+    body += [labels, *_hover(points, x_of)]
     label = escape(escaped(chart.label))
     return Markup(  # noqa: S704 -- numbers, fixed class names, and escaped texts
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(body)}</svg>'
     )
 
 
-def _axes(chart: Chart, heights: Sequence[tuple[float, str]], x_of: Callable[[float], str]) -> str:
-    """Return a line and a label for some values, which have these heights, and the labels of the horizontal axis."""
-    parts = []
+def _axes(chart: Chart, heights: Sequence[tuple[float, str]], x_of: Callable[[float], str]) -> tuple[str, str]:
+    """Return the lines of some values, which have these heights, and the marks of the places; and all labels."""
+    lines, labels = [], []
     for value, y in heights:
-        parts.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
-        parts.append(f'<text class="tick" x="0" y="{_n(float(y) - 3)}">{escape(escaped(chart.spelled(value)))}</text>')
+        lines.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
+        labels.append(f'<text class="tick" x="0" y="{_n(float(y) - 3)}">{escape(escaped(chart.spelled(value)))}</text>')
     for number, (place, text) in enumerate(chart.marks):
         side = "" if not number else " end" if number == len(chart.marks) - 1 else " middle"
         x = "0" if not number else str(WIDTH) if number == len(chart.marks) - 1 else x_of(place)
-        parts.append(f'<path class="grid" d="M{x_of(place)} {HEIGHT - BOTTOM}v4"/>')
-        parts.append(f'<text class="tick{side}" x="{x}" y="{HEIGHT - 4}">{escape(escaped(text))}</text>')
-    return "".join(parts)
+        lines.append(f'<path class="grid" d="M{x_of(place)} {HEIGHT - BOTTOM}v4"/>')
+        labels.append(f'<text class="tick{side}" x="{x}" y="{HEIGHT - 4}">{escape(escaped(text))}</text>')
+    return "".join(lines), "".join(labels)
 
 
 def _parts(points: Sequence[ChartPoint]) -> Iterator[list[ChartPoint]]:

@@ -61,7 +61,7 @@ def values_with(
         column: the logical name of a column.
         part: the text to find.
         search: chooses the files, and tells with which digest each is compared.
-        most: how many values of one file to return.
+        most: how many values of one file to return. `part` itself is returned first.
 
     Returns:
         The values, each with the values of the partition columns of its file.
@@ -101,7 +101,8 @@ def _values_in_file(
         text = ds.field(stored).cast("string")
         rows = dataset.to_table(columns={"value": text}, filter=pc.match_substring(text, part, ignore_case=True))
         values = without_undecodable(rows["value"].combine_chunks(), escaped)
-        return [str(value) for value in values.unique()[:most].to_pylist()]
+        found = [str(value) for value in values.unique().to_pylist()]
+    return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
 
 
 def _without_digest(log: LogTable, path: str, place: str, _values: Mapping[str, Any]) -> CoveredFile:

@@ -16,7 +16,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
-from jobs.plain_text import shortened
+from jobs.plain_text import counted, shortened
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.workspace import Workspace, covers, holders, is_live, request_workspace
@@ -121,7 +121,7 @@ def assess(work: Workspace, view: LedgerView, changed: Sequence[ChangedSlice], *
     found = [assessor.assessed(change) for change in changed]
     new = [one for one in found if not one.why_not and (one.request is None or one.request is proposal)]
     if len(new) > rule.at_most_slices:
-        why = f"{len(new):,} slices have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
+        why = f"{counted(len(new), 'slice')} have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
         found = [replace(one, why_not=why) if not one.why_not and one.request is None else one for one in found]
     return Restating(assessed=tuple(found), proposal=proposal)
 

@@ -51,7 +51,9 @@ class Digest:
     def rows(self) -> tuple[tuple[str, str], ...]:
         """The digest as (name, text) pairs."""
         share = (
-            "none" if not self.records else f"{PERCENT * self.late / self.records:.1f} % of {self.records:,} records"
+            "none"
+            if not self.records
+            else f"{PERCENT * self.late / self.records:.1f} % of {counted(self.records, 'record')}"
         )
         return (
             ("Freshness", self.freshness.text),

@@ -325,8 +325,11 @@ def test_late_records_are_counted_by_reason_and_the_count_leads_to_them(clients:
 
 
 def test_a_record_is_found_by_a_part_of_its_id_and_the_page_tells_how_far_it_searched(
-    clients: Clients, place: Place
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from jobs.airflow_ui.routes import records
+
+    monkeypatch.setattr(records, "SEARCH_S", 60)
     held(place)
     client = clients("viewer")
     several = client.get(links.record_page("sales", "/A/")).text

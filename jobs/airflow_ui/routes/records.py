@@ -27,6 +27,8 @@ from windowlib.errors import LogError
 
 router = APIRouter(prefix="/pipelines/{pipeline}/records")
 MAX_TEXT = 1_000
+SEARCH_S = 0.6
+"""A page reads no further slices after this time."""
 MOST_WINDOWS = 100
 KEY = "key."
 """The prefix of the query parameters of the key columns, such as `key.origin`."""
@@ -76,7 +78,7 @@ def _search(
         return find(found.lake, pipeline, record_id, scope=scope_after(view, slice_id)), None
     if pipeline.log.record_id is not None:
         try:
-            searched = search_records(found.lake, pipeline, view, part=record_id, last=last)
+            searched = search_records(found.lake, pipeline, view, part=record_id, last=last, seconds=SEARCH_S)
         except LogError:  # late, unassigned and invalid records are still found
             return find(found.lake, pipeline, record_id, scope=scope), None
         one = searched.only(record_id)

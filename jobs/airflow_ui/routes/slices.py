@@ -193,8 +193,7 @@ def rows(
 
 def _reasons(own: RunRows) -> Tally | None:
     """Return the reasons in a table of late or invalid records, counted."""
-    found = reason_tallies(own.stored, own.run)
-    return next((one for one in found if one.table == own.table), None)
+    return next(iter(reason_tallies(own.stored, own.run, [own.table])), None)
 
 
 class _Addresses:

@@ -26,8 +26,6 @@ MAX_VALUES = 10
 """So many of the most frequent values of a column are counted."""
 MAX_TEXT = 80
 REASON = "reason"
-_WITH_REASON = {"late": LATE_RECORDS, "invalid": INVALID_RECORDS}
-"""The fates whose records have a reason -> their table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,22 +84,29 @@ def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Exampl
         columns=first,
         count=len(found),
         tallies=tuple(
-            tally(failing, result.table, name) for name in counted if _can_be_counted(failing.schema.field(name).type)
+            tally(failing, result.table, name)
+            for name in counted
+            if name in failing.column_names and _can_be_counted(failing.schema.field(name).type)
         ),
     )
 
 
-def reason_tallies(stored: StoredRuns, run: StagedRun, fates: Iterable[str] = tuple(_WITH_REASON)) -> tuple[Tally, ...]:
-    """Return the reasons of a run's late and invalid records, counted; those of other fates have none.
+def reason_tallies(
+    stored: StoredRuns, run: StagedRun, tables: Iterable[str] = (LATE_RECORDS, INVALID_RECORDS)
+) -> tuple[Tally, ...]:
+    """Return the reasons of a run's late and invalid records, counted. Other tables have no reason.
 
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
-    counts = run.result.counts
-    known = {LATE_RECORDS: counts.late, INVALID_RECORDS: counts.invalid}
-    wanted = [_WITH_REASON[fate] for fate in fates if fate in _WITH_REASON]
-    wanted = [table for table in dict.fromkeys(wanted) if 0 < known[table] <= MAX_SEARCHED]
-    return tuple(tally(stored.read(table, [run], (REASON,)), table, REASON) for table in wanted)
+    counts = {LATE_RECORDS: run.result.counts.late, INVALID_RECORDS: run.result.counts.invalid}
+    found = []
+    for table in tables:
+        if 0 < counts.get(table, 0) <= MAX_SEARCHED:
+            rows = stored.read(table, [run], (REASON,))
+            if REASON in rows.column_names:  # a table that an earlier version made may lack it
+                found.append(tally(rows, table, REASON))
+    return tuple(found)
 
 
 def tally(rows: "pa.Table", table: str, column: str) -> Tally:

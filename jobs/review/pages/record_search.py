@@ -11,8 +11,6 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.review.explain import log_search, slice_of_values
 from windowlib.errors import RequestError
 
-SECONDS = 0.6
-"""A search ends after the slices that it reads when this time is over."""
 MOST_FOUND = 20
 MOST_SLICES = 512
 """So many slices are read at once at most."""
@@ -31,9 +29,11 @@ class Searched:
     """How far a search came: `searched` of `total` slices with records, newest first, from `last` back to `first`.
 
     `before` slices are newer than `last`, so other pages search them. `older` is the next slice; None at the end.
+    `is_cut`: the searched slices have more such records than `records`, which are the newest.
     """
 
     records: tuple[FoundRecord, ...]
+    is_cut: bool
     searched: int
     before: int
     total: int
@@ -44,7 +44,7 @@ class Searched:
     def only(self, record_id: str) -> FoundRecord | None:
         """Return the record with exactly this id, or the only one that was found in all slices."""
         exact = [one for one in self.records if one.record_id == record_id]
-        is_only = len(self.records) == 1 and self.older is None and not self.before
+        is_only = len(self.records) == 1 and not self.is_cut and self.older is None and not self.before
         return exact[0] if exact else self.records[0] if is_only else None
 
 
@@ -55,7 +55,7 @@ def search_records(
     *,
     part: str,
     last: str | None = None,
-    seconds: float = SECONDS,
+    seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Searched:
     """Search the log for records whose id has a text in it, in the slices of the ledger that have records.
@@ -85,7 +85,7 @@ def search_records(
     for batch in _batches(waiting, seconds, clock):
         chosen.clear()
         chosen.update(batch)
-        values = values_with(log, pipeline.log.record_id, part, search=search, most=MOST_FOUND)
+        values = values_with(log, pipeline.log.record_id, part, search=search, most=MOST_FOUND + 1)
         found += [
             FoundRecord(record_id=value, slice_id=slice_of_values(pipeline, partition).slice_id)
             for value, partition in values
@@ -93,9 +93,10 @@ def search_records(
         searched += len(batch)
         if len(found) >= MOST_FOUND or any(one.record_id == part for one in found):
             break
-    records = sorted(set(found), key=lambda one: (one.slice_id, one.record_id), reverse=True)
+    records = sorted(set(found), key=lambda one: (one.record_id == part, one.slice_id, one.record_id), reverse=True)
     return Searched(
         records=tuple(records[:MOST_FOUND]),
+        is_cut=len(records) > MOST_FOUND,
         searched=searched,
         before=len(newest_first) - len(waiting),
         total=len(newest_first),

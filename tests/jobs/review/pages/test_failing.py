@@ -4,6 +4,7 @@ from collections import Counter
 from random import Random
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,3 +45,18 @@ def test_the_reasons_of_late_records_are_counted(made: Made) -> None:
             found = reason_tallies(StoredRuns(work.lake, work.pipeline.name, view), run)
             wanted = [("late_records", (("past_cleanup", len(rows[day])),))] if rows[day] else []
             assert [(one.table, one.values) for one in found] == wanted
+
+
+def test_a_table_of_an_earlier_version_without_the_column_has_no_counts(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = next(seed for seed in range(20) if made(Random(seed))[1][DAYS[0]])
+    work, _ = made(Random(seed))
+    view = work.ledger.view()
+    run = view.published_run(DAYS[0])
+    assert run is not None
+    stored = StoredRuns(work.lake, work.pipeline.name, view)
+    assert reason_tallies(stored, run)
+    assert reason_tallies(stored, run, ["invalid_records", "unassigned_records"]) == ()
+    monkeypatch.setattr(StoredRuns, "read", lambda *_: pa.table({"row_id": [1]}))
+    assert reason_tallies(stored, run) == ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.review.pages.record_page import find, scope_after
-from jobs.review.pages.record_search import FoundRecord, Searched, filled_slices, search_records
+from jobs.review.pages.record_search import MOST_FOUND, FoundRecord, Searched, filled_slices, search_records
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from windowlib.errors import RequestError
@@ -83,12 +84,33 @@ def test_an_exact_id_ends_the_search_and_is_explained_in_its_slice(tmp_path_fact
     work, records = made(tmp_path_factory.mktemp, Random(5))
     view = work.ledger.view()
     for one in records:
-        searched = search_records(work.lake, work.pipeline, view, part=one.record_id)
+        searched = search_records(work.lake, work.pipeline, view, part=one.record_id, seconds=60)
         assert searched.only(one.record_id) == one
         explained = find(work.lake, work.pipeline, one.record_id, scope=scope_after(view, one.slice_id)).explanation
         assert explained is not None
         assert (explained.slice_id, explained.fate) == (one.slice_id, "assigned")
     with pytest.raises(RequestError, match="no slice"):
-        search_records(work.lake, work.pipeline, view, part="x", last="1999-01-01")
+        search_records(work.lake, work.pipeline, view, part="x", last="1999-01-01", seconds=60)
     with pytest.raises(RequestError, match="no slice"):
         scope_after(view, "1999-01-01")
+
+
+def test_more_records_than_a_page_lists_are_told_and_the_exact_one_is_never_cut(tmp_path: Path) -> None:
+    for day, more in ((DAYS[0], 0), (DAYS[1], 1), (DAYS[2], 0)):
+        append_day(tmp_path, day, {f"k{number}": 1 for number in range(MOST_FOUND + more)})
+    exact = f"{DAYS[0]}/k1/1"
+    append_day(tmp_path, DAYS[0], {f"k1/1{number}": 2 for number in range(2 * MOST_FOUND)})
+    append_day(tmp_path, DAYS[0], {f"{number}{DAYS[0]}/k1": 1 for number in range(2 * MOST_FOUND)})
+    work = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
+    run_request(work, Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[3]), who="i", reason="r"), FakeReplayer())
+    view = work.ledger.view()
+    whole = search_records(work.lake, work.pipeline, view, part="k", seconds=60)
+    assert (len(whole.records), whole.is_cut, whole.older) == (MOST_FOUND, False, DAYS[1]), (
+        "the next page has the others"
+    )
+    found = search_records(work.lake, work.pipeline, view, part="k", last=DAYS[1], seconds=60)
+    assert (len(found.records), found.is_cut, found.only("k")) == (MOST_FOUND, True, None)
+    assert {one.slice_id for one in found.records} == {DAYS[1]}, "the newest"
+    assert search_records(work.lake, work.pipeline, view, part=exact, seconds=60).only(exact) == FoundRecord(
+        record_id=exact, slice_id=DAYS[0]
+    )
