@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind, StagedRun
+from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
 from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.passing_slices import until_held
 from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.requests import Staging, stage
 from jobs.pipeline.models.pipeline import Pipeline
@@ -42,9 +43,9 @@ from jobs.planning.workspace import (
     shared_request,
 )
 from jobs.publishing.publishing import publish_staged
-from jobs.publishing.rules import Publication, describe_hold, describe_stop
+from jobs.publishing.rules import Publication, describe_hold
 from jobs.replay.orders import Replayer
-from jobs.runs import ARRIVAL, Slice, Verdict
+from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 
@@ -317,7 +318,7 @@ def _scheduled(
             )
         slices, unarrived = (waiting.slice,), {waiting.slice.slice_id: describe_unarrived(waiting)}
     planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices))
-    passing, held = _until_held(planned, unarrived)
+    passing, held = until_held(planned, unarrived)
     if not passing:
         return Skip(why=f"held by {held}")
     is_whole = len(passing) == len(slices) and not unarrived
@@ -365,32 +366,6 @@ def _busy(
                 f"{request.reason})"
             )
     return None
-
-
-def _until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], str]:
-    """Return the slices before the first current run with failed checks, and the description of that run.
-
-    A slice that is to be replayed stops nothing, because its new run is checked again. Neither does a slice that was
-    held because it had not arrived, and has arrived since.
-    """
-    passing: list[Slice] = []
-    for step in planned.steps:
-        run = step.run if step.reason is Reason.CURRENT else None
-        if (
-            run is not None
-            and not run.is_publishable
-            and run.verdict is Verdict.FAIL
-            and not _has_arrived(run, unarrived)
-        ):
-            return tuple(passing), describe_stop(run)
-        passing.append(step.slice)
-    return tuple(passing), ""
-
-
-def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:
-    """Return whether only the check of the arrival has failed, and the slice is not in `unarrived` any more."""
-    failed = {check.table for check in run.result.checks if check.verdict is not Verdict.PASS}
-    return failed == {ARRIVAL} and run.result.slice.slice_id not in unarrived
 
 
 def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
